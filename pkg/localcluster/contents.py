@@ -45,27 +45,32 @@ def namespaces() -> list[Manifest]:
     ]
 
 
-def rights(jobset: Binary, kwok: Binary) -> list[Manifest]:
-    """Return each component's identity, its shipped roles and their bindings, and no further permission."""
+def rights(jobset: Binary, kwok: Binary | None) -> list[Manifest]:
+    """Return each component's identity, its shipped roles and their bindings, and no further permission.
+
+    Without ``kwok``, pods run as local processes.
+    """
     (jobset_role,) = _of_kind(jobset.manifests(), "ClusterRole")
     jobset_role["metadata"]["name"] = JOBSET_ACCOUNT
-    (kwok_role,) = _of_kind(kwok.manifests(), "ClusterRole")
-    user = {"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": "kwok"}
     account = {"kind": "ServiceAccount", "name": JOBSET_ACCOUNT, "namespace": JOBSET_NAMESPACE}
     ours = [copy.deepcopy(manifest) for manifest in shipped.manifests("rbac")]
     for manifest in ours:
         if manifest["kind"] in {"ServiceAccount", "Role", "RoleBinding"}:
             manifest["metadata"].setdefault("namespace", TRAINER_NAMESPACE)
     return [
-        kwok_role,
-        role_binding(kwok_role["metadata"]["name"], user),
-        *_log_rights(),
-        *_process_rights(),
+        *(_process_rights() if kwok is None else [*_kwok_rights(kwok), *_log_rights()]),
         service_account(JOBSET_NAMESPACE, JOBSET_ACCOUNT),
         jobset_role,
         role_binding(JOBSET_ACCOUNT, account),
         *ours,
     ]
+
+
+def _kwok_rights(kwok: Binary) -> list[Manifest]:
+    """Return the shipped permissions of kwok."""
+    (role,) = _of_kind(kwok.manifests(), "ClusterRole")
+    user = {"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": "kwok"}
+    return [role, role_binding(role["metadata"]["name"], user)]
 
 
 def _log_rights() -> list[Manifest]:

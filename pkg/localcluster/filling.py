@@ -66,7 +66,7 @@ class Filling:
 
     async def _install(self) -> None:
         """Create the namespaces, the components' rights, the CRDs and the nodes."""
-        jobset, kwok = self.parts.binaries[JOBSET.name], self.parts.binaries[KWOK.name]
+        jobset, kwok = self.parts.binaries[JOBSET.name], self.parts.binaries.get(KWOK.name)
         async with self._step("install RBAC and CRDs"):
             await apply_manifests(self.client, contents.namespaces(), owner=FIELD_OWNER)
             await apply_manifests(self.client, contents.rights(jobset, kwok), owner=FIELD_OWNER)

@@ -55,7 +55,10 @@ class Options:
     @property
     def tools(self) -> list[Tool]:
         """The programs that the cluster needs."""
-        return list(programs(self.kubernetes, self.jobset, coscheduling=self.coscheduling))
+        simulated = not self.run_processes
+        return list(
+            programs(self.kubernetes, self.jobset, coscheduling=self.coscheduling, simulated=simulated)
+        )
 
     @property
     def feature_gates(self) -> str:

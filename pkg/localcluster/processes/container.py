@@ -8,6 +8,7 @@ import signal
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from typing import Final
 
 import anyio
@@ -44,7 +45,7 @@ class ContainerRunner:
     _process: process.Process | None = None
     _stopping: anyio.Event = field(default_factory=anyio.Event)
     _grace: float = 0.0
-    _killing: bool = False
+    _target: ProbeTarget | None = None
     _failures: int = 0
     _started: anyio.Event = field(default_factory=anyio.Event)
 
@@ -76,6 +77,7 @@ class ContainerRunner:
     async def stop(self, grace: float) -> None:
         """Stop the container for good: SIGTERM, and SIGKILL after ``grace`` seconds. It may be called again."""
         first = not self._stopping.is_set()
+        self._grace = grace
         self._stopping.set()
         await self._end(grace, hook=first)
 
@@ -174,7 +176,7 @@ class ContainerRunner:
             tasks.start_soon(probes.run, self.kill)
             tasks.start_soon(self._post_start, target)
             if self._stopping.is_set():  # it was stopped while it started
-                await running.signal(self._stop_signal())
+                tasks.start_soon(partial(self._end, self._grace, hook=False))
             ended = await running.wait()
             tasks.cancel_scope.cancel()
         reason = "OOMKilled" if ended.out_of_memory else "Error" if ended.code else "Completed"
@@ -216,5 +218,3 @@ class ContainerRunner:
             with anyio.move_on_after(self.settings.retry):
                 await self._stopping.wait()
         return None
-
-    _target: ProbeTarget | None = None

@@ -33,11 +33,11 @@ def expand(text: str, values: Mapping[str, str]) -> str:
 
 @dataclass
 class References:
-    """Reads the Secrets and ConfigMaps of one namespace, each at most once."""
+    """Reads the Secrets and ConfigMaps of one namespace, each that exists at most once."""
 
     reader: Reader
     namespace: str
-    _read: dict[tuple[str, str], Object | None] = field(default_factory=dict)
+    _read: dict[tuple[str, str], Object] = field(default_factory=dict)
 
     async def secret(self, name: str, *, optional: bool | None) -> dict[str, bytes] | None:
         """Return the data of a Secret, or None if it is optional and does not exist.
@@ -63,15 +63,17 @@ class References:
 
     async def _get(self, kind: type[T], name: str, word: str, optional: bool | None) -> T | None:
         key = (word, name)
-        if key not in self._read:
-            try:
-                self._read[key] = await self.reader.get(kind, (self.namespace, name))
-            except NotFoundError:
-                self._read[key] = None
-        found = self._read[key]
-        if found is None and not optional:
-            raise ConfigError(f'{word} "{name}" not found')
-        return found if isinstance(found, kind) else None
+        found = self._read.get(key)
+        if isinstance(found, kind):
+            return found
+        try:
+            made = await self.reader.get(kind, (self.namespace, name))
+        except NotFoundError as error:
+            if optional:
+                return None
+            raise ConfigError(f'{word} "{name}" not found') from error
+        self._read[key] = made
+        return made
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from controller_runtime import client, log, reconcile
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.apis.machinery.errors import NotFoundError
 from controller_runtime.apis.machinery.gvk import NamespacedName
-from controller_runtime.apis.machinery.object import Object, ObjectMeta
+from controller_runtime.apis.machinery.object import ObjectMeta
 from controller_runtime.source import Queue
 
 from pkg.localcluster.processes import status
@@ -47,7 +47,7 @@ class Kubelet:
         self._settings = settings
         self._is_mine = is_mine
         self._entries: dict[NamespacedName, _Entry] = {}
-        self._refused: set[str] = set()
+        self._refused: dict[NamespacedName, str] = {}
         self._tasks: anyio.abc.TaskGroup | None = None
         self._queue: Queue | None = None
         self._fed = anyio.Event()
@@ -76,6 +76,7 @@ class Kubelet:
             pod = await self._client.get(Pod, key)
         except NotFoundError:
             pod = None
+            self._refused.pop(key, None)
         entry = self._entries.get(key)
         if entry is not None and (pod is None or pod.metadata.uid != entry.uid):
             await self._discard(key, entry)
@@ -109,12 +110,12 @@ class Kubelet:
     async def _accept(self, key: NamespacedName, pod: Pod) -> _Entry | None:
         """Start the runner of a pod; return None if the pod has ended or cannot run."""
         uid = pod.metadata.uid or ""
-        if pod.status.phase in status.TERMINAL or self._tasks is None or uid in self._refused:
+        if pod.status.phase in status.TERMINAL or self._tasks is None or self._refused.get(key) == uid:
             return None
         if reason := refusal(pod):
             self._settings.record(pod, REASON, reason)
             await self._write(pod, status.refused(pod, REASON, reason, self._settings.now()))
-            self._refused.add(uid)
+            self._refused[key] = uid
             return None
         self._settings.hosts.add(pod, self._settings.cluster)
         runner = PodRunner(pod, self._settings, lambda: self._changed(key))
@@ -134,8 +135,8 @@ class Kubelet:
 
     async def _report(self, pod: Pod, entry: _Entry) -> None:
         """Write the status, unless it is written already."""
-        desired = status.render(entry.runner.record, pod, self._settings.now())
-        if entry.written is None or _without_times(desired) != _without_times(entry.written):
+        desired = status.render(entry.runner.record, pod, self._settings.now(), entry.written)
+        if entry.written is None or desired != entry.written:
             await self._write(pod, desired)
             entry.written = desired
 
@@ -165,23 +166,9 @@ class Kubelet:
             entry.scope.cancel()
             await entry.runner.finished.wait()
         del self._entries[key]
-        self._refused.discard(entry.uid)
         folder = self._settings.pod(entry.uid)
         await anyio.to_thread.run_sync(lambda: shutil.rmtree(folder, ignore_errors=True))
 
     def _changed(self, key: NamespacedName) -> None:
         if self._queue is not None:
             self._queue.add(reconcile.Request(*key))
-
-
-def _without_times(desired: _Status) -> _Status:
-    """Return a status without the times of transitions, which follow from the rest."""
-    conditions = [
-        {k: v for k, v in each.items() if k != "lastTransitionTime"} for each in desired["conditions"]
-    ]
-    return {**desired, "conditions": conditions}
-
-
-def is_pod_of(obj: Object) -> bool:
-    """Return True for a pod that has a node."""
-    return isinstance(obj, Pod) and bool(obj.spec.node_name)

@@ -33,20 +33,22 @@ def attempts(folder: Path) -> list[int]:
 
 def tail(folder: Path, lines: int) -> bytes:
     """Return the text of the last lines of a log."""
-    return b"".join(record[_TEXT:] for record in _last(folder, lines))
+    reader = LogReader(folder, Query(tail=lines))
+    try:
+        return b"".join(reader.read())
+    finally:
+        reader.close()
 
 
-def _last(folder: Path, lines: int) -> list[bytes]:
-    """Return the records of the last lines."""
-    found: list[bytes] = []
-    for number in reversed(segments(folder)):
-        found = (folder / f"{number}.log").read_bytes().splitlines(keepends=True) + found
-        ends = [place for place, record in enumerate(found) if _is_full(record)]
-        open_end = bool(found) and not _is_full(found[-1])
-        needed = lines - open_end
-        if len(ends) > needed:
-            return found[ends[len(ends) - needed - 1] + 1 :] if lines else []
-    return found if lines else []
+def _cut(data: bytes, lines: int) -> bytes | None:
+    """Return the records of the last lines in ``data``, or None if it has fewer lines."""
+    records = data.splitlines(keepends=True)
+    ends = [place for place, record in enumerate(records) if _is_full(record)]
+    open_end = bool(records) and not _is_full(records[-1])
+    needed = lines - open_end
+    if lines == 0:
+        return b""
+    return b"".join(records[ends[len(ends) - needed - 1] + 1 :]) if len(ends) > needed else None
 
 
 def _is_full(record: bytes) -> bool:
@@ -88,25 +90,27 @@ class LogReader:
             self._file.close()
 
     def _begin_at_tail(self, lines: int) -> Iterator[bytes]:
-        numbers = segments(self.folder)
-        if not numbers:
+        *earlier, newest = segments(self.folder) or [-1]
+        if newest < 0:
             return
-        records = _last(self.folder, lines)
-        self._number = numbers[-1]
-        self._file = (self.folder / f"{self._number}.log").open("rb")
-        newest = self._file.read()
-        own = b"".join(records)
-        # Records that were written between both reads follow the first ones.
-        if lines and len(records) > 0 and not newest.endswith(own) and (at := newest.rfind(records[-1])) >= 0:
-            own += newest[at + len(records[-1]) :]
-        yield self._rendered(own)
+        self._number, self._file = newest, self._path(newest).open("rb")
+        data = self._file.read()
+        while (found := _cut(data, lines)) is None and earlier:
+            try:
+                data = self._path(earlier.pop()).read_bytes() + data
+            except FileNotFoundError:  # it was removed meanwhile
+                break
+        yield self._rendered(data if found is None else found)
+
+    def _path(self, number: int) -> Path:
+        return self.folder / f"{number}.log"
 
     def _open_next(self) -> bool:
         number = next((each for each in segments(self.folder) if each > self._number), None)
         if number is None:
             return False
         try:
-            opened = (self.folder / f"{number}.log").open("rb")
+            opened = self._path(number).open("rb")
         except FileNotFoundError:  # removed meanwhile; a later one exists
             self._number = number
             return self._open_next()

@@ -79,7 +79,7 @@ class ProcessLogs:
                 raise LogError(HTTPStatus.BAD_REQUEST, f"previous terminated {place} not found")
             return folder / str(starts[-2]), lambda: False
         if not starts:
-            raise LogError(HTTPStatus.BAD_REQUEST, f"{place} is waiting to start: ContainerCreating")
+            raise LogError(HTTPStatus.BAD_REQUEST, f"{place} is waiting to start: {_waiting(pod, wanted)}")
         start, uid = starts[-1], pod.metadata.uid
 
         def runs() -> bool:
@@ -88,6 +88,14 @@ class ProcessLogs:
             return record is not None and isinstance(record.state, Running) and record.restarts == start
 
         return folder / str(start), runs
+
+
+def _waiting(pod: Pod, wanted: Target) -> str:
+    """Return the reason for which a container waits."""
+    for each in [*(pod.status.init_container_statuses or []), *(pod.status.container_statuses or [])]:
+        if each.name == wanted.container and each.state is not None and each.state.waiting is not None:
+            return each.state.waiting.reason or ""
+    return pod.status.reason or "ContainerCreating"
 
 
 def _record(runner: PodRunner, name: str) -> ContainerRecord | None:

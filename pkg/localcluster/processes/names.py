@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -61,12 +62,14 @@ class Hosts:
         return self._folder / namespace
 
     def addresses(self, namespace: str) -> dict[str, str]:
-        """Return the addresses of the names in a namespace."""
+        """Return the addresses of the names in a namespace that have a subdomain."""
         return self._addresses.get(namespace, {})
 
     def add(self, pod: Pod, cluster: str) -> Path:
         """Add the names of a pod to the file of its namespace, and return the file."""
-        self._addresses.setdefault(pod.namespace, {}).update(dict.fromkeys(names(pod), address(pod, cluster)))
+        if subdomain(pod):
+            full = [name for name in names(pod) if name.startswith(f"{host_name(pod)}.")]
+            self._addresses.setdefault(pod.namespace, {}).update(dict.fromkeys(full, address(pod, cluster)))
         lines = [f"{address(pod, cluster)}\t{' '.join(names(pod))}"]
         aliases = pod.spec.host_aliases or []
         lines += [f"{alias.ip}\t{' '.join(alias.hostnames or [])}" for alias in aliases]
@@ -95,7 +98,8 @@ class Hosts:
 def replace_names(text: str, addresses: Mapping[str, str]) -> str:
     """Return ``text`` with addresses in place of names, for processes that do not see a hosts file."""
     for name in sorted(addresses, key=len, reverse=True):
-        text = text.replace(name, addresses[name])
+        if name in text:
+            text = re.sub(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", addresses[name], text)
     return text
 
 

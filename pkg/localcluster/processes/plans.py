@@ -16,7 +16,7 @@ from controller_runtime.apis.machinery import quantity
 
 from pkg.localcluster.processes import logs, messages, names
 from pkg.localcluster.processes.environment import Environment, expand
-from pkg.localcluster.processes.process import Plan
+from pkg.localcluster.processes.process import IDENTITY, Plan
 from pkg.localcluster.processes.settings import Settings
 from pkg.localcluster.processes.status import ContainerRecord
 from pkg.localcluster.processes.volumes import mounted
@@ -50,7 +50,8 @@ class Plans:
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
         given = await self.environment.of(container)
         mounts = [mounted(each, self.volumes, given) for each in container.volume_mounts or []]
-        values = {**self._base(container, folder), **given}
+        identity = f"{self.pod.metadata.uid}-{container.name}-{start}"
+        values = {**self._base(container, folder), **given, IDENTITY: identity}
         if "PYTHONPATH" in given:
             values["PYTHONPATH"] = os.pathsep.join([str(folder / "site"), given["PYTHONPATH"]])
         argv = [expand(each, given) for each in [*(container.command or []), *(container.args or [])]]

@@ -18,7 +18,9 @@ import msgspec
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 import pkg
+from pkg.localcluster.processes.shim import tree
 
+IDENTITY: Final = tree.IDENTITY
 _SHIM: Final = "pkg.localcluster.processes.shim"
 _LONGEST_REPORT: Final = 1 << 20
 _LONGEST_OUTPUT: Final = 4096
@@ -57,8 +59,11 @@ class Ended:
 class Process:
     """A process that has started."""
 
-    def __init__(self, shim: anyio.abc.Process, reports: BufferedByteReceiveStream, pid: int) -> None:
+    def __init__(
+        self, shim: anyio.abc.Process, reports: BufferedByteReceiveStream, pid: int, identity: str
+    ) -> None:
         self.pid = pid
+        self._identity = identity
         self._shim = shim
         self._reports = reports
 
@@ -66,7 +71,8 @@ class Process:
         """Return when the process and all processes that it started have ended."""
         report = await _report(self._reports)
         await self._shim.wait()
-        if "ended" not in report:  # the shim was killed; its processes are ended with it
+        if "ended" not in report:  # the shim was killed
+            tree.kill_marked(self._identity)
             return Ended(_LOST)
         return Ended(report["ended"], bool(report.get("oom")))
 
@@ -106,7 +112,7 @@ async def start(plan: Plan) -> Process:
             await shim.aclose()
         raise
     if "started" in report:
-        return Process(shim, reports, report["started"])
+        return Process(shim, reports, report["started"], plan.env.get(IDENTITY, ""))
     await shim.wait()
     await shim.aclose()
     raise StartError(report.get("failed", "the shim ended"))

@@ -20,16 +20,7 @@ _IN_SCRIPT: Final = re.compile(
     r"(?m)(?:^|[;&|(]|\bexec\b)[ \t]*(?:\S*/)?(mpirun|mpiexec|horovodrun|srun|sshd)\b"
 )
 _VOLUMES: Final = frozenset(
-    {
-        "name",
-        "empty_dir",
-        "config_map",
-        "secret",
-        "downward_api",
-        "projected",
-        "host_path",
-        "persistent_volume_claim",
-    }
+    {"emptyDir", "configMap", "secret", "downwardAPI", "projected", "hostPath", "persistentVolumeClaim"}
 )
 
 
@@ -37,8 +28,7 @@ def refusal(pod: Pod) -> str:
     """Return why a pod cannot run as local processes, or an empty text if it can."""
     spec = pod.spec
     for volume in spec.volumes or []:
-        given = {name for name in volume.model_fields_set if getattr(volume, name) is not None}
-        if unknown := sorted((given | set(volume.model_extra or {})) - _VOLUMES):
+        if unknown := sorted(volume.to_dict().keys() - _VOLUMES - {"name"}):
             return f"volume {volume.name} has the type {unknown[0]}, which local processes cannot mount"
     for container in [*(spec.init_containers or []), *(spec.containers or [])]:
         if reason := _of_container(container):

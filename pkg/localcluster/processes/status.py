@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -116,37 +116,34 @@ class PodRecord:
     """True once the volumes are made."""
 
 
-def render(record: PodRecord, pod: Pod, now: datetime) -> dict[str, JSON]:
-    """Return the status of a pod; conditions keep the time of their last transition in ``pod``."""
-    finished = record.phase in TERMINAL
+def render(
+    record: PodRecord, pod: Pod, now: datetime, written: Mapping[str, JSON] | None = None
+) -> dict[str, JSON]:
+    """Return the status of a pod.
+
+    Conditions keep the time of their last transition in ``written``, the last status that was written, or in ``pod``.
+    """
+    finished, succeeded = record.phase in TERMINAL, record.phase == SUCCEEDED
     unready = [each.name for each in record.containers if not each.ready]
-    ended = "PodCompleted" if record.phase == SUCCEEDED else "PodFailed" if finished else ""
+    ended = "PodCompleted" if succeeded else "PodFailed" if finished else ""
     message = f"containers with unready status: [{' '.join(unready)}]"
     not_ready = (ended or "ContainersNotReady", "" if ended else message)
     pending = [
         each.name for each in record.init if not isinstance(each.state, Terminated) and not each.started
     ]
-    initialized = ("ContainersNotInitialized", f"containers with incomplete status: [{' '.join(pending)}]")
-    gates = not (pod.spec.readiness_gates or [])
+    uninitialized = ("ContainersNotInitialized", f"containers with incomplete status: [{' '.join(pending)}]")
     ready = not unready and not finished
-    conditions = [
-        _condition(pod, now, "PodReadyToStartContainers", record.sandboxed and not finished, ("", "")),
-        _condition(
-            pod,
-            now,
-            "Initialized",
-            record.initialized,
-            initialized,
-            ended if record.phase == SUCCEEDED else "",
-        ),
-        _condition(pod, now, "ContainersReady", ready, not_ready),
-        _condition(pod, now, "Ready", ready and (gates or _gates_open(pod)), not_ready),
-    ]
+    condition = _Conditions(_transitions(pod, written), now)
     return {
         "phase": record.phase,
         "reason": record.reason or None,
         "message": record.message or None,
-        "conditions": conditions,
+        "conditions": [
+            condition("PodReadyToStartContainers", record.sandboxed and not finished),
+            condition("Initialized", record.initialized, uninitialized, ended if succeeded else ""),
+            condition("ContainersReady", ready, not_ready),
+            condition("Ready", ready and _gates_open(pod), not_ready),
+        ],
         "hostIP": HOST,
         "hostIPs": [{"ip": HOST}],
         "podIP": record.address,
@@ -159,13 +156,13 @@ def render(record: PodRecord, pod: Pod, now: datetime) -> dict[str, JSON]:
 
 def refused(pod: Pod, reason: str, message: str, now: datetime) -> dict[str, JSON]:
     """Return the status of a pod that does not run here."""
-    false = (reason, message)
+    condition = _Conditions(_transitions(pod, None), now)
     return {
         "phase": FAILED,
         "reason": reason,
         "message": message,
         "startTime": format_time(now),
-        "conditions": [_condition(pod, now, kind, False, false) for kind in ("ContainersReady", "Ready")],
+        "conditions": [condition(kind, False, (reason, message)) for kind in ("ContainersReady", "Ready")],
     }
 
 
@@ -215,18 +212,34 @@ def _gates_open(pod: Pod) -> bool:
     return all(condition_is_true(pod, gate.condition_type) for gate in pod.spec.readiness_gates or [])
 
 
-def _condition(
-    pod: Pod, now: datetime, kind: str, value: bool, if_false: tuple[str, str], reason: str = ""
-) -> dict[str, JSON]:
-    status = "True" if value else "False"
-    old = next((each for each in pod.status.conditions or [] if each.type == kind), None)
-    unchanged = old is not None and old.status == status and old.last_transition_time
-    why, message = (reason, "") if value else if_false
-    return {
-        "type": kind,
-        "status": status,
-        "lastProbeTime": None,
-        "lastTransitionTime": old.last_transition_time if old is not None and unchanged else format_time(now),
-        "reason": why or None,
-        "message": message or None,
+def _transitions(pod: Pod, written: Mapping[str, JSON] | None) -> dict[str, tuple[str, str]]:
+    """Return the status and the last transition of each condition."""
+    found = {
+        each.type: (each.status, each.last_transition_time or "") for each in pod.status.conditions or []
     }
+    for each in written["conditions"] if written else []:
+        found[each["type"]] = (each["status"], each["lastTransitionTime"])
+    return found
+
+
+@dataclass(frozen=True)
+class _Conditions:
+    """Makes conditions; ``old`` has the status and the last transition of each."""
+
+    old: Mapping[str, tuple[str, str]]
+    now: datetime
+
+    def __call__(
+        self, kind: str, value: bool, if_false: tuple[str, str] = ("", ""), if_true: str = ""
+    ) -> dict[str, JSON]:
+        status = "True" if value else "False"
+        before, since = self.old.get(kind, ("", ""))
+        reason, message = (if_true, "") if value else if_false
+        return {
+            "type": kind,
+            "status": status,
+            "lastProbeTime": None,
+            "lastTransitionTime": since if before == status and since else format_time(self.now),
+            "reason": reason or None,
+            "message": message or None,
+        }

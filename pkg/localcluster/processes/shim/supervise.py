@@ -139,12 +139,13 @@ def _execute(plan: dict[str, Any], output: int, failure: int) -> None:
         for source, to in ((null, 0), (output, 1), (output, 2)):
             os.dup2(source, to)
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-        os.execvpe(plan["argv"][0], plan["argv"], plan["env"])
-    except OSError as error:
-        name = plan["argv"][0]
-        missing = isinstance(error, FileNotFoundError | NotADirectoryError) and error.filename in {name, None}
-        message = f'exec: "{name}": executable file not found in $PATH' if missing else str(error)
-        os.write(failure, message.encode())
+        try:
+            os.execvpe(plan["argv"][0], plan["argv"], plan["env"])
+        except (FileNotFoundError, NotADirectoryError):
+            place = "" if "/" in plan["argv"][0] else " in $PATH"
+            os.write(failure, f'exec: "{plan["argv"][0]}": executable file not found{place}'.encode())
+    except (OSError, ValueError) as error:
+        os.write(failure, str(error).encode())
     os._exit(_NOT_FOUND)
 
 

@@ -13,6 +13,9 @@ _PR_SET_CHILD_SUBREAPER: Final = 36
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 _libc = ctypes.CDLL(None)
 
+IDENTITY: Final = "CONTAINER_ID"
+"""The variable by which the processes of a container are found after its shim was killed."""
+
 
 def adopt_orphans() -> None:
     """Become the parent of descendants whose own parents end."""
@@ -65,6 +68,18 @@ def kill(timeout: float = 10) -> None:
                 continue
         reap(0)
         time.sleep(0.002)
+
+
+def kill_marked(identity: str) -> None:
+    """Kill the descendants that have the identity of a container in their environment."""
+    mark = f"{IDENTITY}={identity}".encode()
+    for pid in descendants():
+        try:
+            with open(f"/proc/{pid}/environ", "rb") as file:
+                if mark in file.read().split(b"\0"):
+                    os.kill(pid, signal.SIGKILL)
+        except OSError:  # it has ended
+            continue
 
 
 def _children(pid: int) -> list[int]:
