@@ -101,6 +101,15 @@ class Cache:
         """Return the kinds that are missing or denied, and why."""
         return {engine.gvk: engine.problem for engine in self._engines.values() if engine.problem is not None}
 
+    def interrupted_since(self, kind: type[Object]) -> float | None:
+        """Return since when the list or watch of ``kind`` has failed, on the loop's clock.
+
+        None is returned while it succeeds, and for a kind that is not cached. Unlike :meth:`degraded`, it is known at
+        once: the server may not serve the kind any more.
+        """
+        engine = self._engines.get(_identity(kind))
+        return None if engine is None else engine.interrupted_since
+
     def remarks(self) -> list[str]:
         """Return reasons why reads may be stale or fail, in sentences for readiness; empty while none exists."""
         outage = self._outage.problem
