@@ -168,6 +168,9 @@ def _completion(parser: argparse.ArgumentParser) -> None:
 
 def _help(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("words", metavar="COMMAND", nargs="*", help="command, such as cluster up")
+    parser.add_argument(
+        "--man", action="store_true", help="print the manual page of the command, for man -l -"
+    )
     parser.set_defaults(function=HELP)
 
 
