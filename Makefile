@@ -158,6 +158,10 @@ docs: $(VENV)/.dev ## Build the manager's site into build/site and the library's
 wheel: $(VENV)/.dev ## Build both wheels into dist/: the library's and the manager's
 	$(PIP) wheel --no-deps --no-build-isolation --wheel-dir dist ./$(LIBRARY) .
 
+.PHONY: sbom
+sbom: wheel ## Write the bill of materials (CycloneDX) and the provenance (SLSA) of image and wheels into dist/
+	$(BIN)/python -m hack.sbom dist
+
 .PHONY: image
 image: ## Build the image, and the same one for KAI's operator, with podman or docker; RELEASE=1 refuses a base image that is not pinned
 	@engine=$$(command -v podman || command -v docker) || { echo "make: podman or docker is needed" >&2; exit 1; }; \
