@@ -77,6 +77,7 @@ def reduce():
     dist.init_process_group("gloo")
     total = torch.tensor([dist.get_rank() + 1.0])
     dist.all_reduce(total)
+    print("reduced")  # the SDK's client decodes a log that is one JSON object
     print(json.dumps({"rank": dist.get_rank(), "size": dist.get_world_size(), "sum": total.item()}))
     dist.destroy_process_group()
 
@@ -329,6 +330,16 @@ async def test_a_launcher_is_refused_with_a_reason(
     pod = await _until_phase(cluster_client, pod, "Failed")
     assert pod.status.reason == "ProcessesUnsupported"
     assert "mpirun" in (pod.status.message or "")
+
+
+async def test_processes_end_with_a_killed_shim(
+    cluster_client: LiveClient, cluster_namespace: str, local_cluster: Cluster
+) -> None:
+    script = "setsid sleep 4567 & sleep 0.3; kill -9 $PPID; sleep 4567"
+    spec = {"containers": [_container("sh", "-c", script)], "restartPolicy": "Never"}
+    pod = await _pod(cluster_client, cluster_namespace, "shim", spec)
+    assert _exit(await _until_phase(cluster_client, pod, "Failed")) == (137, "Error")
+    await _until_ended(local_cluster, "sleep 4567")
 
 
 async def test_a_status_arrives_after_the_api_server_was_away(
