@@ -129,6 +129,11 @@ test-skew: $(VENV)/.dev ## Run the demo, lifecycle, SDK, gang and upgrade tests 
 			test/e2e/test_trainjob.py test/e2e/test_lifecycle.py test/e2e/test_sdk.py test/e2e/test_workload.py test/integration/apis/test_upgrade_path.py; \
 	done
 
+GO_MANAGERS ?= 2.1.0,2.3.0
+.PHONY: bench-go
+bench-go: $(VENV)/.dev binaries ## Measure this manager beside Trainer's Go managers of GO_MANAGERS, which are built first
+	$(BIN)/python test/bench/main.py burst paced status cold_start --go $(GO_MANAGERS) $(BENCH_ARGS)
+
 .PHONY: bench
 bench: $(VENV)/.dev binaries ## Measure speed and memory beside alternatives; BENCH_ARGS="--list" lists the workloads
 	$(BIN)/python test/bench/main.py $(BENCH_ARGS)

@@ -33,6 +33,7 @@ RAY_CRD: Document = {
     }
 }
 _STEPS = 8
+"""How many calm steps a whole life has."""
 REPLICATED_JOB = "jobset.sigs.k8s.io/replicatedjob-name"
 NODE_GROUP = "ray.io/group"
 _POD_SPEC: Document = {"schedulerName": kai.SCHEDULER_NAME, "containers": [{"name": "c", "image": "i"}]}
@@ -108,7 +109,8 @@ class Workloads:
         """Act with short faults at most: soon after each action there must be no problem."""
         rng = random.Random(f"{sim.seed}/calm")
         creates = [self.pod, self.job, self.job_set, self.train_job, self.ray_cluster]
-        for act in rng.choices([*creates, self.delete, self.delete, self.delete, self.delete_pod], k=_STEPS):
+        steps = max(3, round(_STEPS * sim.actions))
+        for act in rng.choices([*creates, self.delete, self.delete, self.delete, self.delete_pod], k=steps):
             await perform(sim, rng, act)
             await settled(sim, act, problem)
 

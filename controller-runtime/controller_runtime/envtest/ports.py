@@ -20,7 +20,9 @@ _RANGE: Final = (20000, 32000)  # below the ephemeral ports of outgoing connecti
 _RESERVED_SECONDS: Final = 120.0  # a server that has not listened by then has failed to start
 
 
-def free_ports(count: int, *, choose: random.Random | None = None, reservations: Path | None = None) -> list[int]:
+def free_ports(
+    count: int, *, choose: random.Random | None = None, reservations: Path | None = None
+) -> list[int]:
     """Return ``count`` different ports on which no process listens now, and reserve them for two minutes.
 
     They are chosen at random below the ephemeral range, so that an outgoing connection does not take one before its
@@ -29,7 +31,9 @@ def free_ports(count: int, *, choose: random.Random | None = None, reservations:
     controller-runtime's ``pkg/internal/testing/addr``.
     """
     choose = choose or random.SystemRandom()
-    folder = private_directory(reservations or Path(tempfile.gettempdir()) / f"controller-runtime-ports-{os.getuid()}")
+    folder = private_directory(
+        reservations or Path(tempfile.gettempdir()) / f"controller-runtime-ports-{os.getuid()}"
+    )
     found: list[int] = []
     with ExitStack() as held:
         for port in choose.sample(range(*_RANGE), k=2000):

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -135,13 +136,20 @@ def kind_of(path: str, tables: Tables) -> GVK | None:
 
 def _table_of(path: str, tables: Tables) -> tuple[Table | None, str, list[str]]:
     """Return the table, the namespace, and the rest of a path from the resource on."""
-    steps = [unquote(step) for step in path.strip("/").split("/")]
-    group, steps = ("", steps[1:]) if steps[0] == "api" else (steps[1], steps[2:])
-    version, *rest = steps or [""]
+    group, version, rest = _split(path)
     namespace = ""
     if rest[:1] == ["namespaces"] and len(rest) > 2 and (group, version, rest[2]) in tables:
         namespace, rest = rest[1], rest[2:]
     return (tables.get((group, version, rest[0])) if rest else None), namespace, rest
+
+
+@functools.lru_cache(maxsize=4096)
+def _split(path: str) -> tuple[str, str, list[str]]:
+    """Return the group, the version and the rest of a path; the list is shared."""
+    steps = [unquote(step) for step in path.strip("/").split("/")]
+    group, steps = ("", steps[1:]) if steps[0] == "api" else (steps[1], steps[2:])
+    version, *rest = steps or [""]
+    return group, version, rest
 
 
 def _requirement(part: str) -> tuple[str, str, bool]:

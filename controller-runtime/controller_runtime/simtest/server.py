@@ -9,6 +9,7 @@ compaction, replicas that are behind, admission, permissions, kinds that come an
 
 from __future__ import annotations
 
+import functools
 import random
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -94,15 +95,12 @@ class Server:
 
     def withdraw(self, kind: type[Object]) -> None:
         """Serve a kind no longer: its objects are gone, its watches end."""
-        facts = kinds.facts_for(kind)
-        place = (facts.resource.group, facts.resource.version, facts.resource.plural)
-        if (table := self.tables.pop(place, None)) is not None:
+        if (table := self.tables.pop(_place_of(kind), None)) is not None:
             self.watches.cut(lambda watch: watch.table is table)
 
     def table(self, kind: type[Object]) -> Table:
         """Return the objects of a kind."""
-        resource = kinds.facts_for(kind).resource
-        return self.tables[resource.group, resource.version, resource.plural]
+        return self.tables[_place_of(kind)]
 
     def objects(self, kind: type[Object]) -> list[Document]:
         """Return the stored objects of a kind, by namespace and name."""
@@ -370,6 +368,13 @@ class Server:
         if place not in self.tables:
             table = self.tables[place] = Table(facts)
             self.history.follow(table)
+
+
+@functools.lru_cache(maxsize=256)
+def _place_of(kind: type[Object]) -> tuple[str, str, str]:
+    """Return the group, the version and the resource of a kind."""
+    resource = kinds.facts_for(kind).resource
+    return resource.group, resource.version, resource.plural
 
 
 def _too_new(version: int, current: int) -> errors.StatusError:

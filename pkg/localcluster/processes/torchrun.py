@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A stand-in for torchrun where torch is not installed: it starts the processes of one node with torchrun's variables.
 
-It reads the options from the command line and from PET_* variables. There is no rendezvous: the node rank is required
+It reads the options from the command line and from PET_* variables. It has no rendezvous: the node rank is required
 if there are several nodes, and processes are not started again.
 """
 
