@@ -176,6 +176,37 @@ async def _train_job(client: LiveClient, namespace: str, command: list[str], nod
     return await client.create(TrainJob.from_dict({"metadata": metadata, "spec": given}))
 
 
+async def test_two_jobs_have_rendezvous_ports_of_their_own(
+    cluster_client: LiveClient, cluster_namespace: str
+) -> None:
+    # Each node 0 listens on the port of all addresses until the other node has connected.
+    code = (
+        "import os, socket, time\n"
+        "place = os.environ['PET_MASTER_ADDR'], int(os.environ['PET_MASTER_PORT'])\n"
+        "if os.environ['PET_NODE_RANK'] == '0':\n"
+        "    server = socket.create_server(('', place[1]))\n"
+        "    peer = server.accept()[0]; peer.sendall(os.environ['JOB'].encode()); time.sleep(3)\n"
+        "else:\n"
+        "    for _ in range(600):\n"
+        "        try:\n"
+        "            peer = socket.create_connection(place); break\n"
+        "        except OSError:\n"
+        "            time.sleep(0.05)\n"
+        "    assert peer.recv(9).decode() == os.environ['JOB']; time.sleep(3)\n"
+    )
+    made = []
+    for name in ("one", "two"):
+        trainer = {"command": ["python", "-c", code], "numNodes": 2, "env": [{"name": "JOB", "value": name}]}
+        spec = {"runtimeRef": {"name": "torch-distributed"}, "trainer": trainer}
+        metadata = {"name": name, "namespace": cluster_namespace}
+        made.append(await cluster_client.create(TrainJob.from_dict({"metadata": metadata, "spec": spec})))
+    for job in made:
+        await _until_condition(cluster_client, job, "Complete")
+    for pod in await cluster_client.list(Pod, namespace=cluster_namespace):
+        (status,) = pod.status.container_statuses or []
+        assert status.restart_count == 0
+
+
 async def _until_condition(client: LiveClient, job: TrainJob, kind: str) -> None:
     async def reached() -> bool:
         stored = await client.get(TrainJob, job.key)
