@@ -77,6 +77,7 @@ def reduce():
     dist.init_process_group("gloo")
     total = torch.tensor([dist.get_rank() + 1.0])
     dist.all_reduce(total)
+    print("reduced")  # the SDK's client decodes a log that is one JSON object
     print(json.dumps({"rank": dist.get_rank(), "size": dist.get_world_size(), "sum": total.item()}))
     dist.destroy_process_group()
 
@@ -173,6 +174,37 @@ async def _train_job(client: LiveClient, namespace: str, command: list[str], nod
     given = {"runtimeRef": ref, "trainer": {"command": command, "numNodes": nodes}}
     metadata = {"name": "train", "namespace": namespace}
     return await client.create(TrainJob.from_dict({"metadata": metadata, "spec": given}))
+
+
+async def test_two_jobs_have_rendezvous_ports_of_their_own(
+    cluster_client: LiveClient, cluster_namespace: str
+) -> None:
+    # Each node 0 listens on the port of all addresses until the other node has connected.
+    code = (
+        "import os, socket, time\n"
+        "place = os.environ['PET_MASTER_ADDR'], int(os.environ['PET_MASTER_PORT'])\n"
+        "if os.environ['PET_NODE_RANK'] == '0':\n"
+        "    server = socket.create_server(('', place[1]))\n"
+        "    peer = server.accept()[0]; peer.sendall(os.environ['JOB'].encode()); time.sleep(3)\n"
+        "else:\n"
+        "    for _ in range(600):\n"
+        "        try:\n"
+        "            peer = socket.create_connection(place); break\n"
+        "        except OSError:\n"
+        "            time.sleep(0.05)\n"
+        "    assert peer.recv(9).decode() == os.environ['JOB']; time.sleep(3)\n"
+    )
+    made = []
+    for name in ("one", "two"):
+        trainer = {"command": ["python", "-c", code], "numNodes": 2, "env": [{"name": "JOB", "value": name}]}
+        spec = {"runtimeRef": {"name": "torch-distributed"}, "trainer": trainer}
+        metadata = {"name": name, "namespace": cluster_namespace}
+        made.append(await cluster_client.create(TrainJob.from_dict({"metadata": metadata, "spec": spec})))
+    for job in made:
+        await _until_condition(cluster_client, job, "Complete")
+    for pod in await cluster_client.list(Pod, namespace=cluster_namespace):
+        (status,) = pod.status.container_statuses or []
+        assert status.restart_count == 0
 
 
 async def _until_condition(client: LiveClient, job: TrainJob, kind: str) -> None:
@@ -331,6 +363,16 @@ async def test_a_launcher_is_refused_with_a_reason(
     assert "mpirun" in (pod.status.message or "")
 
 
+async def test_processes_end_with_a_killed_shim(
+    cluster_client: LiveClient, cluster_namespace: str, local_cluster: Cluster
+) -> None:
+    script = "setsid sleep 4567 & sleep 0.3; kill -9 $PPID; sleep 4567"
+    spec = {"containers": [_container("sh", "-c", script)], "restartPolicy": "Never"}
+    pod = await _pod(cluster_client, cluster_namespace, "shim", spec)
+    assert _exit(await _until_phase(cluster_client, pod, "Failed")) == (137, "Error")
+    await _until_ended(local_cluster, "sleep 4567")
+
+
 async def test_a_status_arrives_after_the_api_server_was_away(
     cluster_client: LiveClient, cluster_namespace: str, local_cluster: Cluster, tmp_path: Path
 ) -> None:
@@ -344,7 +386,7 @@ async def test_a_status_arrives_after_the_api_server_was_away(
     await _until_phase(cluster_client, pod, "Running")
     await local_cluster.supervisor.stop("kube-apiserver")
     (tmp_path / "go").touch()
-    await eventually(lambda: anyio.Path(tmp_path / "end").stat(), reason="the process ends")
+    await eventually(anyio.Path(tmp_path / "end").exists, reason="the process ends")
     await local_cluster.restart()
     assert _exit(await _until_phase(cluster_client, pod, "Succeeded")) == (0, "Completed")
 

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import anyio
@@ -29,8 +29,15 @@ DEADLINE: Final = "DeadlineExceeded"
 class PodRunner:
     """Runs a pod; ``changed`` is called when its record has changed."""
 
-    def __init__(self, pod: Pod, settings: Settings, changed: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        pod: Pod,
+        settings: Settings,
+        changed: Callable[[], None],
+        ports: Mapping[int, int] | None = None,
+    ) -> None:
         self.pod = pod
+        self._ports = ports or {}
         self.finished = anyio.Event()
         """Set once no process of the pod is left."""
         self._settings = settings
@@ -96,9 +103,8 @@ class PodRunner:
             )
             try:
                 made = await volumes.make()
-                self._plans = Plans(
-                    self.pod, settings, made, Environment(self.pod, address, references, rooms), address
-                )
+                environment = Environment(self.pod, address, references, rooms)
+                self._plans = Plans(self.pod, settings, made, environment, self._ports)
                 self._references = references
             except (ConfigError, StatusError, RestError, OSError) as error:
                 if reported != str(error):
