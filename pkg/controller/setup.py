@@ -50,7 +50,7 @@ def setup_controllers(
     if enabled(TRAIN_JOB):
         recorder = mgr.event_recorder_for(EVENT_SOURCE)
         after = config.seconds(cfg.not_started_after) if cfg is not None and cfg.not_started_after else 0.0
-        starts = Starts(mgr.client, recorder, after) if after > 0 else None
+        starts = Starts(mgr.client, recorder, after, runtimes=runtimes) if after > 0 else None
         lifecycle = Lifecycle(starts)
         reconciler = TrainJobReconciler(
             mgr.client, recorder, runtimes, reader=mgr.api_reader, lifecycle=lifecycle

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Final, NamedTuple, Protocol
 
@@ -23,6 +23,7 @@ from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.apis.volcano.v1beta1 import KUBE_GROUP_NAME_ANNOTATION_KEY
 from pkg.apis.volcano.v1beta1 import PodGroup as VolcanoGroup
 from pkg.constants.trainer import TRAIN_JOB_CONTROLLER_NAME
+from pkg.runtime import Runtime, runtime_ref_to_runtime_registry_key
 from pkg.util import trainjob
 
 REASON: Final = "TrainJobNotStarted"
@@ -63,11 +64,13 @@ class Starts:
         recorder: Recorder,
         after: float,
         *,
+        runtimes: Mapping[str, Runtime] | None = None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._reader = reader
         self._recorder = recorder
         self._after = after
+        self._runtimes = runtimes or {}
         self._now = now
         self._waiting: dict[NamespacedName, _Mark] = {}
         """In the order of their times."""
@@ -140,6 +143,10 @@ class Starts:
             job_set = await client.peek(self._reader, JobSet, train_job.key)
         except NotFoundError:
             return "jobset-missing", "its JobSet has not been created"
+        runtime = self._runtimes.get(runtime_ref_to_runtime_registry_key(train_job.spec.runtime_ref))
+        gang = await runtime.why_waiting(train_job) if runtime is not None else None
+        if gang is not None:
+            return "gang-unschedulable", f"its gang is not scheduled: {' '.join(gang.message.split())}"
         objects[kinds.JOB_SET] = [why.Thing(job_set.to_dict())]
         for kind in _groups_of(job_set):
             try:

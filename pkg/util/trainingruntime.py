@@ -1,13 +1,21 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The meaning of a runtime's labels, and the warning that follows from them."""
+"""The meaning of a runtime's labels and of its podGroupPolicy, and the warnings that follow from them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from pkg.apis.config.v1alpha1 import Configuration
+from pkg.apis.trainer.v1alpha1 import PodGroupPolicy
 from pkg.constants import trainer as constants
+
+NO_SCHEDULER: Final = (
+    "{}: no scheduler is named, so the pods are not scheduled as a gang; the API server drops a name that the CRD of "
+    "the runtime does not have"
+)
+"""The warning of a podGroupPolicy without a scheduler, at a path."""
 
 
 def is_support_deprecated(labels: Mapping[str, str] | None) -> bool:
@@ -20,3 +28,10 @@ def deprecation_policy_url(cfg: Configuration) -> str:
     if cfg.second_generation:
         return constants.RUNTIME_DEPRECATION_POLICY_URL_2_3
     return constants.RUNTIME_DEPRECATION_POLICY_URL
+
+
+def names_no_scheduler(policy: PodGroupPolicy | None) -> bool:
+    """Return True if there is a podGroupPolicy and it names no known scheduler."""
+    if policy is None:
+        return False
+    return policy.coscheduling is None and policy.volcano is None and policy.workload is None

@@ -15,6 +15,7 @@ from pkg.apis.config.v1alpha1 import Configuration
 from pkg.apis.jobset.v1alpha2 import ReplicatedJob
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainingRuntimeSpec
 from pkg.constants import trainer as constants
+from pkg.util import trainingruntime
 
 from . import newerrules
 
@@ -41,8 +42,8 @@ class TrainingRuntimeWebhook(CustomValidator[TrainingRuntime]):
         return check_runtime(None, obj.spec, second_generation=self._second_generation)
 
     async def validate_update(self, old: TrainingRuntime, new: TrainingRuntime) -> list[str]:
-        """Check only the rules that v2.3 has added."""
-        return check_newer_rules(old.spec, new.spec, second_generation=self._second_generation)
+        """Check only the rules that v2.3 has added, and warn of a podGroupPolicy that has become empty."""
+        return check_changes(old.spec, new.spec, second_generation=self._second_generation)
 
     async def validate_delete(self, obj: TrainingRuntime) -> list[str]:
         """Allow it: the finalizer protects a runtime in use."""
@@ -63,17 +64,24 @@ def check_runtime(
         for warning in warnings:
             aggregate.add_note(warning)
         raise aggregate
-    return [*warnings, *check_newer_rules(old, new, second_generation=second_generation)]
+    return [*warnings, *check_changes(old, new, second_generation=second_generation)]
 
 
-def check_newer_rules(
+def check_changes(
     old: TrainingRuntimeSpec | None, new: TrainingRuntimeSpec, *, second_generation: bool
 ) -> list[str]:
-    """Return warnings of changed values that v2.3 refuses; with its profile, raise instead."""
+    """Return warnings of changed values that v2.3 refuses; with its profile, raise instead.
+
+    A podGroupPolicy that has become empty is a warning with both.
+    """
     errors = field.ErrorList(newerrules.runtime_violations(old, new))
     if second_generation and (aggregate := errors.to_aggregate()) is not None:
         raise aggregate
-    return [newerrules.REFUSED_LATER.format(error) for error in errors]
+    warnings = [newerrules.REFUSED_LATER.format(error) for error in errors]
+    was = old is not None and trainingruntime.names_no_scheduler(old.pod_group_policy)
+    if trainingruntime.names_no_scheduler(new.pod_group_policy) and not was:
+        warnings.append(trainingruntime.NO_SCHEDULER.format(field.Path("spec", "podGroupPolicy")))
+    return warnings
 
 
 def validate_replicated_jobs(jobs: list[ReplicatedJob]) -> field.ErrorList:

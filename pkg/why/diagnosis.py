@@ -55,9 +55,11 @@ _OF_SUSPENDED: Final = (
     admission.find,
     controllers.find,
 )
-_EXPLAINED_BY: Final = {"scheduler-missing": ("gang-unschedulable", "queue-missing", "device-claim-missing")}
+_EXPLAINED_BY: Final = {
+    "scheduler-missing": ("gang-unschedulable", "gang-waiting", "queue-missing", "device-claim-missing")
+}
 """Causes that are dropped because of another one: some gang schedulers report on the PodGroup alone, and kube-scheduler
-does not consider a pod whose ResourceClaim does not exist."""
+considers neither a pod whose gang is incomplete nor one whose ResourceClaim does not exist."""
 _OF_MANAGED: Final = ("managed-by", "suspended", "namespace-terminating")
 
 

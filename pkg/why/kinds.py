@@ -28,7 +28,9 @@ COSCHEDULING_GROUP: Final = "PodGroup.scheduling.x-k8s.io"
 VOLCANO_GROUP: Final = "PodGroup.scheduling.volcano.sh"
 KAI_GROUP: Final = "PodGroup.scheduling.run.ai"
 NATIVE_GROUP: Final = "PodGroup.scheduling.k8s.io"
-POD_GROUPS: Final = (COSCHEDULING_GROUP, VOLCANO_GROUP, KAI_GROUP, NATIVE_GROUP)
+NATIVE_WORKLOAD: Final = "Workload.scheduling.k8s.io"
+"""The gang of Kubernetes 1.35; later releases have PodGroups."""
+POD_GROUPS: Final = (COSCHEDULING_GROUP, VOLCANO_GROUP, KAI_GROUP, NATIVE_GROUP, NATIVE_WORKLOAD)
 
 VERSIONS: Final[dict[str, tuple[GVK, ...]]] = {
     str(versions[0].group_kind): versions
@@ -67,6 +69,7 @@ VERSIONS: Final[dict[str, tuple[GVK, ...]]] = {
         (GVK("scheduling.volcano.sh", "v1beta1", "Queue"),),
         (GVK("scheduling.run.ai", "v2alpha2", "PodGroup"),),
         (GVK("scheduling.k8s.io", "v1beta1", "PodGroup"), GVK("scheduling.k8s.io", "v1alpha2", "PodGroup")),
+        (GVK("scheduling.k8s.io", "v1alpha1", "Workload"),),
         (GVK("scheduling.run.ai", "v2", "Queue"),),
     )
 }

@@ -101,6 +101,15 @@ class Cache:
         """Return the kinds that are missing or denied, and why."""
         return {engine.gvk: engine.problem for engine in self._engines.values() if engine.problem is not None}
 
+    def interrupted_since(self, kind: type[Object]) -> float | None:
+        """Return since when the list or watch of ``kind`` has failed, on the loop's clock.
+
+        None is returned while it succeeds, and for a kind that is not cached. Unlike :meth:`degraded`, it is known at
+        once: the server may not serve the kind any more.
+        """
+        engine = self._engines.get(_identity(kind))
+        return None if engine is None else engine.interrupted_since
+
     def remarks(self) -> list[str]:
         """Return reasons why reads may be stale or fail, in sentences for readiness; empty while none exists."""
         outage = self._outage.problem
@@ -250,10 +259,14 @@ class Cache:
 
     def uid_of(self, obj: Object) -> str:
         """Return the uid of the object that reads find by the name of ``obj``, or an empty string."""
+        return self.uid_at(type(obj).gvk, obj.key)
+
+    def uid_at(self, kind: GVK, key: NamespacedName) -> str:
+        """Return the uid of the object that reads find at ``key``, or an empty string. No watch is started for it."""
         now = asyncio.get_running_loop().time()
         for metadata in (False, True):
-            engine = self._engines.get((type(obj).gvk, metadata))
-            if engine is not None and (entry := engine.store.get(obj.key, now)) is not None:
+            engine = self._engines.get((kind, metadata))
+            if engine is not None and (entry := engine.store.get(key, now)) is not None:
                 return entry.uid
         return ""
 

@@ -108,6 +108,14 @@ class Engine:
         """Why the server refuses this kind, while it does."""
         return next((feed.problem for feed in self._feeds.values() if feed.problem is not None), None)
 
+    @property
+    def interrupted_since(self) -> float | None:
+        """Since when the stored objects may be stale, on the loop's clock; None while every watch is connected."""
+        found = [
+            feed.interrupted_since for feed in self._feeds.values() if feed.interrupted_since is not None
+        ]
+        return min(found, default=None)
+
     def changed(self) -> None:
         """Wake the tasks that wait for ``has_synced`` or ``problem``."""
         metrics.CACHE_DEGRADED.labels(*self.gvk).set(0 if self.problem is None else 1)

@@ -55,6 +55,8 @@ class Feed:
         self.synced = False
         self.problem: str | None = None
         self.last_error: Exception | None = None
+        self.interrupted_since: float | None = None
+        """When the list or watch failed that was the first after the last success, on the loop's clock."""
         self._engine = engine
         self._namespace = namespace
         self._found: set[NamespacedName] | None = None
@@ -75,7 +77,7 @@ class Feed:
 
     def connected(self) -> None:
         """Record that the server serves this kind: the stored objects are current."""
-        self._missing_since = self._failing_since = self.last_error = None
+        self._missing_since = self._failing_since = self.interrupted_since = self.last_error = None
         self._engine.outage.succeeded(self)
         if self.synced:
             self._recover()
@@ -153,6 +155,8 @@ class Feed:
     def failed(self, error: Exception, *, denied: bool) -> None:
         """Report a failure; a denial degrades the kind until it is served again."""
         self.last_error = error
+        if self.interrupted_since is None:
+            self.interrupted_since = anyio.current_time()
         kind = str(self._engine.gvk.group_kind)
         if not denied:
             _log.debug("List or watch failed", kind=kind, namespace=self._namespace, error=error)

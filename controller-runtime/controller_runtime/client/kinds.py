@@ -85,6 +85,7 @@ _STATUS: Final = frozenset(
         "PersistentVolumeClaim",
         "Pod",
         "PodDisruptionBudget",
+        "PodGroup",
         "PriorityLevelConfiguration",
         "ReplicaSet",
         "ReplicationController",

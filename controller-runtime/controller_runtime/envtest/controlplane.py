@@ -94,12 +94,16 @@ class ControlPlane:
         """Kill the API server as if its machine had failed: client connections break, and etcd keeps running."""
         self.supervisor.kill(["kube-apiserver"])
 
-    async def start_api_server(self, *, timeout: float = 60) -> None:
+    async def start_api_server(self, *, flags: Sequence[str] | None = None, timeout: float = 60) -> None:
         """Start the API server again at the same address, and return when it is ready.
+
+        ``flags`` replace the additional flags of the start before.
 
         Raises:
             ComponentError: it failed.
         """
+        if flags is not None:
+            self._flags = flags
         apiserver = self._apiserver_component()
         self.supervisor.start(apiserver)
         await self.supervisor.wait_ready(apiserver, timeout=timeout)

@@ -120,7 +120,7 @@ def _sized(given: argparse.Namespace) -> Loaded:
 
 
 def load(named: str) -> Loaded:
-    """Return what a test lives. Raises SystemExit when there is no such test."""
+    """Return what a test lives. Raises SystemExit if the test does not exist."""
     file, _, name = named.partition("::")
     spec = importlib.util.spec_from_file_location("scenario", file)
     if not name or spec is None or spec.loader is None or not Path(file).is_file():

@@ -27,7 +27,7 @@ from pkg.runtime.framework import Observer
 from pkg.runtime.framework import core as framework
 from pkg.runtime.framework.plugins import registry as plugins
 from pkg.runtime.framework.plugins.workload import Published
-from pkg.util import generations, offload, trainjob
+from pkg.util import generations, offload, trainingruntime, trainjob
 
 from .overrides import with_overrides
 from .resources import apply_resources
@@ -216,6 +216,12 @@ class TrainingRuntime(interface.Runtime):
             return [], field.ErrorList([field.invalid(path, new.spec.pod_template_overrides, str(error))])
         warnings, errors = await self.framework.run_custom_validation_plugins(info, old, new)
         errors += misfits
+        if old is None and trainingruntime.names_no_scheduler(spec.pod_group_policy):
+            path = field.Path("spec", "runtimeRef")
+            warnings = [
+                *warnings,
+                trainingruntime.NO_SCHEDULER.format(f"{path}: podGroupPolicy of the runtime"),
+            ]
         return warnings, errors
 
     async def _info_for_validation(

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from controller_runtime.apis.machinery import quantity
@@ -36,6 +37,34 @@ def shortage(snapshot: Snapshot, pod: Thing, resource: str) -> tuple[str, str, t
             evidence,
         )
     return "insufficient-resources", f"no node has {wanted} {name} free", evidence
+
+
+def demand(pod: Thing) -> dict[str, int]:
+    """Return the thousandths of each resource that a pod requests; each pod takes one of ``pods``."""
+    names = {"pods"}
+    for container in (*maps(pod.data, "spec", "containers"), *maps(pod.data, "spec", "initContainers")):
+        for part in ("requests", "limits"):
+            amounts = at(container, "resources", part)
+            names.update(amounts if isinstance(amounts, dict) else ())
+    found = {name: quantity.milli_value(requested(pod, name) or "0") for name in sorted(names)}
+    return {name: milli for name, milli in found.items() if milli > 0}
+
+
+def room(snapshot: Snapshot, wanted: Mapping[str, int]) -> int | None:
+    """Return how many pods of this demand the nodes take at most when they are empty; None if that is unknown.
+
+    Only resources count: selectors, taints and other pods leave room for fewer.
+    """
+    total = 0
+    for node in snapshot.all(kinds.NODE):
+        offered = node.at("status", "allocatable")
+        if not isinstance(offered, dict):
+            return None
+        found = {name: str(offered.get(name, "0")) for name in wanted}
+        if not all(_is_quantity(each) for each in found.values()):
+            return None
+        total += min(quantity.milli_value(found[name]) // milli for name, milli in wanted.items())
+    return total if snapshot.all(kinds.NODE) else None
 
 
 def requested(pod: Thing, resource: str) -> str | None:

@@ -4,15 +4,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
 from pkg.apis.scheduling import v1alpha2, v1beta1
 from pkg.apis.trainer.v1alpha1 import TRAIN_JOB_GANG_UNAVAILABLE
 from pkg.why import kinds
+from pkg.why.causes import capacity
 from pkg.why.finding import Finding, Severity
 from pkg.why.snapshot import PATIENCE, Reference, Snapshot, condition_line
-from pkg.why.things import Thing, maps, text
+from pkg.why.things import Thing, maps, number, text
 
 _QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
 _LOCAL_QUEUE: Final = "LocalQueue.kueue.x-k8s.io"
@@ -175,11 +177,8 @@ def _no_workload(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _group(snapshot: Snapshot, group: Thing) -> Iterator[Finding]:
-    members = group.number("spec", "minMember")
-    head = f"{group}: minMember {members}, phase {group.text('status', 'phase') or 'unset'}"
-    if group.group_kind == kinds.NATIVE_GROUP:
-        members = group.number("spec", "schedulingPolicy", "gang", "minCount")
-        head = f"{group}: minCount {members}"
+    members, head = _members(group)
+    yield from _too_large(snapshot, group, members, head)
     words = _unschedulable(group)
     events = [
         each
@@ -203,6 +202,38 @@ def _group(snapshot: Snapshot, group: Thing) -> Iterator[Finding]:
         summary = f"the gang of {members} pods waits in {_queue_of(group)}"
         advice = "Wait for free resources in the queue."
         yield Finding("gang-waiting", summary, (str(group),), evidence, advice, Severity.WAITING)
+
+
+def _members(group: Thing) -> tuple[int, str]:
+    """Return the number of pods that start together, and the group as a line of evidence."""
+    if group.group_kind == kinds.NATIVE_GROUP:
+        members = group.number("spec", "schedulingPolicy", "gang", "minCount")
+    elif group.group_kind == kinds.NATIVE_WORKLOAD:
+        members = sum(number(each, "policy", "gang", "minCount") for each in group.maps("spec", "podGroups"))
+    else:
+        members = group.number("spec", "minMember")
+        return members, f"{group}: minMember {members}, phase {group.text('status', 'phase') or 'unset'}"
+    return members, f"{group}: minCount {members}"
+
+
+def _too_large(snapshot: Snapshot, group: Thing, members: int, head: str) -> Iterator[Finding]:
+    """Yield a gang that would not fit if no other pods ran."""
+    if len(snapshot.pods) < members or any(pod.text("spec", "nodeName") for pod in snapshot.pods):
+        return
+    most = 0
+    for demand, pods in Counter(tuple(capacity.demand(pod).items()) for pod in snapshot.pods).items():
+        taken = capacity.room(snapshot, dict(demand))
+        if taken is None:
+            return
+        most += min(taken, pods)
+    if most >= members:
+        return
+    summary = (
+        f"the gang of {members} pods is larger than the cluster: all nodes together take {most} of its pods"
+    )
+    nodes = f"{len(snapshot.all(kinds.NODE))} nodes take {most} of {len(snapshot.pods)} pods if no others run"
+    advice = "Lower spec.trainer.numNodes or the requests of the pods, or add nodes."
+    yield Finding("gang-too-large", summary, (str(group),), (head, nodes), advice, Severity.WAITING)
 
 
 def _unschedulable(group: Thing) -> str:

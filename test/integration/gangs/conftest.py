@@ -1,21 +1,67 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""An API server that serves Kubernetes' own gangs, with JobSet's default CRD, which drops their field."""
+"""An API server that serves Kubernetes' own gangs.
 
-from collections.abc import Callable, Iterator
+``CLUSTER_KUBERNETES`` chooses the release.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
 
 import pytest
-from controller_runtime.envtest import Environment
+from controller_runtime.apis.machinery.object import Object
+from controller_runtime.client import LiveClient
+from controller_runtime.envtest import Binaries, Environment, apply_manifests
 from controller_runtime.testing.pytest_envtest import running
 
+from pkg.apis.scheduling import v1alpha1, v1alpha2, v1beta1
+from pkg.localcluster import contents
 from pkg.localcluster.options import Options
+from pkg.localcluster.tools import DEFAULT_JOBSET, JOBSETS
+
+
+@dataclass(frozen=True)
+class Release:
+    """What gangs are in a release of Kubernetes."""
+
+    kind: type[Object]
+    member: dict[str, Any]
+    """What the spec of a pod of the gang ``gang`` has."""
+    jobset: str
+    """A release of JobSet whose CRD keeps it."""
+    in_place: bool = False
+    """Whether the count may change."""
+
+    @property
+    def flags(self) -> list[str]:
+        """The flags of an API server that serves gangs."""
+        return Options(kubernetes=KUBERNETES, workloads=True).api_server_flags
+
+
+GROUP = {"schedulingGroup": {"podGroupName": "gang"}}
+RELEASES = {
+    "1.35": Release(v1alpha1.Workload, {"workloadRef": {"name": "gang", "podGroup": "gang"}}, "0.11"),
+    "1.36": Release(v1alpha2.PodGroup, GROUP, "0.12"),
+    "1.37": Release(v1beta1.PodGroup, GROUP, "0.12", in_place=True),
+}
+KUBERNETES = os.environ.get("CLUSTER_KUBERNETES", "1.35")
 
 
 @pytest.fixture(scope="session")
-def control_plane() -> Iterator[Environment]:
-    options = Options(kubernetes="1.35", workloads=True)
-    environment = Environment(version=options.kubernetes, api_server_flags=options.api_server_flags)
-    with running(environment):
+def release() -> Release:
+    """The release under test."""
+    if KUBERNETES not in RELEASES:
+        pytest.skip(f"Kubernetes {KUBERNETES} has no gangs")
+    return RELEASES[KUBERNETES]
+
+
+@pytest.fixture(scope="session")
+def control_plane(release: Release) -> Iterator[Environment]:
+    with running(Environment(version=KUBERNETES, api_server_flags=release.flags)) as environment:
         yield environment
 
 
@@ -26,3 +72,26 @@ def trainer_control_plane(
     """That API server, with Trainer installed."""
     install_trainer(control_plane)
     return control_plane
+
+
+@pytest.fixture
+def install_job_set(live_client: LiveClient) -> Callable[[str], Any]:
+    """Replace JobSet's CRD by that of a release, as an upgrade does."""
+
+    async def install(version: str) -> None:
+        tool = JOBSETS[version]
+        binaries = await Binaries().locate(tool)
+        await apply_manifests(live_client, contents.crds_of(binaries[tool.name]), owner="test")
+
+    return install
+
+
+@pytest.fixture
+async def with_field(
+    trainer_control_plane: Environment, release: Release, install_job_set: Callable[[str], Any]
+) -> AsyncIterator[None]:
+    """JobSet's CRD keeps the field for the time of one test."""
+    del trainer_control_plane
+    await install_job_set(release.jobset)
+    yield
+    await install_job_set(DEFAULT_JOBSET)

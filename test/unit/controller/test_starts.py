@@ -20,6 +20,7 @@ from controller_runtime.recorder import Broadcaster
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
+from pkg.apis.scheduling.v1beta1 import PodGroup as NativeGroup
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.apis.volcano.v1beta1 import PodGroup as VolcanoGroup
 from pkg.controller.lifecycle import Lifecycle
@@ -35,6 +36,12 @@ UNSCHEDULABLE = {
     "status": "True",
     "reason": "NotEnoughResources",
     "message": "2/2 tasks in gang unschedulable: pod group is not ready",
+}
+INCOMPLETE = {
+    "type": "PodGroupInitiallyScheduled",
+    "status": "False",
+    "reason": "Unschedulable",
+    "message": "minCount (12) cannot be satisfied: 4 scheduled, 7 remaining",
 }
 
 
@@ -63,8 +70,8 @@ class World:
         """Run one manager: a second call is another replica."""
         broadcaster = Broadcaster(self.events, now=now)
         recorder = broadcaster.recorder_for("trainer-trainjob-controller")
-        starts = Starts(self.client, recorder, self.after, now=now)
         runtimes = await core.new(self.client, FakeClient())
+        starts = Starts(self.client, recorder, self.after, runtimes=runtimes, now=now)
         self.reconciler = TrainJobReconciler(
             self.client, recorder, runtimes, now=now, lifecycle=Lifecycle(starts)
         )
@@ -143,6 +150,7 @@ async def test_the_counts_of_the_job_set_name_the_cause(counts: dict[str, int], 
     ("policy", "kind", "status", "words"),
     [
         ({"volcano": {}}, VolcanoGroup, {"conditions": [UNSCHEDULABLE]}, "2/2 tasks in gang unschedulable"),
+        ({"workload": {}}, NativeGroup, {"conditions": [INCOMPLETE]}, "minCount (12) cannot be satisfied"),
         ({"coscheduling": {}}, PodGroup, {"phase": "Pending"}, "waits in its scheduler"),
     ],
 )

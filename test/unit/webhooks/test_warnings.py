@@ -2,21 +2,29 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from controller_runtime.apis.admission.v1 import AdmissionRequest
 from controller_runtime.client import FakeClient
 from controller_runtime.webhook.admission import ValidatorHandler
 
-from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, Initializer, TrainJob
+from pkg.apis.trainer.v1alpha1 import (
+    ClusterTrainingRuntime,
+    Initializer,
+    TrainingRuntime,
+    TrainJob,
+)
 from pkg.apis.trainer.v1alpha1 import ModelInitializer as Model
 from pkg.runtime import core
 from pkg.util.testing import (
     make_cluster_training_runtime,
     make_replicated_job,
     make_train_job,
+    make_training_runtime,
     make_training_runtime_spec,
 )
-from pkg.webhooks import ClusterTrainingRuntimeWebhook, TrainJobWebhook
+from pkg.webhooks import ClusterTrainingRuntimeWebhook, TrainingRuntimeWebhook, TrainJobWebhook
 
 DEPRECATED = {"trainer.kubeflow.org/support": "deprecated"}
 
@@ -50,3 +58,37 @@ async def test_a_deprecated_runtime_is_warned_of_whatever_the_verdict(container:
     assert [warning.split(" and ")[0] for warning in response.warnings or ()] == [
         'ClusterTrainingRuntime "runtime" is deprecated'
     ]
+
+
+@pytest.mark.parametrize(
+    ("policy", "warned"),
+    [(None, False), ({}, True), ({"workload": {}}, False), ({"coscheduling": {}}, False)],
+)
+async def test_a_pod_group_policy_without_a_scheduler_is_warned_of(
+    policy: dict[str, Any] | None, warned: bool
+) -> None:
+    data = make_training_runtime("a", "runtime", make_training_runtime_spec()).to_dict()
+    data["spec"] |= {} if policy is None else {"podGroupPolicy": policy}
+    runtime = TrainingRuntime.from_dict(data)
+    client = FakeClient(runtime)
+    runtimes = await core.new(client, client)
+    job = make_train_job("a", "j", runtime_kind="TrainingRuntime")
+
+    of_runtime = await TrainingRuntimeWebhook().validate_create(runtime)
+    of_job = await TrainJobWebhook(runtimes).validate_create(job)
+
+    for warnings in (of_runtime, of_job):
+        assert any("no scheduler is named" in each for each in warnings) is warned
+
+
+async def test_a_pod_group_policy_is_warned_of_when_its_scheduler_is_removed_and_not_again() -> None:
+    policies: list[dict[str, Any]] = [{"workload": {}}, {}]
+    named, emptied = (
+        TrainingRuntime.from_dict({"metadata": {"name": "r"}, "spec": {"podGroupPolicy": policy}})
+        for policy in policies
+    )
+    webhook = TrainingRuntimeWebhook()
+
+    assert len(await webhook.validate_update(named, emptied)) == 1
+    assert await webhook.validate_update(emptied, emptied) == []
+    assert await webhook.validate_update(emptied, named) == []

@@ -18,8 +18,11 @@ from why_states import (
     device_claim,
     fail_by,
     failed,
+    gang_of_1_35,
     gated,
     huge,
+    huge_gang,
+    incomplete_gang,
     job_set_stays,
     job_set_suspended,
     jobs_refused,
@@ -236,6 +239,9 @@ CASES: list[Any] = [
         ("Volcano", "gang-unschedulable", 3, "2 pods", volcano),
         ("KAI", "gang-unschedulable", 3, "GPUs", kai),
         ("Kubernetes' own gang", "gang-unschedulable", 3, "gang of 2 pods does not fit: 0/2 nodes", native_gang),
+        ("a gang that is larger than the cluster", "gang-too-large", 3, "all nodes together take 2", huge_gang),
+        ("a larger gang of Kubernetes 1.35", "gang-too-large", 3, "gang of 4 pods", gang_of_1_35),
+        ("a gang whose pods are not all created", "gang-waiting", 3, "needs 2 pods, and 1 exist", incomplete_gang),
         ("no API of gangs", "gang-unavailable", 1, "serves no gangs", no_gang_api),
         ("KAI's queue", "queue-missing", 1, "nowhere", kai_queue_missing),
         ("Kueue waits for quota", "queued", 3, "insufficient unused quota", pending_quota(
@@ -287,6 +293,22 @@ def test_several_causes_are_listed_the_gravest_and_most_specific_first() -> None
     causes = [each.cause for each in world.verdict().findings]
 
     assert causes == ["out-of-memory", "retries-exhausted"]
+
+
+def test_a_gang_that_other_pods_keep_from_starting_is_not_larger_than_the_cluster() -> None:
+    world = World()
+    native_gang(world)
+
+    assert [each.cause for each in world.verdict().findings] == ["gang-unschedulable"]
+
+
+@pytest.mark.parametrize("node", [{}, {"allocatable": {"nvidia.com/gpu": "many"}}])
+def test_the_size_of_a_gang_is_not_judged_by_nodes_of_unknown_size(node: dict[str, Any]) -> None:
+    world = World()
+    huge_gang(world)
+    world.nodes[0]["status"] = node
+
+    assert "gang-too-large" not in {each.cause for each in world.verdict().findings}
 
 
 def test_the_log_is_evidence_of_a_failed_container() -> None:

@@ -74,6 +74,24 @@ async def test_an_outage_is_two_lines_whatever_is_watched(
     assert (reports(lines), exported(), watching.remarks()) == (["API server is available again"], 0, [])
 
 
+async def test_an_interruption_counts_from_the_first_failure_until_the_watch_succeeds(
+    server: Any, watching: cache.Cache
+) -> None:
+    assert watching.interrupted_since(ConfigMap) is None
+    server.faults.extend([unavailable] * 1000)
+    server.hang_up(REFUSED)
+    broken = anyio.current_time()
+    await anyio.sleep(20)
+    assert watching.interrupted_since(ConfigMap) == broken
+    server.faults.clear()
+    await anyio.sleep(40)
+    assert watching.interrupted_since(ConfigMap) is None
+
+
+async def test_a_kind_that_is_not_cached_is_not_interrupted(start: Any) -> None:
+    assert (await start()).interrupted_since(ConfigMap) is None
+
+
 async def test_a_restart_that_lasts_a_moment_is_not_reported(
     server: Any, watching: cache.Cache, lines: list[Any]
 ) -> None:

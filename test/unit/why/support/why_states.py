@@ -330,6 +330,36 @@ def native_gang(world: World) -> None:
     )  # fmt: skip
 
 
+def gang_of_1_35(world: World) -> None:
+    """Fill the gang of a release whose gangs have no status, on nodes that take half of it."""
+    huge_gang(world)
+    world.remove(world.objects[-1])
+    pod_group = {"name": "gang", "policy": {"gang": {"minCount": 4}}}
+    world.group("scheduling.k8s.io/v1alpha1", kind="Workload", podGroups=[pod_group], status={})
+
+
+def huge_gang(world: World) -> None:
+    """Fill the gang; each pod needs a node of its own, and there are half as many."""
+    message = "minCount (4) cannot be satisfied: 2 scheduled, 1 remaining"
+    world.job["spec"] |= {"parallelism": 4, "completions": 4}
+    world.pods += [world.add_pod(number) for number in (2, 3)]
+    for pod in world.pods:
+        pod["spec"]["containers"][0]["resources"] = {"limits": {"nvidia.com/gpu": "8"}}
+    world.unscheduled(message)
+    world.group(
+        "scheduling.k8s.io/v1beta1",
+        schedulingPolicy={"gang": {"minCount": 4}},
+        status={"conditions": [condition("PodGroupInitiallyScheduled", "False", reason="Unschedulable", message=message)]},
+    )  # fmt: skip
+
+
+def incomplete_gang(world: World) -> None:
+    """Refuse one pod of the gang: kube-scheduler considers none of the others."""
+    world.remove(world.pods.pop())
+    world.unscheduled()
+    world.group("scheduling.k8s.io/v1beta1", schedulingPolicy={"gang": {"minCount": 2}}, status={})
+
+
 def no_gang_api(world: World) -> None:
     message = "the API server serves no gangs of scheduling.k8s.io"
     world.without_children()

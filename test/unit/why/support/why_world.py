@@ -191,9 +191,9 @@ class World:
                          spec={"queueName": "team-queue", "active": True, **parts.pop("spec", {})},
                          status={"conditions": list(conditions), **parts})  # fmt: skip
 
-    def group(self, version: str, *, status: Data, **spec: Any) -> Data:
+    def group(self, version: str, *, status: Data, kind: str = "PodGroup", **spec: Any) -> Data:
         return self.make(
-            version, "PodGroup", "llama", owner=self.train_job, spec={"minMember": 2, **spec}, status=status
+            version, kind, "llama", owner=self.train_job, spec={"minMember": 2, **spec}, status=status
         )
 
     # --- results ---

@@ -39,6 +39,9 @@ MISSING_TTL: Final = 5.0
 Published = Callable[[type[Object], PublishedSchema | None], Awaitable[PublishedSchema | None]]
 """Returns the schema of a kind that the API server publishes, the argument if it is the same, or None."""
 
+Interrupted = Callable[[type[Object]], float | None]
+"""Returns since when the watch of a kind has failed, on the clock of :class:`Served`, or None."""
+
 _PRESERVED: Final = "x-kubernetes-preserve-unknown-fields"
 _TO_POD_SPEC: Final = ("replicatedJobs", "template", "spec", "template", "spec")
 
@@ -55,7 +58,9 @@ class Support:
 class Served:
     """Reads the served API when it is first needed, and again when the last reading is a minute old.
 
-    Without ``published`` the newest version counts as served.
+    It is read again at once, and once, when the watch of the gangs is interrupted: a server that was started without
+    the API drops the field of pods, so no JobSet may run by an earlier reading. Without ``published`` the newest
+    version counts as served.
     """
 
     def __init__(self, published: Published | None, clock: Callable[[], float] = anyio.current_time) -> None:
@@ -66,6 +71,9 @@ class Served:
         """True for each field of pods that the served JobSet keeps."""
         self._support: Support | None = None
         self._expires = 0.0
+        self._begun = 0.0
+        """When the last reading began."""
+        self._interrupted: Interrupted = lambda _kind: None
         self._lock = anyio.Lock()
 
     @property
@@ -73,11 +81,15 @@ class Served:
         """The last reading; None before the first."""
         return self._support
 
+    def follow(self, interrupted: Interrupted) -> None:
+        """Read the API again after an interruption of the gangs' watch."""
+        self._interrupted = interrupted
+
     async def current(self) -> Support:
         """Return the served API.
 
         Raises:
-            StatusError, RestError: it was never read and cannot be read now.
+            StatusError, RestError: it was never read, or not since the watch was interrupted, and cannot be read now.
         """
         if self._support is None or self._is_expired():
             async with self._lock:
@@ -86,13 +98,20 @@ class Served:
         return self._support
 
     def _is_expired(self) -> bool:
-        return self._clock() >= self._expires
+        return self._clock() >= self._expires or self._is_doubtful()
+
+    def _is_doubtful(self) -> bool:
+        if self._support is None or not self._support.version:
+            return False
+        since = self._interrupted(KINDS[self._support.version])
+        return since is not None and since >= self._begun
 
     async def _refresh(self) -> Support:
+        begun = self._clock()
         try:
             support = await self._read()
         except (StatusError, RestError) as error:
-            if self._support is None:
+            if self._support is None or self._is_doubtful():
                 raise
             log.logger_from().debug("The served gang API cannot be read", error=error)
             support = self._support
@@ -102,7 +121,7 @@ class Served:
                 version=support.version,
                 reason=support.message,
             )
-        self._support = support
+        self._support, self._begun = support, begun
         self._expires = self._clock() + (TTL if support.version else MISSING_TTL)
         return support
 

@@ -37,7 +37,9 @@ def api(served: Served, needed: Needed) -> ReconcilerBuilder:
     Their next retry may be minutes away.
     """
 
-    def add(builder: Builder, client: Client, _cache: Cache) -> Builder:
+    def add(builder: Builder, client: Client, cache: Cache) -> Builder:
+        served.follow(cache.interrupted_since)
+
         async def follow(queue: handler.Queue) -> None:
             before = served.known
             while True:

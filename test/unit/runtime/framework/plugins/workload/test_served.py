@@ -135,3 +135,40 @@ def test_a_schema_that_does_not_describe_pods_keeps_every_field() -> None:
     assert keeps({}, "workloadRef")
     assert not keeps(job_set("containers"), "workloadRef")
     assert keeps(job_set("containers", "workloadRef"), "workloadRef")
+
+
+async def test_an_interrupted_watch_of_gangs_makes_it_read_the_api_again_once() -> None:
+    server = Server("v1beta1", pod_fields=("schedulingGroup",))
+    interrupted: dict[type[Object], float] = {}
+    served = Served(server.published, server.clock)
+    served.follow(interrupted.get)
+    assert (await served.current()).version == "v1beta1"
+    before = server.requests
+    assert (await served.current()).version == "v1beta1"
+    assert server.requests == before
+
+    server.now = 3
+    interrupted[v1beta1.PodGroup] = 2
+    assert (await served.current()).version == "v1beta1"
+    read = server.requests
+    assert read > before
+    for _ in range(9):
+        await served.current()
+    assert server.requests == read, "a watch that is denied for long is not a request for each reconcile"
+
+    server.now, server.served = 5, set()
+    interrupted[v1beta1.PodGroup] = 4
+    assert (await served.current()).reason == "GangAPINotServed"
+
+
+async def test_what_was_read_before_an_interruption_is_not_believed_while_the_server_is_unavailable() -> None:
+    server = Server("v1beta1", pod_fields=("schedulingGroup",))
+    served = Served(server.published, server.clock)
+    await served.current()
+    server.now, server.down = 3, True
+    served.follow(lambda _kind: 2.0)
+    for _ in range(2):
+        with pytest.raises(StatusError):
+            await served.current()
+    server.down = False
+    assert (await served.current()).version == "v1beta1"
