@@ -130,6 +130,11 @@ test-skew: $(VENV)/.dev ## Run the demo, lifecycle, SDK, gang and upgrade tests 
 			test/e2e/test_workload_kueue.py test/integration/gangs test/integration/apis/test_upgrade_path.py; \
 	done
 
+GO_MANAGERS ?= 2.1.0,2.3.0
+.PHONY: bench-go
+bench-go: $(VENV)/.dev binaries ## Measure this manager beside Trainer's Go managers of GO_MANAGERS, which are built first
+	$(BIN)/python test/bench/main.py burst paced status cold_start --go $(GO_MANAGERS) $(BENCH_ARGS)
+
 .PHONY: bench
 bench: $(VENV)/.dev binaries ## Measure speed and memory beside alternatives; BENCH_ARGS="--list" lists the workloads
 	$(BIN)/python test/bench/main.py $(BENCH_ARGS)
@@ -153,6 +158,10 @@ docs: $(VENV)/.dev ## Build the manager's site into build/site and the library's
 .PHONY: wheel
 wheel: $(VENV)/.dev ## Build both wheels into dist/: the library's and the manager's
 	$(PIP) wheel --no-deps --no-build-isolation --wheel-dir dist ./$(LIBRARY) .
+
+.PHONY: sbom
+sbom: wheel ## Write the bill of materials (CycloneDX) and the provenance (SLSA) of image and wheels into dist/
+	$(BIN)/python -m hack.sbom dist
 
 .PHONY: image
 image: ## Build the image, and the same one for KAI's operator, with podman or docker; RELEASE=1 refuses a base image that is not pinned

@@ -147,14 +147,13 @@ def _in_child(table: Path, mutant: Mutant, lives: int) -> tuple[int | None, str]
 def search(scenarios: Sequence[str], mutant: Mutant, lives: int) -> tuple[int | None, str]:
     """Return after how many lives a mutant is found, and the failure."""
     sys.meta_path.insert(0, Finder(mutant))
-    from controller_runtime import simtest
     from controller_runtime.simtest.__main__ import load
 
     tests = {name: load(str(ROOT / name)) for name in scenarios}
     if mutant.module not in sys.modules:
         importlib.import_module(mutant.module)
     for lived, (name, seed) in enumerate(itertools.islice(_turns(scenarios), lives), 1):
-        outcome = simtest.run(tests[name], seed)
+        outcome = tests[name].run(seed)
         if outcome.failure is not None:
             text = str(outcome.failure).partition("\n")[0].replace("|", "/")
             return lived, f"{name.rpartition('::')[2]} {seed}: {type(outcome.failure).__name__}: {text[:120]}"

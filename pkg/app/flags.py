@@ -35,8 +35,9 @@ class Flags:
     webhooks: bool = True
     feature_gates: Mapping[str, bool] = field(default_factory=dict)
     version: bool = False
+    tracing: bool = False
     log: log_options.Options = field(
-        default_factory=lambda: log_options.Options(time_encoding=_TIME_ENCODING)
+        default_factory=lambda: log_options.Options(time_encoding=_TIME_ENCODING, caller=True)
     )
 
     def enabled(self, controller: str) -> bool:
@@ -63,7 +64,8 @@ def parse(arguments: Sequence[str]) -> Flags:
         webhooks=values["webhooks"],
         feature_gates=values["feature-gates"],
         version=values["version"],
-        log=zap_options(values),
+        tracing=values["tracing"],
+        log=zap_options(values, caller=True),
     )
     if not parsed.webhooks and not any(map(parsed.enabled, CONTROLLERS)):
         raise goflags.FlagError("--controllers and --webhooks disable everything")
@@ -136,17 +138,26 @@ def zap_flags(
     )
 
 
-def zap_options(values: Mapping[str, Any]) -> log_options.Options:
-    """Return the log's options from the values of :func:`zap_flags`."""
+def zap_options(values: Mapping[str, Any], *, caller: bool = False) -> log_options.Options:
+    """Return the log's options from the values of :func:`zap_flags`. Lines of KAI's pod grouper name no caller."""
     return log_options.Options(
         development=values["zap-devel"],
         encoder=values["zap-encoder"],
         verbosity=values["zap-log-level"],
         stacktrace_level=values["zap-stacktrace-level"],
         time_encoding=values["zap-time-encoding"],
+        caller=caller,
     )
 
 
+TRACING: Final = Flag(
+    "tracing",
+    goflags.boolean,
+    "Export OpenTelemetry spans of reconciles and their requests, one trace for each object, as the OTEL_* environment "
+    "variables say. Needs the extra otel.",
+    default=False,
+    boolean=True,
+)
 FLAGS: Final = (
     Flag("config", str, "File with the Configuration. The default is an empty Configuration."),
     Flag("kubeconfig", str, "Kubeconfig file. Required only outside a cluster."),
@@ -176,5 +187,6 @@ FLAGS: Final = (
         merge=lambda earlier, later: {**earlier, **later},
     ),
     Flag("version", goflags.boolean, "Print the version and exit.", default=False, boolean=True),
+    TRACING,
     *zap_flags(),
 )

@@ -14,6 +14,7 @@ import importlib.util
 import resource
 import sys
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
 from http import HTTPStatus
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as version_of
@@ -59,6 +60,11 @@ class ProgramFlags(Protocol):
     @property
     def log(self) -> log_options.Options:
         """The log's options."""
+        ...
+
+    @property
+    def tracing(self) -> bool:
+        """True to export spans."""
         ...
 
 
@@ -121,10 +127,13 @@ async def serve(
     options: ctrl.Options,
     setup: Callable[[ctrl.Manager], Awaitable[None]],
     config_file: str = "",
+    *,
+    traced: bool = False,
 ) -> None:
-    """Run a manager that ``setup`` fills until a signal ends it.
+    """Run a manager that ``setup`` fills until a signal ends it. ``traced`` exports its spans.
 
     Raises:
+        ConfigurationError: spans cannot be exported.
         RestError: the API server cannot be reached.
         ManagerError: a part of the manager failed, or leadership was lost.
     """
@@ -132,8 +141,17 @@ async def serve(
     connection.user_agent = rest.user_agent(program, version())
     await admitted(connection)
     log.logger_from("setup").info("Starting", program=program, version=version(), configFile=config_file)
-    mgr = ctrl.Manager(connection, options)
-    await setup(mgr)
+    async with AsyncExitStack() as stack:
+        if traced:
+            from . import tracing
+
+            options = await stack.enter_async_context(tracing.traced(options, program, version()))
+        mgr = ctrl.Manager(connection, options)
+        await setup(mgr)
+        await _run(mgr)
+
+
+async def _run(mgr: ctrl.Manager) -> None:
     mgr.add(lean.Collector(mgr.cache.ready))
     mgr.add(trim.Trimmer())
     gc.disable()

@@ -50,7 +50,8 @@ async def run(parsed: Flags, cfg: Configuration) -> None:
     async def fill(mgr: ctrl.Manager) -> None:
         await setup(mgr, parsed, cfg)
 
-    await process.serve(flags.PROGRAM, connection, options(parsed, cfg), fill, parsed.config)
+    made = options(parsed, cfg)
+    await process.serve(flags.PROGRAM, connection, made, fill, parsed.config, traced=parsed.tracing)
 
 
 def groups_pods(parsed: Flags, cfg: Configuration) -> bool:

@@ -36,11 +36,13 @@ async def up_command(parsed: argparse.Namespace, out: Console, err: Console) -> 
     if parsed.name == DEMO_NAME:
         raise ValueError(f"the name {DEMO_NAME} is reserved for the cluster of trainerctl demo")
     nodes = _NODES if parsed.nodes is None else parsed.nodes
-    shape = NodeShape() if parsed.gpus is None else NodeShape(gpus=parsed.gpus)
+    gpus = (0 if parsed.run_processes else NodeShape.gpus) if parsed.gpus is None else parsed.gpus
+    if parsed.image and not parsed.run_processes:
+        raise ValueError("--image needs --run-processes: simulated pods run no programs")
     programs = _kai(parsed)
     options = Options(
         nodes,
-        shape,
+        NodeShape(gpus=gpus),
         not parsed.without_manager,
         parsed.timeout,
         parsed.coscheduling,
@@ -49,6 +51,8 @@ async def up_command(parsed: argparse.Namespace, out: Console, err: Console) -> 
         jobset=parsed.jobset or DEFAULT_JOBSET,
         workloads=parsed.workloads,
         manager_gates=feature_gates(parsed.feature_gates or ""),
+        run_processes=parsed.run_processes,
+        images=[f"{name}={folder}" for name, folder in parsed.image],
     )
     options.check()
     async with _lock(parsed.name, err):
@@ -98,6 +102,8 @@ async def _keep(cluster: Cluster, parsed: argparse.Namespace, err: Console) -> N
         "--coscheduling": parsed.coscheduling or None,
         "--workloads": parsed.workloads or None,
         "--feature-gates": parsed.feature_gates,
+        "--run-processes": parsed.run_processes or None,
+        "--image": parsed.image or None,
         "--kubernetes": parsed.kubernetes,
         "--jobset": parsed.jobset,
         "--kai-scheduler": parsed.kai_scheduler,

@@ -52,7 +52,26 @@ def _logs(parser: argparse.ArgumentParser) -> None:
 def _up(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--nodes", type=flagtypes.integer(0, 5000), metavar="N", help="number of simulated nodes (default 4)")
-    add("--gpus", type=flagtypes.integer(0, 5000), metavar="N", help="GPUs per node (default 8)")
+    add(
+        "--gpus",
+        type=flagtypes.integer(0, 5000),
+        metavar="N",
+        help="GPUs per node (default 8, or 0 with --run-processes)",
+    )
+    add(
+        "--run-processes",
+        action="store_true",
+        help="run the containers' commands as processes of this machine, without isolation",
+    )
+    add(
+        "--image",
+        type=flagtypes.image,
+        action="append",
+        default=[],
+        metavar="IMAGE=FOLDER",
+        help="with --run-processes: folder with the programs of an image, e.g. the bin folder of a virtual"
+        " environment; can be repeated (default: that of the Python that runs trainerctl)",
+    )
     add("--without-manager", action="store_true", help="do not start the manager")
     add(
         "--coscheduling",

@@ -73,3 +73,14 @@ def compatibility_version(parser: argparse.ArgumentParser) -> None:
         default="2.1",
         help="release of Trainer whose behaviour applies, as in the manager's Configuration (default 2.1)",
     )
+
+
+def image(text: str) -> tuple[str, str]:
+    """Return an image and the existing folder of its programs, which must have a Python."""
+    from pkg.localcluster.processes import images  # few commands use it
+
+    try:
+        name, folder = images.parse(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    return name, str(folder)

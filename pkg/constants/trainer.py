@@ -43,6 +43,12 @@ FIRST_GENERATION_DIGEST_ANNOTATION: Final = f"{GROUP}/first-generation-digest"
 KUEUE_QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
 """A TrainJob that waits in a queue of Kueue."""
 
+KUEUE_POD_SET_LABEL: Final = "kueue.x-k8s.io/podset"
+"""An override by which Kueue up to v0.16 places the pods of a job."""
+
+KUEUE_MANAGER: Final = "kueue.x-k8s.io/manager"
+"""The manager of the runtime patch by which Kueue from v0.17 places pods."""
+
 LABEL_TRAIN_JOB_ANCESTOR: Final = f"{GROUP}/trainjob-ancestor-step"
 """The part of a TrainJob that a template's job carries out: an initializer, or the trainer."""
 

@@ -18,7 +18,6 @@ from controller_runtime.apis.core.v1 import ConfigMap, Secret
 from controller_runtime.apis.machinery.errors import (
     AlreadyExistsError,
     ConflictError,
-    InvalidError,
     NotFoundError,
 )
 from controller_runtime.apis.machinery.gvk import GVK, NamespacedName
@@ -33,6 +32,8 @@ from pkg.util import trainjob
 from . import drift
 from .oldjobset import ClaimsCheck
 
+_OF_NO_OBJECT: Final = "1"
+"""A resourceVersion before the first write of any API server. An apply ignores "0"."""
 T = TypeVar("T", bound=Object)
 Name = tuple[GVK, NamespacedName]
 
@@ -48,6 +49,8 @@ class Outcome(StrEnum):
     CHANGED = "changed"
     HEALED = "healed"
     """Another writer had changed or removed fields that were applied before."""
+    DELETING = "deleting"
+    """The object is being deleted. It was not applied."""
 
 
 class Applier:
@@ -81,7 +84,7 @@ class Applier:
     async def apply(self, owner: NamespacedName, desired: Object) -> Outcome:
         """Apply ``desired`` as field owner ``trainer`` if the live object differs.
 
-        An object that is being deleted is skipped: its deletion enqueues the owner again.
+        An object that is being deleted is not applied: its deletion enqueues the owner again.
 
         Raises:
             ChildConflictError: the live object has another controller than the desired one, or none.
@@ -91,7 +94,8 @@ class Applier:
         """
         live, pending = await self._compare(owner, desired)
         if not pending:
-            return Outcome.UNCHANGED
+            deleting = live is not None and live.metadata.deletion_timestamp is not None
+            return Outcome.DELETING if deleting else Outcome.UNCHANGED
         wire, known = desired.to_dict(), self._known(owner, desired)
         wanted = _digest(wire)
         with self.claims.applying(desired):
@@ -148,41 +152,32 @@ class Applier:
                 return await self._client.create(desired, field_owner=constants.FIELD_OWNER)
             answer = await self._apply(desired, live)
         except AlreadyExistsError as error:
-            raise _created_meanwhile(desired) from error
-        except InvalidError as error:
-            if live is None and await self._exists(desired):
-                raise _created_meanwhile(desired) from error
-            raise
+            raise ConflictError(f"{desired.gvk.kind} {desired.key}: it was created meanwhile") from error
         if isinstance(answer, JobSet) and not answer.spec.suspend:
             return answer
         if drift.covers(drift.content(answer.to_dict()), drift.content(wire)):
             return answer
         return await self._apply(desired, answer)
 
-    async def _exists(self, desired: Object) -> bool:
-        """Return True if the server has the object, which the cache does not know.
-
-        The answer to its creation may have been lost. Another apply may be invalid: immutable Secrets have new keys.
-        """
-        try:
-            await self.reader.get(metadata_only(type(desired)), desired.key)
-        except NotFoundError:
-            return False
-        return True
-
     async def _apply(self, desired: T, live: Object | None) -> T:
         """Apply, provided that ``live`` has neither been deleted nor changed; otherwise raise ConflictError.
 
         A changed object may have been orphaned. An apply would restore its owner, whose deletion would then delete it.
+        If ``live`` is None, the object must not exist: another writer may have created it since the cache was read.
         """
-        if live is not None:
-            desired = at_version_of(desired, live)
-        stored = await apply_lazily(self._client, desired, field_owner=constants.FIELD_OWNER, force=True)
+        sent = at_no_version(desired) if live is None else at_version_of(desired, live)
+        stored = await apply_lazily(self._client, sent, field_owner=constants.FIELD_OWNER, force=True)
         return stored.object
 
 
-def _created_meanwhile(obj: Object) -> ConflictError:
-    return ConflictError(f"{obj.gvk.kind} {obj.key}: it was created meanwhile")
+def at_no_version(desired: T) -> T:
+    """Return a copy of ``desired`` whose apply creates the object, and is a conflict if the object exists.
+
+    The server compares the resourceVersion of an apply only with that of an existing object.
+    """
+    result = desired.shallow_copy()
+    result.metadata = desired.metadata.model_copy(update={"resource_version": _OF_NO_OBJECT})
+    return result
 
 
 def at_version_of(desired: T, live: Object) -> T:

@@ -96,15 +96,15 @@ class GangReports:
 
     def __init__(self, recorder: EventRecorder) -> None:
         self._recorder = recorder
-        self._reported: dict[NamespacedName, str] = {}
+        self._reported: dict[NamespacedName, tuple[str, str]] = {}
 
     async def report(self, runtime: Runtime, train_job: TrainJob) -> None:
         """Record an event if the TrainJob's gang waits for another reason than before."""
         waiting = None if train_job.spec.suspend else await runtime.why_waiting(train_job)
         if waiting is None:
             self._reported.pop(train_job.key, None)
-        elif self._reported.get(train_job.key) != waiting.reason:
-            self._reported[train_job.key] = waiting.reason
+        elif self._reported.get(train_job.key) != (report := (train_job.metadata.uid or "", waiting.reason)):
+            self._reported[train_job.key] = report
             message = f"{waiting.reason}: {waiting.message}"[:_MESSAGE_LIMIT]
             self._recorder.event(train_job, "Warning", WAITING_REASON, message)
 

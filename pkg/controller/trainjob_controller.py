@@ -104,12 +104,10 @@ class TrainJobReconciler:
         try:
             job_set = await self._children.job_set(stored)
         except (PendingError, ChildConflictError) as error:
-            return self._stand_back(stored, error)
+            return await self._stand_back(stored, error)
         orphan = job_set is not None and trainjob.controller_of(job_set) is None
 
-        train_job = stored.shallow_copy()
-        # Only the status is written. An assignment would mark an absent status as set.
-        train_job.put("status", stored.status.deep_copy())
+        train_job = _with_own_status(stored)
         left = None if trainjob.is_finished(stored) else deadline.time_left(stored, self._now())
         expired = left is not None and left <= _NO_TIME
         errors = await self._advance(
@@ -118,6 +116,11 @@ class TrainJobReconciler:
         await _attempt(errors, self._write_status(stored, train_job, job_set))
         if trainjob.deadline_exceeded(train_job) and job_set is not None and not orphan:
             await _attempt(errors, self._children.delete(job_set))
+        return self._concluded(train_job, errors, left)
+
+    def _concluded(self, train_job: TrainJob, errors: list[Exception], left: timedelta | None) -> ctrl.Result:
+        """Return when the TrainJob is reconciled again, at the latest after ``left``; raise the errors."""
+        request = ctrl.Request.for_object(train_job)
         self._lifecycle.observe(train_job, failing=any(not isinstance(each, PendingError) for each in errors))
         if trainjob.is_finished(train_job):
             self._children.forget(request)
@@ -161,20 +164,29 @@ class TrainJobReconciler:
             jobconditions.set_deadline_exceeded(train_job, self._now)
         return errors
 
-    def _stand_back(self, train_job: TrainJob, error: PendingError | ChildConflictError) -> ctrl.Result:
+    async def _stand_back(self, stored: TrainJob, error: PendingError | ChildConflictError) -> ctrl.Result:
         """Ignore a JobSet that this TrainJob does not control; its status must not become the TrainJob's.
 
-        The JobSet of a deleted TrainJob of the same name is awaited: the garbage collector deletes it.
+        The JobSet of a deleted TrainJob of the same name is awaited: the garbage collector deletes it. Meanwhile the
+        condition Suspended and the deadline hold as for any other TrainJob.
 
         Raises:
             ChildConflictError: the JobSet will not be deleted.
+            ExceptionGroup: nor could the status be written.
         """
-        self._lifecycle.observe(train_job, failing=not isinstance(error, PendingError))
-        if trainjob.is_finished(train_job):
+        if trainjob.is_finished(stored):
+            self._lifecycle.observe(stored, failing=not isinstance(error, PendingError))
             return ctrl.Result()
         if not isinstance(error, PendingError):
-            self._report(train_job, error)
-        return _result([error])
+            self._report(stored, error)
+        train_job = _with_own_status(stored)
+        errors: list[Exception] = [error]
+        left = deadline.time_left(stored, self._now())
+        jobconditions.set_suspended(train_job, self._now)
+        if left is not None and left <= _NO_TIME:
+            jobconditions.set_deadline_exceeded(train_job, self._now)
+        await _attempt(errors, self._write_status(stored, train_job, None))
+        return self._concluded(train_job, errors, left)
 
     async def _reconcile_objects(self, runtime: Runtime, train_job: TrainJob) -> None:
         for obj, outcome in await self._children.reconcile(runtime, train_job):
@@ -237,6 +249,14 @@ class TrainJobReconciler:
                 builder = registrar(builder, mgr.client, mgr.cache)
         builder = wake.watch_obstacles(builder, mgr.client)
         builder.watches_raw_source(self.alarms).watches_raw_source(UnbuiltFirst(mgr.cache)).complete(self)
+
+
+def _with_own_status(stored: TrainJob) -> TrainJob:
+    """Return a copy of a TrainJob whose status may be changed; only the status is written."""
+    train_job = stored.shallow_copy()
+    # An assignment would mark an absent status as set.
+    train_job.put("status", stored.status.deep_copy())
+    return train_job
 
 
 def _wire(status: TrainJobStatus) -> dict[str, object]:

@@ -27,6 +27,7 @@ from pkg.localcluster.options import Options
 MANAGER: Final = "trainer-controller-manager"
 JOBSET_CONTROLLER: Final = "jobset-controller"
 POD_LOGS: Final = "pod-logs"
+PROCESSES: Final = "process-kubelet"
 KUBELET_CLIENT: Final = "kubelet-client"
 """The name of the API server's certificate for requests to nodes."""
 STAGES: Final = Path(__file__).parent / "stages.yaml"
@@ -79,6 +80,7 @@ class Ports:
     kai_metrics: int
     kai_binder: int
     pod_logs: int
+    processes: int
 
     @classmethod
     def choose(cls) -> Ports:
@@ -118,6 +120,7 @@ class Parts:
             ("kube-scheduler", "system:kube-scheduler", []),
             ("kwok", "kwok", []),
             (POD_LOGS, POD_LOGS, []),
+            (PROCESSES, PROCESSES, []),
             *((((kai.SCHEDULER, kai.USER, []),)) if self.groups_pods else ()),
         ):
             config = self.plane.kubeconfig_for(user, groups)
@@ -174,17 +177,33 @@ class Parts:
 
     def pod_logs(self) -> Component:
         """Return the server of the simulated pods' logs; it answers the API server alone."""
+        return self._node(POD_LOGS, "pkg.localcluster.podlogs", self.ports.pod_logs, [])
+
+    def processes(self) -> Component:
+        """Return the kubelet of the nodes whose pods run as local processes; it serves their logs too."""
+        flags = [
+            f"--directory={self.directory / 'processes'}",
+            *(f"--image={each}" for each in self.options.images),
+        ]
+        return self._node(PROCESSES, "pkg.localcluster.processes", self.ports.processes, flags)
+
+    def nodes(self) -> list[Component]:
+        """Return the programs that stand for the kubelets of the nodes."""
+        return [self.processes()] if self.options.run_processes else [self.kwok(), self.pod_logs()]
+
+    def _node(self, name: str, module: str, port: int, more: Sequence[str]) -> Component:
+        """Return a program that the API server calls as a kubelet."""
         flags = {
-            "kubeconfig": self.kubeconfig(POD_LOGS),
+            "kubeconfig": self.kubeconfig(name),
             "certificate": self.webhook_certificates / "tls.crt",
             "key": self.webhook_certificates / "tls.key",
             "client-ca": self.plane.authority_file,
-            "port": self.ports.pod_logs,
+            "port": port,
         }
-        argv = ["pkg.localcluster.podlogs", *(f"--{flag}={value}" for flag, value in flags.items())]
+        argv = [module, *(f"--{flag}={value}" for flag, value in flags.items()), *more]
         pair = (self.plane.pki / f"{KUBELET_CLIENT}.crt", self.plane.pki / f"{KUBELET_CLIENT}.key")
-        probe = Probe(f"https://{HOST}:{self.ports.pod_logs}/healthz", self.plane.authority_file, pair)
-        return _python(POD_LOGS, argv, probe)
+        probe = Probe(f"https://{HOST}:{port}/healthz", self.plane.authority_file, pair)
+        return _python(name, argv, probe)
 
     def jobset(self) -> Component:
         """Return the JobSet controller."""

@@ -45,21 +45,20 @@ def namespaces() -> list[Manifest]:
     ]
 
 
-def rights(jobset: Binary, kwok: Binary) -> list[Manifest]:
-    """Return each component's identity, its shipped roles and their bindings, and no further permission."""
+def rights(jobset: Binary, kwok: Binary | None) -> list[Manifest]:
+    """Return each component's identity, its shipped roles and their bindings, and no further permission.
+
+    Without ``kwok``, pods run as local processes.
+    """
     (jobset_role,) = _of_kind(jobset.manifests(), "ClusterRole")
     jobset_role["metadata"]["name"] = JOBSET_ACCOUNT
-    (kwok_role,) = _of_kind(kwok.manifests(), "ClusterRole")
-    user = {"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": "kwok"}
     account = {"kind": "ServiceAccount", "name": JOBSET_ACCOUNT, "namespace": JOBSET_NAMESPACE}
     ours = [copy.deepcopy(manifest) for manifest in shipped.manifests("rbac")]
     for manifest in ours:
         if manifest["kind"] in {"ServiceAccount", "Role", "RoleBinding"}:
             manifest["metadata"].setdefault("namespace", TRAINER_NAMESPACE)
     return [
-        kwok_role,
-        role_binding(kwok_role["metadata"]["name"], user),
-        *_log_rights(),
+        *(_process_rights() if kwok is None else [*_kwok_rights(kwok), *_log_rights()]),
         service_account(JOBSET_NAMESPACE, JOBSET_ACCOUNT),
         jobset_role,
         role_binding(JOBSET_ACCOUNT, account),
@@ -67,10 +66,33 @@ def rights(jobset: Binary, kwok: Binary) -> list[Manifest]:
     ]
 
 
+def _kwok_rights(kwok: Binary) -> list[Manifest]:
+    """Return the shipped permissions of kwok."""
+    (role,) = _of_kind(kwok.manifests(), "ClusterRole")
+    user = {"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": "kwok"}
+    return [role, role_binding(role["metadata"]["name"], user)]
+
+
 def _log_rights() -> list[Manifest]:
     """Return the permission of the server of logs: it reads pods."""
     name, api = "pod-logs", "rbac.authorization.k8s.io"
     rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]
+    role = {"apiVersion": f"{api}/v1", "kind": "ClusterRole", "metadata": {"name": name}, "rules": rules}
+    return [role, role_binding(name, {"kind": "User", "apiGroup": api, "name": name})]
+
+
+def _process_rights() -> list[Manifest]:
+    """Return the permissions of the kubelet of local processes: those of a kubelet, for all nodes."""
+    name, api = "process-kubelet", "rbac.authorization.k8s.io"
+    rules = [
+        {"apiGroups": [""], "resources": ["pods", "nodes"], "verbs": ["get", "list", "watch"]},
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["delete"]},
+        {"apiGroups": [""], "resources": ["pods/status", "nodes/status"], "verbs": ["patch"]},
+        {"apiGroups": [""], "resources": ["secrets", "configmaps"], "verbs": ["get"]},
+        {"apiGroups": [""], "resources": ["serviceaccounts/token"], "verbs": ["create"]},
+        {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch", "update"]},
+        {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create", "patch"]},
+    ]
     role = {"apiVersion": f"{api}/v1", "kind": "ClusterRole", "metadata": {"name": name}, "rules": rules}
     return [role, role_binding(name, {"kind": "User", "apiGroup": api, "name": name})]
 

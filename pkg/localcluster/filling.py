@@ -51,7 +51,7 @@ class Filling:
             self.supervisor.start(component)
         if self.options.kai is not None:
             await apply_manifests(self.client, kai.queues(), owner=FIELD_OWNER)
-        components = [*kubernetes, self.parts.kwok(), self.parts.pod_logs(), *await self._start_controllers()]
+        components = [*kubernetes, *self.parts.nodes(), *await self._start_controllers()]
         async with self._step(task := "start the controllers"):
             for done, component in enumerate(components):
                 self.progress.update(task, done=done, total=len(components), detail=component.name)
@@ -66,12 +66,12 @@ class Filling:
 
     async def _install(self) -> None:
         """Create the namespaces, the components' rights, the CRDs and the nodes."""
-        jobset, kwok = self.parts.binaries[JOBSET.name], self.parts.binaries[KWOK.name]
+        jobset, kwok = self.parts.binaries[JOBSET.name], self.parts.binaries.get(KWOK.name)
         async with self._step("install RBAC and CRDs"):
             await apply_manifests(self.client, contents.namespaces(), owner=FIELD_OWNER)
             await apply_manifests(self.client, contents.rights(jobset, kwok), owner=FIELD_OWNER)
-            self.supervisor.start(self.parts.kwok())
-            self.supervisor.start(self.parts.pod_logs())
+            if not self.options.run_processes:
+                self._start_nodes()
             crds = contents.crds(jobset)
             if self.options.coscheduling:
                 await apply_manifests(self.client, contents.gang_rights(), owner=FIELD_OWNER)
@@ -81,8 +81,20 @@ class Filling:
                 crds += kai.crds(self.options.kai)
             names = await install_crds(self.client, crds)
             for number in range(self.options.nodes):
-                await self.client.create(node(number, self.options.shape, self.parts.ports.pod_logs))
+                await self.client.create(self._node(number))
+            if self.options.run_processes:
+                self._start_nodes()
             await wait_established(self.client, names, timeout=self.options.timeout)
+
+    def _start_nodes(self) -> None:
+        for each in self.parts.nodes():
+            self.supervisor.start(each)
+
+    def _node(self, number: int) -> Node:
+        processes, ports = self.options.run_processes, self.parts.ports
+        return node(
+            number, self.options.shape, ports.processes if processes else ports.pod_logs, processes=processes
+        )
 
     async def _start_controllers(self) -> list[Component]:
         """Start the JobSet controller and the manager; the kinds that both watch must be served by now."""

@@ -5,10 +5,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from controller_runtime.apis.core.v1 import Node
 from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.envtest.ports import HOST
+
+SIMULATED_NODES: Final = "type=kwok"
+"""Selects the nodes whose pods are simulated."""
+PROCESS_NODES: Final = "type=process"
+"""Selects the nodes whose pods run as local processes."""
 
 
 @dataclass(frozen=True)
@@ -21,8 +27,8 @@ class NodeShape:
     gpus: int = 8
 
 
-def node(number: int, shape: NodeShape, log_port: int = 0) -> Node:
-    """Return the node with this number; kwok makes it ready.
+def node(number: int, shape: NodeShape, log_port: int = 0, *, processes: bool = False) -> Node:
+    """Return the node with this number; kwok makes it ready, or with ``processes`` the kubelet of local processes.
 
     The API server reads the logs of its pods at ``log_port``, if it is given.
     """
@@ -35,11 +41,12 @@ def node(number: int, shape: NodeShape, log_port: int = 0) -> Node:
         "kubernetes.io/os": "linux",
         "kubernetes.io/arch": "amd64",
         "topology.kubernetes.io/zone": f"zone-{'ab'[number % 2]}",
-        "type": "kwok",
+        "type": "process" if processes else "kwok",
     }
+    annotations = {} if processes else {"kwok.x-k8s.io/node": "fake"}
     return Node.from_dict(
         {
-            "metadata": {"name": name, "labels": labels, "annotations": {"kwok.x-k8s.io/node": "fake"}},
+            "metadata": {"name": name, "labels": labels, "annotations": annotations},
             "status": {
                 "capacity": dict(resources),
                 "allocatable": dict(resources),

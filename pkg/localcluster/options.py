@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -47,11 +47,18 @@ class Options:
     """Enable Kubernetes' own gangs: the feature gates and the API."""
     manager_gates: Mapping[str, bool] = field(default_factory=dict)
     """The manager's feature gates."""
+    run_processes: bool = False
+    """Run pods as local processes, instead of simulating them."""
+    images: Sequence[str] = ()
+    """Folders of programs for images, each as IMAGE=FOLDER."""
 
     @property
     def tools(self) -> list[Tool]:
         """The programs that the cluster needs."""
-        return list(programs(self.kubernetes, self.jobset, coscheduling=self.coscheduling))
+        simulated = not self.run_processes
+        return list(
+            programs(self.kubernetes, self.jobset, coscheduling=self.coscheduling, simulated=simulated)
+        )
 
     @property
     def feature_gates(self) -> str:

@@ -49,14 +49,21 @@ COSCHEDULER: Final = Tool(
 
 
 def programs(
-    kubernetes: str = DEFAULT_KUBERNETES, jobset: str = DEFAULT_JOBSET, *, coscheduling: bool = False
+    kubernetes: str = DEFAULT_KUBERNETES,
+    jobset: str = DEFAULT_JOBSET,
+    *,
+    coscheduling: bool = False,
+    simulated: bool = True,
 ) -> tuple[Tool, ...]:
-    """Return the programs of a cluster of these releases, those that need the oldest Go first."""
+    """Return the programs of a cluster of these releases, those that need the oldest Go first.
+
+    Only ``simulated`` nodes need kwok.
+    """
     return (
         ETCD,
         kube_tool("kube-apiserver", kubernetes),
         kube_tool("kube-controller-manager", kubernetes),
         COSCHEDULER if coscheduling else kube_tool("kube-scheduler", kubernetes),
         JOBSETS[jobset],
-        KWOK,
+        *((KWOK,) if simulated else ()),
     )

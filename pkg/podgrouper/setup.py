@@ -30,7 +30,7 @@ from .plugins.defaultgrouper import GrouperOptions
 from .pod_controller import Options, PodReconciler
 from .podgroup import OLDEST, Handler, Rules
 from .podgrouper import PodGrouper
-from .servedrules import PERIOD, FixedRules, ServedRules
+from .servedrules import PERIOD, FixedRules, RulesSource, ServedRules
 
 NAME: Final = "podgrouper"
 """The name in ``--controllers``."""
@@ -148,24 +148,7 @@ async def setup(mgr: ctrl.Manager, options: Settings) -> None:
         GrouperLoadError: a third-party grouper cannot be loaded.
     """
     await mgr.cache.get_informer(PodGroup)  # otherwise the first pods would wait for its list
-    owners = OwnerCache(mgr.api_reader, mgr.client, mgr.cache, served=mgr.rest_mapper.resource_for)
-    hub = new_plugins_hub(owners, options.hub)
-    owners.kinds = hub
-    keys = options.hub.grouper
-    groups = Handler(
-        mgr.client, mgr.api_reader, node_pool_key=keys.node_pool_label_key, queue_key=keys.queue_label_key
-    )
-    recorder = mgr.event_recorder_for(kai.EVENT_SOURCE)
     served = ServedRules(partial(mgr.published_schema, PodGroup)) if options.rules is None else None
-    reconciler = PodReconciler(
-        mgr.client,
-        recorder,
-        PodGrouper(owners, hub),
-        groups,
-        options.controller,
-        notices=recorder,
-        rules=served or FixedRules(options.rules or OLDEST),
-    )
     builder = (
         ctrl.new_controller_managed_by(mgr)
         .for_(Pod)
@@ -177,33 +160,67 @@ async def setup(mgr: ctrl.Manager, options: Settings) -> None:
         )
     )
     if options.controller.namespace_labels:
-
-        async def pods_of(namespace: Object) -> list[ctrl.Request]:
-            pods = await mgr.cache.get_informer(Pod)
-            return [ctrl.Request(*key) for key in pods.keys(namespace.name)]
-
-        builder.watches(
-            Namespace,
-            handler.enqueue_requests_from_map_func(pods_of),
-            predicates=[
-                predicate.LabelChanged(),
-                predicate.Funcs(create=lambda _event: False, delete=lambda _event: False),
-            ],
-            only_metadata=True,
-        )
+        _watch_namespaces(builder, mgr)
     if options.hub.declared_config_map is not None:
         _watch_declarations(builder, mgr, options.hub.declared_config_map)
     if served is not None:
         builder.watches_raw_source(_changes_of(served, mgr))
-    builder.complete(reconciler)
+    builder.complete(_reconciler(mgr, options, served or FixedRules(options.rules or OLDEST)))
+
+
+def _reconciler(mgr: ctrl.Manager, options: Settings, rules: RulesSource) -> PodReconciler:
+    """Return the reconciler of pods, with its owners, groupers and pod groups.
+
+    Raises:
+        GrouperLoadError: a third-party grouper cannot be loaded.
+    """
+    owners = OwnerCache(mgr.api_reader, mgr.client, mgr.cache, served=mgr.rest_mapper.resource_for)
+    hub = new_plugins_hub(owners, options.hub)
+    owners.kinds = hub
+    keys = options.hub.grouper
+    groups = Handler(
+        mgr.client, mgr.api_reader, node_pool_key=keys.node_pool_label_key, queue_key=keys.queue_label_key
+    )
+    recorder = mgr.event_recorder_for(kai.EVENT_SOURCE)
+    return PodReconciler(
+        mgr.client,
+        recorder,
+        PodGrouper(owners, hub),
+        groups,
+        options.controller,
+        notices=recorder,
+        rules=rules,
+    )
+
+
+async def _pods(mgr: ctrl.Manager, namespace: str = "") -> list[ctrl.Request]:
+    """Return a request for every pod of a namespace; for every pod of the cluster without one."""
+    pods = await mgr.cache.get_informer(Pod)
+    return [ctrl.Request(*key) for key in pods.keys(namespace)]
+
+
+def _watch_namespaces(builder: Builder, mgr: ctrl.Manager) -> None:
+    """Reconcile the pods of a namespace when its labels change."""
+
+    async def pods_of(namespace: Object) -> list[ctrl.Request]:
+        return await _pods(mgr, namespace.name)
+
+    builder.watches(
+        Namespace,
+        handler.enqueue_requests_from_map_func(pods_of),
+        predicates=[
+            predicate.LabelChanged(),
+            predicate.Funcs(create=lambda _event: False, delete=lambda _event: False),
+        ],
+        only_metadata=True,
+    )
 
 
 def _watch_declarations(builder: Builder, mgr: ctrl.Manager, key: NamespacedName) -> None:
     """Reconcile every pod when the ConfigMap with groupers changes."""
 
     async def all_pods(_config_map: Object) -> list[ctrl.Request]:
-        pods = await mgr.cache.get_informer(Pod)
-        return [ctrl.Request(*pod) for pod in pods.keys("")]
+        return await _pods(mgr)
 
     builder.watches(
         ConfigMap,
@@ -219,9 +236,8 @@ def _changes_of(served: ServedRules, mgr: ctrl.Manager) -> source.Source:
         while True:
             await anyio.sleep(PERIOD)
             if await served.refresh():
-                pods = await mgr.cache.get_informer(Pod)
-                for key in pods.keys(""):
-                    queue.add(ctrl.Request(*key))
+                for request in await _pods(mgr):
+                    queue.add(request)
 
     return source.Func(follow_rules)
 

@@ -4,15 +4,16 @@
 
 A typed client of one API generation decodes a TrainJob without the fields of the other, and drops all of them when it
 sends the whole object (PUT). Such fields are put back, with a warning. A client that removes some of them knows them,
-and a client that owns a field may remove it in any way; of ``runtimePatches``, only the entries that it owns. Few
-reviews say whether a request is a PUT or a patch.
+and a client that owns all that it removes may remove them in any way; of ``runtimePatches``, only the entries that it
+owns. A client that suspends a TrainJob with active jobs removes nothing: these fields cannot change before the jobs
+have ended, and the suspension would be refused. Few reviews say whether a request is a PUT or a patch.
 """
 
 from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from controller_runtime.apis.admission.v1 import AdmissionRequest
@@ -69,26 +70,35 @@ class Dropped(NamedTuple):
 
 def dropped(request: AdmissionRequest, old: TrainJob, new: TrainJob) -> list[Dropped]:
     """Return the fields that a client dropped although it never owned them; none without managed fields."""
-    missing = [*_fields(old, new), *_grace_periods(old, new)]
+    first, second = (_fields(old, new, wires) for wires in _GENERATIONS)
+    missing = [*first, *second, *_grace_periods(old, new)]
     if not missing or not old.metadata.managed_fields or _is_patch(request):
         return []
     writers = _writers(request, old, new)
     if any(writer.startswith(_UNTYPED) for writer in writers):
         return []
+    if new.spec.suspend and has_active_jobs(old):
+        return missing
+    if any(not _owned_by(old, each, writers) for each in first):
+        # The overrides are one value, which Kueue owns once it has added its own to those of the user.
+        return [*first, *(kept for each in missing[len(first) :] for kept in _not_owned(old, each, writers))]
     return [kept for each in missing for kept in _not_owned(old, each, writers)]
+
+
+def has_active_jobs(train_job: TrainJob) -> bool:
+    """Return True if the status of a TrainJob reports active jobs."""
+    return any(job.active for job in train_job.status.jobs_status or ())
 
 
 def _not_owned(old: TrainJob, field: Dropped, writers: set[str]) -> Iterator[Dropped]:
     """Yield the field if no writer owns it; if one owns a part of ``runtimePatches``, the entries of others."""
-    if not any(_owns(old, writer, field.owned) for writer in writers):
+    if not _owned_by(old, field, writers):
         yield field
     elif field == Dropped("runtimePatches"):
         owners = {str(entry.get("manager")) for entry in _entries(old)}
         for patch in old.spec.runtime_patches or []:
             entry = Dropped(field.field, patch.manager)
-            if {owner for owner in owners if _owns(old, owner, entry.owned)} - writers and not any(
-                _owns(old, writer, entry.owned) for writer in writers
-            ):
+            if _owned_by(old, entry, owners - writers) and not _owned_by(old, entry, writers):
                 yield entry
 
 
@@ -119,12 +129,11 @@ def _is_patch(request: AdmissionRequest) -> bool:
     return isinstance(request.options, dict) and request.options.get("kind") == "PatchOptions"
 
 
-def _fields(old: TrainJob, new: TrainJob) -> Iterator[Dropped]:
-    """Yield the fields of a generation of which a client dropped all that were set."""
-    for wires in _GENERATIONS:
-        held = [wire for wire in wires if getattr(old.spec, _FIELDS[wire])]
-        if all(getattr(new.spec, _FIELDS[wire]) is None for wire in held):
-            yield from map(Dropped, held)
+def _fields(old: TrainJob, new: TrainJob, wires: Iterable[str]) -> list[Dropped]:
+    """Return the fields of a generation that were set, if a client dropped them all."""
+    held = [wire for wire in wires if getattr(old.spec, _FIELDS[wire])]
+    known = any(getattr(new.spec, _FIELDS[wire]) is not None for wire in held)
+    return [] if known else [Dropped(wire) for wire in held]
 
 
 def _grace_periods(old: TrainJob, new: TrainJob) -> Iterator[Dropped]:
@@ -157,9 +166,11 @@ def _writers(request: AdmissionRequest, old: TrainJob, new: TrainJob) -> set[str
     }
 
 
-def _owns(train_job: TrainJob, manager: str, path: tuple[str, ...]) -> bool:
+def _owned_by(train_job: TrainJob, field: Dropped, managers: set[str]) -> bool:
+    """Return True if one of these field managers owns the field, or a part of it."""
     return any(
-        entry.get("manager") == manager and _owned(entry, path) is not None for entry in _entries(train_job)
+        entry.get("manager") in managers and _owned(entry, field.owned) is not None
+        for entry in _entries(train_job)
     )
 
 

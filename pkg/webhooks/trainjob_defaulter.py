@@ -20,7 +20,7 @@ from pkg.apis.trainer.v1alpha1 import RuntimePatch, TrainJob
 from pkg.constants import trainer as constants
 from pkg.util import generations
 
-from . import mirror, newerrules, putguard
+from . import kueue, mirror, newerrules, putguard
 
 _WORD: Final = constants.NUM_PROC_PER_NODE_ANNOTATION
 _NUM_PROC: Final = field.Path("spec").child("trainer", "numProcPerNode")
@@ -32,9 +32,9 @@ class TrainJobDefaulter(CustomMutator[TrainJob]):
     """Prepares TrainJobs for clients of both API generations.
 
     In this order: a warning of each value that Trainer v2.3 refuses, unless the validating webhook refuses it; fields
-    that a client dropped without knowing them are put back; words in ``numProcPerNode`` move to an annotation; the
-    first generation's fields are mirrored in ``runtimePatches`` where a newer client reads them; changed patches get a
-    time.
+    that a client dropped without knowing them are put back, and a placement by an older Kueue is handed over to a newer
+    one; words in ``numProcPerNode`` move to an annotation; the first generation's fields are mirrored in
+    ``runtimePatches`` where a newer client reads them; changed patches get a time.
     """
 
     leaves_undecodable = True
@@ -69,7 +69,9 @@ class TrainJobDefaulter(CustomMutator[TrainJob]):
         if not self._second_generation:
             warnings += await offload.run(_refused_later, old, new)
         if old is not None:
-            warnings += putguard.put_back(old, new, putguard.dropped(request, old, new))
+            dropped = putguard.dropped(request, old, new)
+            warnings += putguard.put_back(old, new, dropped)
+            kueue.hand_over(old, new, dropped)
         _store_number(new)
         if (
             old is not None

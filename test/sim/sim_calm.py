@@ -27,6 +27,7 @@ Document = dict[str, Any]
 Look = Callable[[Simulation, Document], Awaitable[str | None]]
 """Returns a problem of a TrainJob."""
 _STORIES: Final = 3
+"""How many a whole life has."""
 
 
 class Calm:
@@ -40,7 +41,7 @@ class Calm:
     async def check(self, sim: Simulation) -> None:
         """Act a few stories about one TrainJob each; after each step, all TrainJobs must be as they should."""
         rng = random.Random(f"{sim.seed}/calm")
-        for name in self._users.pick_names(rng, _STORIES):
+        for name in self._users.pick_names(rng, max(1, round(_STORIES * sim.actions))):
             await self._step(sim, rng, about(name, self._users.replace))
             for act in rng.sample(self._acts(name), 4):
                 await self._step(sim, rng, act)
@@ -56,6 +57,7 @@ class Calm:
                     *mine,
                     users.replace,
                     users.obstruct,
+                    users.create_obstructed,
                     self.resume_without_runtime,
                 ]
             ),
@@ -79,7 +81,8 @@ class Calm:
     async def _step(self, sim: Simulation, rng: random.Random, act: Act) -> None:
         await perform(sim, rng, act)
         await settled(sim, act, functools.partial(self._problem, sim, _state))
-        # A TrainJob follows its runtime when it is reconciled for another reason.
+        # A TrainJob follows the runtime that the manager knows when it is reconciled for another reason.
+        await sim.rules.check_rest()
         await self._end.touch(sim)
         await settled(sim, act, functools.partial(self._problem, sim, self._content))
 

@@ -25,6 +25,8 @@ from pkg.controller import TrainJobReconciler
 
 Document = dict[str, Any]
 _UNTIL_REPORTED = 180.0
+_OF_NO_OBJECT = "1"
+"""The resourceVersion of an apply that must create."""
 
 
 class Writes(Observer):
@@ -33,8 +35,8 @@ class Writes(Observer):
     def __init__(self, sim: Simulation) -> None:
         self._sim = sim
         self._processes: list[Process] = []
-        self._own: dict[tuple[int, str], int] = {}
-        """By process and object, the version that its last write led to, as far as it knows."""
+        self._own: dict[tuple[int, str], tuple[int, str]] = {}
+        """By process and object, the version and the uid that its last write led to, as far as it knows."""
         self._known: dict[tuple[int, str, bytes], int] = {}
         sim.network.observers.append(self)
 
@@ -47,17 +49,17 @@ class Writes(Observer):
         if view is None:
             return
         number, shown = self._number(process), _shown(request)
-        own = self._own.get((number, _object(request)), 0)
-        if int(view) < own:
+        own, uid = self._own.get((number, _object(request)), (0, ""))
+        place = paths.parse(request, self._sim.server.tables)
+        row = place.table.rows.get(place.key)
+        metadata = row.document["metadata"] if row is not None else {}
+        # An apply at no version creates: an object that was written before must be another, or deleted.
+        if int(view) < own and (view != _OF_NO_OBJECT or metadata.get("uid") == uid):
             self._fail(
                 f"a write from a view older than an own write: {process.name} {shown} at {view}, own {own}"
             )
         if self._known.get((number, shown, request.body or b"")) == int(view):
             self._fail(f"a write whose answer was known: {process.name} {shown}")
-
-        place = paths.parse(request, self._sim.server.tables)
-        row = place.table.rows.get(place.key)
-        metadata = row.document["metadata"] if row is not None else {}
         if place.is_apply and metadata.get("deletionTimestamp") and metadata["resourceVersion"] == view:
             self._fail(f"an apply to an object that is being deleted: {process.name} {shown}")
 
@@ -67,11 +69,12 @@ class Writes(Observer):
             return
         if answer.status not in (200, 201) or not isinstance(answer, Answer):
             return
-        version = (_decoded(answer.body).get("metadata") or {}).get("resourceVersion")
+        metadata = _decoded(answer.body).get("metadata") or {}
+        version = metadata.get("resourceVersion")
         if version is not None:
             number = self._number(process)
             if not any(name == "dryRun" for name, _ in request.query):
-                self._own[number, _object(request)] = int(version)
+                self._own[number, _object(request)] = int(version), metadata.get("uid", "")
             self._known[number, _shown(request), request.body or b""] = int(version)
 
     def _number(self, process: Process) -> int:

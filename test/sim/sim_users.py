@@ -188,6 +188,18 @@ class Users:
         runtime = rng.choice(_RUNTIMES) if job is None else job["spec"]["runtimeRef"]["name"]
         await self._block(sim, rng, name, runtime)
 
+    async def create_obstructed(self, sim: Simulation, rng: random.Random, name: str) -> None:
+        """Delete a TrainJob, and create it again when an object of another purpose has the name of a child."""
+        key = TrainJob.from_dict({"metadata": {"namespace": "default", "name": name}})
+        with refusals_expected():
+            await sim.client().delete(key, propagation="Background")
+        await anyio.sleep(rng.choice([0.0, 10.0]) * rng.random())
+        runtime = rng.choice(_RUNTIMES)
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._block, sim, rng, name, runtime)
+            await anyio.sleep(rng.choice([0.0, 0.05]) * rng.random())
+            await self.create(sim, rng, name, runtime)
+
     async def _block(self, sim: Simulation, rng: random.Random, name: str, runtime: str) -> None:
         kinds = runtimes.children_of(runtime)
         kind = rng.choice([each for each in FOREIGN if each.gvk.kind in kinds])

@@ -27,6 +27,9 @@ from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
 from pkg.runtime import core
 
+_NAMES = 6
+"""How many names of TrainJobs a whole life has."""
+
 
 def world(sim: Simulation, pods_fail: float = 0.1) -> Cluster:
     """Set up Kubernetes' controllers, Kueue and two managers."""
@@ -56,7 +59,7 @@ def scenario(sim: Simulation) -> None:
     cluster = world(sim)
     past = Past(sim)
     Writes(sim)
-    users, administrators = Users(), Administrators(cluster)
+    users, administrators = Users(max(2, round(_NAMES * sim.actions))), Administrators(cluster)
     users.register(sim)
     administrators.register(sim)
     sim.action(revoke, times=0.5)
@@ -68,4 +71,7 @@ def scenario(sim: Simulation) -> None:
     sim.finally_(check_managers)
 
 
-test_a_train_job_is_served_whatever_happens = simtest.simulate(seeds=50)(scenario)
+test_a_train_job_is_served_whatever_happens = simtest.simulate(seeds=20)(scenario)
+test_a_train_job_is_served_in_a_short_life = simtest.simulate(
+    seeds=80, first=1000, minutes=3.0, faults=6.0, actions=0.35
+)(scenario)

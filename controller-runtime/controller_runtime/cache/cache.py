@@ -259,10 +259,14 @@ class Cache:
 
     def uid_of(self, obj: Object) -> str:
         """Return the uid of the object that reads find by the name of ``obj``, or an empty string."""
+        return self.uid_at(type(obj).gvk, obj.key)
+
+    def uid_at(self, kind: GVK, key: NamespacedName) -> str:
+        """Return the uid of the object that reads find at ``key``, or an empty string. No watch is started for it."""
         now = asyncio.get_running_loop().time()
         for metadata in (False, True):
-            engine = self._engines.get((type(obj).gvk, metadata))
-            if engine is not None and (entry := engine.store.get(obj.key, now)) is not None:
+            engine = self._engines.get((kind, metadata))
+            if engine is not None and (entry := engine.store.get(key, now)) is not None:
                 return entry.uid
         return ""
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import anyio
 import anyio.lowlevel
@@ -30,6 +31,9 @@ from controller_runtime.reconcile import (
 from . import outcomes, reporting
 from .options import Defaults, Options
 from .retries import Retries
+
+if TYPE_CHECKING:
+    from controller_runtime import tracing
 
 _log = log.logger_from("controller")
 
@@ -84,6 +88,13 @@ class Controller:
         else:
             self._sources.append(src)
             self._changed.set()
+
+    def instrument(self, by: tracing.Instrumentation, uids: tracing.UIDs) -> None:
+        """Record spans of every reconcile; before the start. ``uids`` finds the uids of reconciled objects."""
+        from controller_runtime import tracing
+
+        subject = tracing.Subject(self.name, self.settings.kind, self.queue, uids)
+        self._reconciler = by.reconciler(self._reconciler, subject)
 
     async def warm_up(self) -> None:
         """Have the kinds of the sources watched before the start, which may be long in coming: a follower's.

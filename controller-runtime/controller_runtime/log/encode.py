@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, MutableMapping
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from pathlib import PurePath
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -58,56 +58,81 @@ def renderer(options: Options, now_ns: Callable[[], int]) -> Renderer:
     """Return the last processor: an event becomes one line (console stacks follow on lines of their own)."""
     write = _json_line if options.effective_encoder is Encoder.JSON else _console_line
     stacks_from = options.effective_stacktrace_level
+    caller = _no_caller
+    if options.caller:
+        from .caller import caller
 
     def render(_: object, method: str, event: EventDict) -> str:
-        level = _NAMES.get(method, method)
-        message = event.pop("event", "")
-        name = event.pop(LOGGER_NAME, None)
         error = event.pop("exc_info", None)
         error = error if isinstance(error, BaseException) else event.get("error")
+        message, name = str(event.pop("event", "")), event.pop(LOGGER_NAME, None)
         fields = {key: _plain(value) for key, value in event.items()}
-        stack = _stack(error) if VERBOSITY.get(method, INFO) <= stacks_from else ""
         if isinstance(error, BaseException):
             fields["error"] = cut(describe(error), LONGEST)
-        ts = _time(now_ns(), options.time_encoding)
+        line = _Line(
+            level=_NAMES.get(method, method),
+            ts=_time(now_ns(), options.time_encoding),
+            name=str(name) if name else "",
+            caller=caller(),
+            message=cut(message, LONGEST),
+            fields=fields,
+            stack=_stack(error) if VERBOSITY.get(method, INFO) <= stacks_from else "",
+        )
         try:
-            return write(level, ts, name, cut(str(message), LONGEST), fields, stack)
+            return write(line)
         except UnicodeEncodeError:  # half of a surrogate pair, as in a header that is not UTF-8
-            fields = {key: _encodable(value) for key, value in fields.items()}
-            return write(level, ts, name, _encodable(str(message)), fields, _encodable(stack))
+            return write(line.encodable())
 
     return render
 
 
-def _json_line(
-    level: str, ts: float | str, name: object, message: str, fields: dict[str, JSON], stack: str
-) -> str:
-    line: dict[str, JSON] = {"level": level, "ts": ts}
-    if name:
-        line["logger"] = name
-    line["msg"] = message
-    line.update(fields)
-    if stack:
-        line["stacktrace"] = stack
-    return _json(line)
+def _no_caller() -> str:
+    return ""
+
+
+class _Line(NamedTuple):
+    """One line of the log; empty texts are left out."""
+
+    level: str
+    ts: float | str
+    name: str
+    caller: str
+    message: str
+    fields: dict[str, JSON]
+    stack: str
+
+    def encodable(self) -> _Line:
+        fields = {key: _encodable(value) for key, value in self.fields.items()}
+        message, stack = str(_encodable(self.message)), str(_encodable(self.stack))
+        return self._replace(message=message, fields=fields, stack=stack)
+
+
+def _json_line(line: _Line) -> str:
+    found: dict[str, JSON] = {"level": line.level, "ts": line.ts}
+    if line.name:
+        found["logger"] = line.name
+    if line.caller:
+        found["caller"] = line.caller
+    found["msg"] = line.message
+    found.update(line.fields)
+    if line.stack:
+        found["stacktrace"] = line.stack
+    return _json(found)
+
+
+def _console_line(line: _Line) -> str:
+    level = line.level if line.level.startswith("Level") else line.level.upper()
+    parts = [str(line.ts), level, *filter(None, (line.name.translate(_ESCAPES), line.caller))]
+    parts.append(line.message.translate(_ESCAPES))
+    if line.fields:
+        parts.append(msgspec.json.format(_json(line.fields), indent=0))
+    return "\t".join(parts) + (f"\n{_console_stack(line.stack)}" if line.stack else "")
 
 
 def _json(value: object) -> str:
     text = msgspec.json.encode(value, enc_hook=str).decode()
     # Those below the space are escaped already.
     return text if text.isascii() and "\x7f" not in text else text.translate(_ESCAPES)
-
-
-def _console_line(
-    level: str, ts: float | str, name: object, message: str, fields: dict[str, JSON], stack: str
-) -> str:
-    parts = [str(ts), level if level.startswith("Level") else level.upper()]
-    if name:
-        parts.append(str(name).translate(_ESCAPES))
-    parts.append(message.translate(_ESCAPES))
-    if fields:
-        parts.append(msgspec.json.format(_json(fields), indent=0))
-    return "\t".join(parts) + (f"\n{_console_stack(stack)}" if stack else "")
 
 
 def _console_stack(stack: str) -> str:

@@ -49,6 +49,8 @@ class Options:
     verbosity: int | None = None
     stacktrace_level: int | None = None
     time_encoding: TimeEncoding = TimeEncoding.RFC3339
+    caller: bool = False
+    """Whether each line names the place in the code that wrote it, as zap's AddCaller does."""
 
     @classmethod
     def from_flags(

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from types import TracebackType
 from typing import Final, Self, TypeVar
 
@@ -66,7 +66,8 @@ class Manager:
         """Names that are taken: logs and metrics know controllers by them."""
         self._owned: list[AbstractAsyncContextManager[object]] = []
         self._elector: leaderelection.Elector | None = None
-        main = transport or self._transport(config, may_write=self._may_write)
+        own = transport or self._transport(config, may_write=self._may_write)
+        main = own if self.options.tracing is None else self.options.tracing.round_tripper(own)
         # Events and leases use a transport of their own: reconcilers' requests must not delay them.
         aside = transport or self._transport(dataclasses.replace(config, qps=0))
         self.rest_mapper = rest.RESTMapper(main)
@@ -130,6 +131,8 @@ class Manager:
         Raises:
             GroupStoppedError: the manager is stopping.
         """
+        if self.options.tracing is not None:
+            self.options.tracing.enter(runnable, self.cache.uid_at)
         if isinstance(runnable, webhook.Server):
             self._lifecycle.webhooks.add(runnable)
         elif isinstance(runnable, LeaderElectionRunnable) and not runnable.need_leader_election():
@@ -254,11 +257,8 @@ class Manager:
 
     @asynccontextmanager
     async def _opened(self) -> AsyncIterator[None]:
-        if self._open:
+        async with nullcontext() if self._open else self:
             yield
-        else:
-            async with self:
-                yield
 
     # Building.
 

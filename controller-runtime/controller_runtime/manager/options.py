@@ -15,6 +15,7 @@ from controller_runtime.httpserver import Handler, TLSOptions
 
 if TYPE_CHECKING:
     from controller_runtime.metrics import FilterProvider
+    from controller_runtime.tracing import Instrumentation
 
 OFF: Final = ("", "0")
 """Addresses that turn a server off."""
@@ -83,6 +84,9 @@ class Options:
     pprof_bind_address: str = ""
     """Where profiles are served without authorization, so use loopback: see :mod:`controller_runtime.pprof`.
     Empty is off."""
+
+    tracing: Instrumentation | None = None
+    """Records OpenTelemetry spans: see :func:`controller_runtime.tracing.from_environment`. None wraps nothing."""
 
     webhook_host: str = ""
     webhook_port: int = 9443

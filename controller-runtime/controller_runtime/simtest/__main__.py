@@ -7,17 +7,33 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from .comparing import Life, difference, in_another_process
 from .shrinking import report, shrink
-from .simulation import run
+from .simulation import Outcome, Simulation, Size, run
 
 _HASH_SEEDS: Final = (1, 2)
+_SIZES: Final = {
+    "minutes": "virtual minutes",
+    "faults": "how many faults, on average",
+    "actions": "the part of the users' actions that happens",
+}
+
+
+class Loaded(NamedTuple):
+    """The scenario of a test, and the size of its lives."""
+
+    scenario: Callable[[Simulation], None]
+    size: Size
+
+    def run(self, seed: int, *, trace: bool = False) -> Outcome:
+        """Live the life of a seed."""
+        return run(self.scenario, seed, trace=trace, **self.size)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -35,8 +51,8 @@ def _parser() -> argparse.ArgumentParser:
     record = commands.add_parser("record", help="print the lives of seeds as JSON, one a line")
     for command in (replay, check, record):
         command.add_argument("scenario", metavar="FILE::NAME", help="the test, as pytest names it")
-        command.add_argument("--minutes", type=float, default=10.0, help="virtual minutes (10)")
-        command.add_argument("--faults", type=float, default=12.0, help="how many faults, on average (12)")
+        for name, meaning in _SIZES.items():
+            command.add_argument(f"--{name}", type=float, help=f"{meaning}, instead of the test's own number")
     replay.add_argument("seed", type=int)
     lines = "how many lines of the timeline are printed (200)"
     replay.add_argument("--lines", type=int, default=200, help=lines)
@@ -52,15 +68,15 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _replay(given: argparse.Namespace) -> int:
-    scenario = load(given.scenario)
-    outcome = run(scenario, given.seed, minutes=given.minutes, faults=given.faults)
+    test = _sized(given)
+    outcome = test.run(given.seed)
     if outcome.failure is None:
         for line in outcome.timeline[-given.lines :]:
             sys.stdout.write(f"{line}\n")
         sys.stdout.write(f"seed {given.seed} passes; digest {outcome.digest}\n")
         return 0
     if given.shrink:
-        outcome = shrink(scenario, outcome, minutes=given.minutes)
+        outcome = shrink(test.scenario, outcome, **test.size)
     sys.stdout.write(report(outcome, lines=given.lines))
     return 1
 
@@ -70,7 +86,7 @@ def _check(given: argparse.Namespace) -> int:
     seeds = range(given.first, given.first + given.seeds)
     first = _lives(given, seeds)
     others = {"again in this process": _lives(given, seeds)}
-    options = [f"--minutes={given.minutes}", f"--faults={given.faults}"]
+    options = [f"--{name}={value}" for name, value in _sized(given).size.items()]
     for hash_seed in _HASH_SEEDS:
         lives = in_another_process(given.scenario, seeds, options, hash_seed)
         others[f"in a new process with PYTHONHASHSEED={hash_seed}"] = list(lives)
@@ -92,12 +108,19 @@ def _record(given: argparse.Namespace) -> int:
 
 
 def _lives(given: argparse.Namespace, seeds: Sequence[int]) -> list[Life]:
-    scenario, minutes, faults = load(given.scenario), given.minutes, given.faults
-    return [Life.of(run(scenario, seed, minutes=minutes, faults=faults, trace=True)) for seed in seeds]
+    test = _sized(given)
+    return [Life.of(test.run(seed, trace=True)) for seed in seeds]
 
 
-def load(named: str) -> Any:
-    """Return the scenario that a test has. Raises SystemExit when there is none."""
+def _sized(given: argparse.Namespace) -> Loaded:
+    """Return the test that is named, with the sizes that are given instead of its own."""
+    test = load(given.scenario)
+    own: dict[str, float] = {name: value for name in _SIZES if (value := getattr(given, name)) is not None}
+    return test._replace(size={**test.size, **own})  # type: ignore[typeddict-item]
+
+
+def load(named: str) -> Loaded:
+    """Return what a test lives. Raises SystemExit if the test does not exist."""
     file, _, name = named.partition("::")
     spec = importlib.util.spec_from_file_location("scenario", file)
     if not name or spec is None or spec.loader is None or not Path(file).is_file():
@@ -105,10 +128,10 @@ def load(named: str) -> Any:
     module = importlib.util.module_from_spec(spec)
     sys.path.insert(0, str(Path(file).parent))
     spec.loader.exec_module(module)
-    scenario = getattr(getattr(module, name, None), "scenario", None)
-    if scenario is None:
+    test: Any = getattr(module, name, None)
+    if not hasattr(test, "scenario"):
         raise SystemExit(f"{file} has no simulation {name}")
-    return scenario
+    return Loaded(test.scenario, test.size)
 
 
 if __name__ == "__main__":

@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Unpack
 
 from .comparing import Life, difference
 from .loop import LeakError
 from .searching import Live, first_failure
 from .shrinking import report, shrink
-from .simulation import Outcome, Simulation, run
+from .simulation import Outcome, Simulation, Size, run
 
 SEEDS: Final = "SEEDS"
 """The environment variable that says how many seeds are tried, instead of the test's own number."""
@@ -21,19 +21,19 @@ SEED: Final = "SEED"
 
 
 def simulate(
-    *, seeds: int = 200, minutes: float = 10.0, faults: float = 12.0, first: int = 0, tries: int = 200
+    *, seeds: int = 200, first: int = 0, tries: int = 200, **size: Unpack[Size]
 ) -> Callable[[Callable[[Simulation], None]], Callable[[], None]]:
     """Make a test of a scenario: a function that sets up managers, users and checks of a :class:`Simulation`.
 
-    The test runs ``seeds`` lives of so many virtual ``minutes``, with about ``faults`` faults each. The first that
-    fails is shrunk with at most ``tries`` more lives. Its steps and its timeline are the message of the AssertionError.
+    The test runs ``seeds`` lives of a ``size``. The first that fails is shrunk with at most ``tries`` more lives. Its
+    steps and its timeline are the message of the AssertionError.
     A failed life, or the first when none fails, is lived again: LeakError is raised if it is not the same. The lives
     are shared out over the machine's cores.
     """
 
     def decorate(scenario: Callable[[Simulation], None]) -> Callable[[], None]:
         def live(seed: int) -> Outcome:
-            return run(scenario, seed, minutes=minutes, faults=faults)
+            return run(scenario, seed, **size)
 
         def test() -> None:
             only = os.environ.get(SEED)
@@ -47,13 +47,13 @@ def simulate(
                 )
             _check_repeats(live, outcome)
             if outcome.failure is not None:
-                least = shrink(scenario, outcome, tries=tries, minutes=minutes)
+                least = shrink(scenario, outcome, tries=tries, **size)
                 raise AssertionError(report(least)) from least.failure
 
         test.__name__, test.__qualname__ = scenario.__name__, scenario.__qualname__
         test.__doc__, test.__module__ = scenario.__doc__, scenario.__module__
         test.scenario = scenario  # type: ignore[attr-defined]  # ``replay`` runs it
-        test.options = {"minutes": minutes, "faults": faults}  # type: ignore[attr-defined]
+        test.size = size  # type: ignore[attr-defined]
         return test
 
     return decorate

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -105,9 +106,7 @@ def parse(request: Request, tables: Tables) -> Place:
     """
     table, namespace, rest = _table_of(request.path, tables)
     if table is None:
-        raise errors.NotFoundError(
-            "the server could not find the requested resource", code=404, reason="NotFound"
-        )
+        raise not_served()
     name, subresource = (*rest[1:3], "", "")[:2]
     query = dict(request.query)
     matcher = selection.matcher_of(query.get("labelSelector") or None)
@@ -127,6 +126,13 @@ def parse(request: Request, tables: Tables) -> Place:
     return Place(_verb(request, name, query), table, key, subresource, query, request, picks)
 
 
+def not_served() -> errors.NotFoundError:
+    """Return the refusal of a request for a kind that is not served."""
+    return errors.NotFoundError(
+        "the server could not find the requested resource", code=404, reason="NotFound"
+    )
+
+
 def kind_of(path: str, tables: Tables) -> GVK | None:
     """Return the kind whose objects a path names; None when it is not served."""
     table, _, _ = _table_of(path, tables)
@@ -135,13 +141,20 @@ def kind_of(path: str, tables: Tables) -> GVK | None:
 
 def _table_of(path: str, tables: Tables) -> tuple[Table | None, str, list[str]]:
     """Return the table, the namespace, and the rest of a path from the resource on."""
-    steps = [unquote(step) for step in path.strip("/").split("/")]
-    group, steps = ("", steps[1:]) if steps[0] == "api" else (steps[1], steps[2:])
-    version, *rest = steps or [""]
+    group, version, rest = _split(path)
     namespace = ""
     if rest[:1] == ["namespaces"] and len(rest) > 2 and (group, version, rest[2]) in tables:
         namespace, rest = rest[1], rest[2:]
     return (tables.get((group, version, rest[0])) if rest else None), namespace, rest
+
+
+@functools.lru_cache(maxsize=4096)
+def _split(path: str) -> tuple[str, str, list[str]]:
+    """Return the group, the version and the rest of a path; the list is shared."""
+    steps = [unquote(step) for step in path.strip("/").split("/")]
+    group, steps = ("", steps[1:]) if steps[0] == "api" else (steps[1], steps[2:])
+    version, *rest = steps or [""]
+    return group, version, rest
 
 
 def _requirement(part: str) -> tuple[str, str, bool]:

@@ -9,6 +9,7 @@ compaction, replicas that are behind, admission, permissions, kinds that come an
 
 from __future__ import annotations
 
+import functools
 import random
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -33,6 +34,8 @@ from .paths import Place
 from .watching import Watches
 
 _SUCCESS: Final = {"kind": "Status", "apiVersion": "v1", "status": "Success", "metadata": {}}
+MANAGER: Final = "manager"
+"""The user of the managers under test."""
 _TOO_NEW: Final = 3.0
 """Seconds for which a replica waits to reach the version that a list names."""
 Admit = Callable[["Review"], Awaitable[None]]
@@ -72,6 +75,8 @@ class Server:
         memory.complete = self._complete
         self.denied: set[tuple[str, str, str]] = set()
         """User, verb and group resource that are refused with 403."""
+        self.missing: set[str] = set()
+        """Group resources that managers do not find."""
         self._has_garbage = True
         self.history.listeners.append(self._look_for_garbage)
         self._pages: dict[str, tuple[list[Document], int]] = {}
@@ -94,15 +99,12 @@ class Server:
 
     def withdraw(self, kind: type[Object]) -> None:
         """Serve a kind no longer: its objects are gone, its watches end."""
-        facts = kinds.facts_for(kind)
-        place = (facts.resource.group, facts.resource.version, facts.resource.plural)
-        if (table := self.tables.pop(place, None)) is not None:
+        if (table := self.tables.pop(_place_of(kind), None)) is not None:
             self.watches.cut(lambda watch: watch.table is table)
 
     def table(self, kind: type[Object]) -> Table:
         """Return the objects of a kind."""
-        resource = kinds.facts_for(kind).resource
-        return self.tables[resource.group, resource.version, resource.plural]
+        return self.tables[_place_of(kind)]
 
     def objects(self, kind: type[Object]) -> list[Document]:
         """Return the stored objects of a kind, by namespace and name."""
@@ -146,9 +148,12 @@ class Server:
         return bool(self.admit) and paths.kind_of(request.path, self.tables) in self.admit
 
     async def _answer(self, request: Request, user: str, replica: Replica) -> Response:
-        if (found := paths.discovery(request.path, self.tables)) is not None:
+        tables = self._served(user)
+        if (found := paths.discovery(request.path, tables)) is not None:
             return answers.success(found)
         place = paths.parse(request, self.tables)
+        if len(tables) < len(self.tables) and place.table not in tables.values():
+            raise paths.not_served()
         self._check_permission(place, user)
         match place.verb:
             case "get":
@@ -169,6 +174,16 @@ class Server:
                 return answers.success(await self._delete(place, user))
             case _:
                 return answers.success(self._delete_all(place))
+
+    def _served(self, user: str) -> paths.Tables:
+        """Return the kinds that a user finds."""
+        if not self.missing or user != MANAGER:
+            return self.tables
+        return {
+            place: table
+            for place, table in self.tables.items()
+            if table.resource.group_resource not in self.missing
+        }
 
     def _check_permission(self, place: Place, user: str) -> None:
         resource = place.table.resource.group_resource
@@ -370,6 +385,13 @@ class Server:
         if place not in self.tables:
             table = self.tables[place] = Table(facts)
             self.history.follow(table)
+
+
+@functools.lru_cache(maxsize=256)
+def _place_of(kind: type[Object]) -> tuple[str, str, str]:
+    """Return the group, the version and the resource of a kind."""
+    resource = kinds.facts_for(kind).resource
+    return resource.group, resource.version, resource.plural
 
 
 def _too_new(version: int, current: int) -> errors.StatusError:

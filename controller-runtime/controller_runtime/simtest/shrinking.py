@@ -5,40 +5,40 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Unpack
 
-from .simulation import Outcome, Simulation, run
+from .simulation import Outcome, Simulation, Size, run
 
 Scenario = Callable[[Simulation], None]
 _LINES: Final = 60
 
 
-def shrink(scenario: Scenario, found: Outcome, *, tries: int = 200, minutes: float = 10.0) -> Outcome:
+def shrink(scenario: Scenario, found: Outcome, *, tries: int = 200, **size: Unpack[Size]) -> Outcome:
     """Leave steps out while the life still fails in the same way; return the shortest that was found.
 
     A step depends on its own seed alone, so the others stay as they were. At most ``tries`` lives are lived.
     """
     if found.failure is None:
         return found
-    best, size = found, max(1, len(found.steps) // 2)
-    while size and tries > 0:
+    best, part = found, max(1, len(found.steps) // 2)
+    while part and tries > 0:
         shorter = None
-        for start in range(0, len(best.steps), size):
+        for start in range(0, len(best.steps), part):
             if tries <= 0:
                 break
             tries -= 1
-            steps = [*best.steps[:start], *best.steps[start + size :]]
-            outcome = run(scenario, found.seed, steps=steps, minutes=minutes)
+            steps = [*best.steps[:start], *best.steps[start + part :]]
+            outcome = run(scenario, found.seed, steps=steps, **size)
             if _same(outcome.failure, found.failure):
                 shorter = outcome
                 break
         if shorter is not None:
             best = shorter
-            size = min(size, max(1, len(best.steps)))
+            part = min(part, max(1, len(best.steps)))
             if not best.steps:
                 break
         else:
-            size //= 2
+            part //= 2
     return best
 
 

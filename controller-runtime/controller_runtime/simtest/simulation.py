@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextvars import copy_context
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, TypedDict, Unpack
 
 import anyio
 
@@ -34,7 +34,8 @@ from .loop import CURRENT, START, Process, SimLoop
 from .network import Network, enter
 from .rules import Rules
 from .sealed import EPOCH, sealed
-from .server import Server
+from .server import MANAGER, Server
+from .watchrules import Resumes
 
 Setup = Callable[[Manager], Awaitable[None]]
 Check = Callable[["Simulation"], Awaitable[None]]
@@ -66,6 +67,17 @@ def options(**others: Any) -> Options:
 
 
 OPTIONS: Final = options()
+
+
+class Size(TypedDict, total=False):
+    """How much happens in a life."""
+
+    minutes: float
+    """How long it is, in virtual minutes; ten by default."""
+    faults: float
+    """How many faults there are, on average; twelve by default."""
+    actions: float
+    """The part of the users' actions that happens; all of them by default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,19 +123,22 @@ class _Registered:
 class Simulation:
     """A cluster in memory, and the managers under test."""
 
-    def __init__(self, seed: int, loop: SimLoop, *, minutes: float, faults: float) -> None:
+    def __init__(self, seed: int, loop: SimLoop, **size: Unpack[Size]) -> None:
         self.seed = seed
         self.loop = loop
-        self.minutes = minutes
-        self.faults = faults
-        """How many faults there are in a life, on average."""
+        self.minutes = size.get("minutes", 10.0)
+        self.faults = size.get("faults", 12.0)
+        self.actions = size.get("actions", 1.0)
         self.timeline: list[Line] = []
         self.world = random.Random(f"{seed}/world")
         memory = Memory(now=lambda: datetime.fromtimestamp(loop.time() + EPOCH, UTC))
         self.server = Server(memory, random.Random(f"{seed}/server"))
         self.rules = Rules(self)
         self.network = Network(
-            self.server, random.Random(f"{seed}/network"), self.record, observers=[self.rules]
+            self.server,
+            random.Random(f"{seed}/network"),
+            self.record,
+            observers=[self.rules, Resumes(self._fail)],
         )
         self.webhooks = Webhooks(self)
         self.processes: dict[str, Process] = {}
@@ -176,6 +191,9 @@ class Simulation:
 
     # Called by the parts of the simulation.
 
+    def _fail(self, text: str) -> None:
+        self.failures.append(AssertionError(text))
+
     def record(self, actor: str, text: str) -> None:
         """Add a line to the timeline."""
         self.timeline.append(Line(self.loop.time() - START, actor, text, self.loop.digest))
@@ -213,7 +231,7 @@ class Simulation:
         steps: list[Step] = []
         storms = [rng.random() * length * 0.7 for _ in range(_STORMS)]
         for name, (_, times) in self._registered.actions.items():
-            steps += _spread(rng, name, times, length * 0.8, storms)
+            steps += _spread(rng, name, times * self.actions, length * 0.8, storms)
         for fault in FAULTS:
             steps += _spread(rng, f"fault: {fault.name}", self.faults / len(FAULTS), length * 0.8, storms)
         return sorted(steps, key=lambda step: step.at)
@@ -277,7 +295,7 @@ class Simulation:
             await anyio.sleep(_CRASH_LOOP + self.world.random())
 
     async def _run_manager(self, process: Process) -> None:
-        wire = self.network.wire(process, "manager")
+        wire = self.network.wire(process, MANAGER)
         manager = Manager(Config("https://simulation"), self._registered.options, transport=wire)
         wire.may_write = manager._may_write
         assert self._registered.setup is not None  # noqa: S101 -- else no manager is started
@@ -342,9 +360,8 @@ def run(
     seed: int,
     *,
     steps: Sequence[Step] | None = None,
-    minutes: float = 10.0,
-    faults: float = 12.0,
     trace: bool = False,
+    **size: Unpack[Size],
 ) -> Outcome:
     """Live the life of a seed: with the steps given, or those that the seed draws; ``trace`` names each callback."""
     loop = SimLoop(random.Random(f"{seed}/order"))
@@ -360,7 +377,7 @@ def run(
     asyncio.set_event_loop(loop)
     try:
         with sealed(loop, random.Random(f"{seed}/entropy"), drift=_drift) as leaks:
-            simulation = Simulation(seed, loop, minutes=minutes, faults=faults)
+            simulation = Simulation(seed, loop, **size)
             scenario(simulation)
             planned = simulation.plan() if steps is None else steps
             try:

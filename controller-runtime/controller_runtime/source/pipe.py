@@ -21,6 +21,7 @@ from controller_runtime.apis.machinery.errors import StatusError
 from controller_runtime.apis.machinery.gvk import NamespacedName, Resource
 from controller_runtime.apis.machinery.object import Object
 from controller_runtime.log.context import Written
+from controller_runtime.workqueue import Origins
 
 T = TypeVar("T", bound=Object)
 Queue = handler.Queue
@@ -113,7 +114,7 @@ class Pipe(Generic[T]):
 
     def create(self, evt: event.CreateEvent[T], queue: Queue) -> None:
         """Pass on a creation; objects of the first list have low priority."""
-        if Written.up_to >= log.DEBUG:
+        if Written.up_to >= Origins.kept_from:
             queue = self._noting(queue, "listed" if evt.is_in_initial_list else "created", evt.key)
         if evt.is_in_initial_list:
             queue = workqueue.DefaultPriority(queue, workqueue.LOW_PRIORITY)
@@ -121,7 +122,7 @@ class Pipe(Generic[T]):
 
     def update(self, evt: event.UpdateEvent[T], queue: Queue) -> None:
         """Pass on a change; one that changes nothing has low priority."""
-        if Written.up_to >= log.DEBUG:
+        if Written.up_to >= Origins.kept_from:
             queue = self._noting(queue, "updated" if evt.changed else "resynced", evt.key)
         if not evt.changed:
             queue = workqueue.DefaultPriority(queue, workqueue.LOW_PRIORITY)
@@ -129,13 +130,13 @@ class Pipe(Generic[T]):
 
     def delete(self, evt: event.DeleteEvent[T], queue: Queue) -> None:
         """Pass on a deletion."""
-        if Written.up_to >= log.DEBUG:
+        if Written.up_to >= Origins.kept_from:
             queue = self._noting(queue, "deleted", evt.key)
         self._pass(evt, self._predicate.delete, partial(self._handler.delete, evt, queue))
 
     async def generic(self, evt: event.GenericEvent[T], queue: Queue) -> None:
         """Handle a generic event before its producer continues."""
-        if Written.up_to >= log.DEBUG:
+        if Written.up_to >= Origins.kept_from:
             queue = self._noting(queue, "reported", evt.key)
         await self._take(partial(self._generic, evt, queue), 0)
 
@@ -146,7 +147,7 @@ class Pipe(Generic[T]):
     def _noting(self, queue: Queue, change: str, key: NamespacedName) -> Queue:
         """Return ``queue`` with a note of the event for each request, if it keeps notes."""
         origins = getattr(queue, "origins", None)
-        if not isinstance(origins, workqueue.Origins):
+        if not isinstance(origins, Origins):
             return queue
         return workqueue.Noting(queue, origins, f"{self._name.removeprefix(KIND_SOURCE)} {key} {change}")
 

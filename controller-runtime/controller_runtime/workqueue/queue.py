@@ -2,15 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The interface of a queue for producers, the queue's only error, and the origins of its items.
 
-Only an item crosses the queue. Its origins stand beside it, are kept only while the log level is debug, and a lost
-origin changes no work.
+Only an item crosses the queue. Its origins stand beside it, are kept only while the log level is debug or spans are
+recorded, and a lost origin changes no work.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Hashable
-from typing import Final, Generic, Protocol, TypeVar
+from typing import ClassVar, Final, Generic, Protocol, TypeVar
 
 from controller_runtime import log
 from controller_runtime.log.context import Written
@@ -59,6 +59,9 @@ class DefaultPriority(Adder[T_contra]):
 class Origins(Generic[T]):
     """The last origins of each item that waits in a queue."""
 
+    kept_from: ClassVar[int] = log.DEBUG
+    """The verbosity of the log from which on origins are kept. Tracing lowers it for the process: spans show them."""
+
     def __init__(self) -> None:
         self._kept: OrderedDict[T, dict[str, None]] = OrderedDict()
 
@@ -67,12 +70,12 @@ class Origins(Generic[T]):
 
     @staticmethod
     def wanted() -> bool:
-        """Return True if origins are logged now."""
-        return Written.up_to >= log.DEBUG
+        """Return True if origins are kept now."""
+        return Written.up_to >= Origins.kept_from
 
     def note(self, item: T, origin: str) -> None:
-        """Keep one more origin of an item, if origins are logged now."""
-        if Written.up_to < log.DEBUG:
+        """Keep one more origin of an item, if origins are kept now."""
+        if Written.up_to < Origins.kept_from:
             return
         origins = self._kept.setdefault(item, {})
         origins.pop(origin, None)

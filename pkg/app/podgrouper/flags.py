@@ -12,7 +12,7 @@ from controller_runtime.log import options as log_options
 
 from pkg.apis.config.v1alpha1 import Configuration, set_defaults
 from pkg.app import goflags
-from pkg.app.flags import zap_flags, zap_options
+from pkg.app.flags import TRACING, zap_flags, zap_options
 from pkg.app.goflags import Flag
 from pkg.constants import kai
 from pkg.podgrouper import Rules
@@ -35,6 +35,7 @@ class Flags:
     kubeconfig: str
     version: bool
     log: log_options.Options
+    tracing: bool = False
 
 
 def parse(arguments: Sequence[str]) -> Flags:
@@ -50,6 +51,7 @@ def parse(arguments: Sequence[str]) -> Flags:
         kubeconfig=values["kubeconfig"],
         version=values["version"],
         log=zap_options(values),
+        tracing=values["tracing"],
     )
 
 
@@ -174,5 +176,6 @@ FLAGS: Final = (
     ),
     Flag("kubeconfig", str, "Kubeconfig file. Only needed outside a cluster."),
     _switch("version", "Print the version and end.", default=False),
+    TRACING,
     *zap_flags(development=True, time_encoding=log_options.TimeEncoding.ISO8601),
 )

@@ -31,7 +31,7 @@ async def run(parsed: Flags) -> None:
     async def fill(mgr: ctrl.Manager) -> None:
         await setup(mgr, cfg)
 
-    await process.serve(flags.PROGRAM, connection, options(cfg), fill)
+    await process.serve(flags.PROGRAM, connection, options(cfg), fill, traced=parsed.tracing)
 
 
 def options(cfg: Configuration) -> ctrl.Options:

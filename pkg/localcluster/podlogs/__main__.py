@@ -15,6 +15,7 @@ from controller_runtime.envtest.ports import HOST
 from controller_runtime.rest import RESTMapper, Transport, load_config
 
 from pkg.localcluster.podlogs.server import LogServer
+from pkg.localcluster.podlogs.simulated import SimulatedLogs
 from pkg.why import kinds
 from pkg.why.things import Thing
 
@@ -42,7 +43,7 @@ async def _serve(parsed: argparse.Namespace) -> None:
             except NotFoundError:
                 return None
 
-        await LogServer(read_pod).serve(HOST, parsed.port, tls)
+        await LogServer(SimulatedLogs(read_pod).log).serve(HOST, parsed.port, tls)
 
 
 if __name__ == "__main__":

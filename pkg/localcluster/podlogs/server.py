@@ -11,31 +11,27 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
-from datetime import UTC, datetime
+from dataclasses import dataclass
+from datetime import datetime
 from http import HTTPStatus
-from typing import Final
+from typing import Final, Self
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import anyio
 from controller_runtime.apis.machinery.errors import StatusError
 from controller_runtime.rest import RestError
 
-from pkg.localcluster.podlogs.container import Container
 from pkg.localcluster.podlogs.query import Query
-from pkg.localcluster.podlogs.training import lines
-from pkg.why.things import Thing
 
 HEALTH: Final = "/healthz"
 LOGS: Final = "/containerLogs/"
 _HEAD_SECONDS: Final = 10.0
-_POLL: Final = 0.25
 _END: Final = b"0\r\n\r\n"
 _log = logging.getLogger(__name__)
 
-ReadPod = Callable[[str, str], Awaitable[Thing | None]]
-"""Returns the pod of a namespace and a name, or None if it does not exist."""
+Log = Callable[[str], AsyncIterator[bytes]]
 
 
 class LogError(Exception):
@@ -46,19 +42,39 @@ class LogError(Exception):
         self.status = status
 
 
-class LogServer:
-    """Answers requests for logs; ``read_pod`` is called for each, and again while a log is followed."""
+@dataclass(frozen=True)
+class Target:
+    """The container and the options of a request."""
 
-    def __init__(
-        self,
-        read_pod: ReadPod,
-        *,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
-        poll: float = _POLL,
-    ) -> None:
-        self._read_pod = read_pod
-        self._now = now
-        self._poll = poll
+    namespace: str
+    pod: str
+    container: str
+    query: Query
+
+    @classmethod
+    def parse(cls, target: str, now: datetime) -> Self:
+        """Return the container and the options that the path and the query of a request name.
+
+        Raises:
+            LogError: the path is another one, or an option is not valid.
+        """
+        url = urlsplit(target)
+        match unquote(url.path).removeprefix(LOGS).split("/"):
+            case [namespace, pod, container] if url.path.startswith(LOGS):
+                pass
+            case _:
+                raise LogError(HTTPStatus.NOT_FOUND, f"{url.path} is not served")
+        try:
+            return cls(namespace, pod, container, Query.parse(parse_qs(url.query), now))
+        except ValueError as error:
+            raise LogError(HTTPStatus.BAD_REQUEST, str(error)) from error
+
+
+class LogServer:
+    """Answers requests for logs; ``log`` yields the pieces of the log that a request names, or raises LogError."""
+
+    def __init__(self, log: Log) -> None:
+        self._log_of = log
 
     async def serve(self, host: str, port: int, tls: ssl.SSLContext | None) -> None:
         """Listen until cancelled.
@@ -68,52 +84,6 @@ class LogServer:
         """
         async with await asyncio.start_server(self._connected, host, port, ssl=tls) as server:
             await server.serve_forever()
-
-    async def log(self, target: str) -> AsyncIterator[bytes]:
-        """Yield the pieces of a log; a followed one ends with its container or its pod.
-
-        Raises:
-            LogError: the log does not exist; nothing was yielded.
-        """
-        container, query = await self._requested(target)
-        written = lines(container, self._now())
-        new, left = query.first(written), query.limit
-        while True:
-            data = b"".join(map(query.render, new))[:left]
-            left = None if left is None else left - len(data)
-            yield data
-            if not query.follow or container.ended is not None or left == 0:
-                return
-            await anyio.sleep(self._poll)
-            pod = await self._read_pod(container.pod.namespace, container.pod.name)
-            if pod is None or pod.uid != container.pod.uid:
-                return
-            sent, container = len(written), Container(pod, container.name)
-            written = lines(container, self._now())
-            new = written[sent:]
-
-    async def _requested(self, target: str) -> tuple[Container, Query]:
-        """Return the container and the options of a request."""
-        url = urlsplit(target)
-        names = unquote(url.path).removeprefix(LOGS).split("/")
-        if not url.path.startswith(LOGS) or len(names) != 3:
-            raise LogError(HTTPStatus.NOT_FOUND, f"{url.path} is not served")
-        try:
-            query = Query.parse(parse_qs(url.query), self._now())
-        except ValueError as error:
-            raise LogError(HTTPStatus.BAD_REQUEST, str(error)) from error
-        namespace, pod_name, name = names
-        pod = await self._read_pod(namespace, pod_name)
-        if pod is None:
-            raise LogError(HTTPStatus.NOT_FOUND, f'pod "{pod_name}" not found')
-        container, place = Container(pod, name), f'container "{name}" in pod "{pod_name}"'
-        if container.spec is None:
-            raise LogError(HTTPStatus.NOT_FOUND, f"{place} not found")
-        if query.previous:
-            raise LogError(HTTPStatus.BAD_REQUEST, f"previous terminated {place} not found")
-        if container.started is None:
-            raise LogError(HTTPStatus.BAD_REQUEST, f"{place} is waiting to start: {container.waiting_reason}")
-        return container, query
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer the request of one connection. A client that disconnects ends it."""
@@ -137,7 +107,7 @@ class LogServer:
     async def _answer(self, target: str, writer: asyncio.StreamWriter) -> None:
         begun = False
         try:
-            async for data in self.log(target):
+            async for data in self._log_of(target):
                 if not begun:
                     writer.write(_start(HTTPStatus.OK) + b"Transfer-Encoding: chunked\r\n\r\n")
                     begun = True

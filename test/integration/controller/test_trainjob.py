@@ -51,7 +51,8 @@ async def test_a_train_job_becomes_a_job_set_and_takes_its_verdict(
         job_set = await eventually(lambda: live_client.get(JobSet, key), reason="the JobSet is made")
         (owner,) = job_set.metadata.owner_references or [OwnerReference()]
         assert (owner.kind, owner.uid, owner.controller) == ("TrainJob", job.metadata.uid, True)
-        assert {each["manager"] for each in job_set.metadata.managed_fields or ()} == {"trainer"}
+        writers = {(each["manager"], each["operation"]) for each in job_set.metadata.managed_fields or ()}
+        assert writers == {("trainer", "Apply")}
         node = job_set.to_dict()["spec"]["replicatedJobs"][0]["template"]["spec"]
         assert (node["parallelism"], node["completions"]) == (3, 3)
         assert conditions(await live_client.get(TrainJob, key)) == {}

@@ -2,10 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """kustomize, an API server that no other test uses, and what other projects' manifests are needed beside ours."""
 
+import functools
+import http.server
 import os
+import re
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -35,6 +39,7 @@ def kustomize() -> Callable[[Path], list[Manifest]]:
     def build(folder: Path) -> list[Manifest]:
         run = subprocess.run(
             [str(binaries["kustomize"].path), "build", str(folder)],
+            env={"HOME": "/nonexistent", "PATH": "/nonexistent"},  # no git
             capture_output=True,
             text=True,
             check=False,
@@ -68,6 +73,28 @@ def third_party(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         source = anyio.run(module_directory, folder, module)
         made[name] = writable_copy(source / "config", tmp_path_factory.mktemp(name) / "config")
     return made
+
+
+@pytest.fixture(scope="session")
+def releases(
+    kustomize: Callable[[Path], list[Manifest]],
+    third_party: dict[str, Path],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[str]:
+    """The address of a server with ``NAME.yaml`` for each third party: the file that its project releases."""
+    folder = tmp_path_factory.mktemp("releases")
+    for name, source in third_party.items():
+        text = yaml.dump_all(
+            kustomize(source / "default"), Dumper=getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+        )
+        (folder / f"{name}.yaml").write_text(
+            re.sub(r"\S+/k8s-staging-images/(\w+)/\w+:\S+", r"registry.k8s.io/\1/\1:v0", text)
+        )
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=folder)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
 
 
 @pytest.fixture(scope="session")

@@ -52,6 +52,10 @@ CASES: dict[str, tuple[Document, str]] = {
         {"runtimePatches": [patch(tolerations={"a": "b"})]},
         f"{BELOW}.tolerations: Invalid value",
     ),
+    "an unknown kind of runtime": (
+        {"runtimeRef": {"name": "torch", "kind": "Runtime"}},
+        "unsupported runtime: Runtime.trainer.kubeflow.org",
+    ),
     "nodes over int32": ({"trainer": {"numNodes": 2**31}}, "spec.trainer.numNodes: Invalid value"),
     "processes over int32": (
         {"trainer": {"numProcPerNode": 2**31}},

@@ -143,11 +143,11 @@ def users_part(train_job: Document) -> Document:
 class World:
     """The TrainJobs of a namespace, their JobSets, and the statuses that JobSet's controller would write."""
 
-    def __init__(self, client: LiveClient, namespace: str, runtime: str) -> None:
+    def __init__(self, client: LiveClient, namespace: str, runtime: str, jobs: int = JOBS) -> None:
         self._client = client
         self._namespace = namespace
         self._runtime = runtime
-        self.names = [f"job-{number}" for number in range(JOBS)]
+        self.names = [f"job-{number}" for number in range(jobs)]
 
     async def create(self) -> None:
         for number, name in enumerate(self.names):
@@ -271,3 +271,77 @@ async def test_placing_evicting_and_placing_again_loses_nothing(
     assert counts.keys() == {"jobsets", "trainjobs"}
     assert counts["jobsets"] <= 6 * JOBS
     assert counts["trainjobs"] <= 5 * JOBS
+
+
+@pytest.mark.parametrize("before", [1, 2])
+async def test_a_kueue_of_another_release_evicts_what_the_one_before_it_placed(
+    admitting_manager: Any,
+    kueue_webhook: Any,
+    live_client: LiveClient,
+    acting_as: Any,
+    namespace: str,
+    torch_runtime: str,
+    before: int,
+) -> None:
+    """Its PUTs drop the fields of the users and of the placement that it does not know."""
+    after = 3 - before
+    async with admitting_manager(), acting_as("kueue") as kueue_client, acting_as("Kubeflow-SDK") as sdk:
+        world = World(live_client, namespace, torch_runtime, len(KINDS))
+        async with kueue_webhook(before):
+            await World(sdk, namespace, torch_runtime, len(KINDS)).create()
+        users = {name: users_part(each) for name, each in (await world.train_jobs()).items()}
+        kueue = Kueue(kueue_client, namespace, before)
+        await world.for_all(lambda name: kueue.start(name, ["node"], "spot"))
+        await world.built("spot")
+
+        await world.report(active=1)
+
+        kueue = Kueue(kueue_client, namespace, after)
+
+        async def evict(name: str) -> None:
+            with pytest.raises(ActiveError):
+                await kueue.stop(name)
+
+        async def nothing_is_lost() -> None:
+            found = await world.train_jobs()
+            assert {name: users_part(each) for name, each in found.items()} == users
+
+        await world.for_all(evict)
+        await nothing_is_lost()
+        await world.report(active=0)
+        await world.for_all(kueue.stop)
+        await nothing_is_lost()
+        if after == 2:  # an older one removes the entry of a newer one with the PUT that places the TrainJob
+            await world.built(None)
+        await world.for_all(lambda name: kueue.start(name, ["node"], "reserved"))
+        await nothing_is_lost()
+        await world.built("reserved")
+
+
+async def test_a_newer_kueue_places_a_train_job_that_waited_for_the_older_one_once_it_has_an_entry(
+    admitting_manager: Any,
+    kueue_webhook: Any,
+    live_client: LiveClient,
+    acting_as: Any,
+    namespace: str,
+    torch_runtime: str,
+) -> None:
+    entry = {"manager": MANAGER, "trainingRuntimeSpec": {"template": {"spec": {}}}}
+    async with admitting_manager(), acting_as("kueue") as kueue_client, acting_as("Kubeflow-SDK") as sdk:
+        world = World(live_client, namespace, torch_runtime, len(KINDS))
+        async with kueue_webhook(1):
+            await World(sdk, namespace, torch_runtime, len(KINDS)).create()
+        users = {name: users_part(each) for name, each in (await world.train_jobs()).items()}
+        kueue = Kueue(kueue_client, namespace, 2)
+        with pytest.raises(LookupError, match="kueue runtime patch not found"):
+            await kueue.start(world.names[0], ["node"], "spot")
+
+        for name in world.names:  # the command in docs/migration.md
+            target: Document = {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob"}
+            target["metadata"] = {"name": name, "namespace": namespace}
+            target["spec"] = {"runtimePatches": [entry]}
+            await live_client.apply(Unstructured.wrap(target), field_owner="kueue-upgrade")
+        await world.for_all(lambda name: kueue.start(name, ["node"], "spot"))
+        await world.built("spot")
+        found = await world.train_jobs()
+        assert {name: users_part(each) for name, each in found.items()} == users

@@ -4,8 +4,10 @@ from typing import Any
 
 import pytest
 from controller_runtime.apis.core.v1 import ConfigMap, Secret
+from controller_runtime.apis.machinery.errors import ConflictError
 from controller_runtime.apis.machinery.gvk import NamespacedName
 from controller_runtime.apis.machinery.object import metadata_only
+from controller_runtime.client import Client, interceptor
 from controller_runtime.client.fake import FakeClient
 
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
@@ -143,6 +145,33 @@ async def test_without_memory_the_same_comes_about() -> None:
     assert (
         outcomes[0] == outcomes[1] == [{"minMember": 3}, {"minMember": 3}, {"minMember": 4}, {"minMember": 4}]
     )
+
+
+@pytest.mark.parametrize(
+    "stranger", [config_map(theirs="1"), pod_group(minMember=7)], ids=lambda each: each.gvk.kind
+)
+async def test_an_object_that_another_writer_creates_meanwhile_is_not_taken_over(stranger: Any) -> None:
+    client = FakeClient()
+
+    async def apply_late(late: Client, obj: Any, **options: Any) -> Any:
+        await late.create(stranger.deep_copy(), field_owner="stranger")
+        return await late.apply(obj, **options)
+
+    applier = Applier(interceptor.wrap(client, interceptor.Funcs(apply=apply_late)))
+    desired = config_map(ours="1") if isinstance(stranger, ConfigMap) else pod_group(minMember=3)
+    with pytest.raises(ConflictError):
+        await applier.apply(OWNER, desired)
+    stored = (await client.get(type(stranger), stranger.key)).to_dict()
+    assert {**stored, "metadata": None} == {**stranger.to_dict(), "metadata": None}
+
+
+async def test_an_object_is_created_by_one_apply_at_no_version() -> None:
+    client = FakeClient()
+    desired = config_map(ours="1")
+    assert await Applier(client).apply(OWNER, desired) is Outcome.CREATED
+    assert [call.verb for call in client.calls if call.is_write] == ["apply"]
+    assert desired.metadata.resource_version is None
+    assert (await client.get(ConfigMap, desired.key)).metadata.resource_version != "1"
 
 
 async def test_nothing_is_sent_to_an_object_of_another_controller() -> None:

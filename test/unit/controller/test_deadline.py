@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -13,6 +14,7 @@ from controller_runtime.apis.machinery import conditions
 from controller_runtime.apis.machinery.errors import StatusError
 from controller_runtime.apis.machinery.object import Object
 from controller_runtime.apis.machinery.time import format_time
+from controller_runtime.apis.meta.v1 import OwnerReference
 from controller_runtime.client import FakeClient
 from controller_runtime.reconcile import Request, Result
 from controller_runtime.workqueue import PriorityQueue
@@ -27,6 +29,7 @@ from pkg.util.testing import (
     make_train_job,
     make_training_runtime_spec,
 )
+from pkg.util.trainjob import ChildConflictError
 
 START = datetime(2030, 1, 1, tzinfo=UTC)
 KEY = ("team-a", "job")
@@ -125,6 +128,40 @@ async def test_a_train_job_whose_reconciles_fail_is_enqueued_at_its_deadline(wor
     assert anyio.current_time() - began == pytest.approx(40)
     await world.after(60)
     assert await world.failed() == "DeadlineExceeded"
+
+
+@pytest.mark.parametrize("owner", [None, "another TrainJob", "an earlier TrainJob"])
+async def test_the_deadline_and_the_condition_suspended_hold_while_the_name_of_the_job_set_is_taken(
+    owner: str | None,
+) -> None:
+    world = World(suspend=True)
+    await world.start()
+    world.reconciler._recorder = NoEvents()
+    other = JobSet.from_dict({"metadata": {"namespace": KEY[0], "name": KEY[1]}, "spec": {"suspend": False}})
+    if owner is not None:
+        name = KEY[1] if owner == "an earlier TrainJob" else "other"
+        reference = OwnerReference(
+            api_version=TrainJob.gvk.api_version, kind="TrainJob", name=name, uid="other"
+        )
+        reference.controller = True
+        other.metadata.owner_references = [reference]
+    await world.create(other)
+
+    async def conditions_after(seconds: float) -> dict[str, str]:
+        with contextlib.suppress(ChildConflictError):
+            await world.after(seconds)
+        return {each.type: each.status for each in (await world.get(TrainJob, KEY)).status.conditions or ()}
+
+    assert await conditions_after(10) == {"Suspended": "True"}
+    job = await world.get(TrainJob, KEY)
+    job.spec.suspend = False
+    await world.update(job)
+    assert await conditions_after(20) == {"Suspended": "False"}
+    assert await conditions_after(79) == {"Suspended": "False"}
+    assert await conditions_after(80) == {"Suspended": "False", "Failed": "True"}
+    assert await world.failed() == "DeadlineExceeded"
+    assert (await world.after(81)).requeue_after is None
+    assert await world.job_sets() == 1
 
 
 async def test_a_train_job_without_a_job_set_is_not_built_after_its_deadline(world: World) -> None:

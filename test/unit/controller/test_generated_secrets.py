@@ -38,7 +38,14 @@ class Lag:
         return await client.get(kind, key)
 
     async def write(self, verb: str, client: Client, obj: Any, **options: Any) -> Any:
-        if verb == "apply" and obj.gvk == Secret.gvk and obj.immutable and await exists(client, obj):
+        given = obj.metadata.resource_version
+        if (
+            verb == "apply"
+            and obj.gvk == Secret.gvk
+            and obj.immutable
+            and not given
+            and await exists(client, obj)
+        ):
             raise InvalidError("data: field is immutable when `immutable` is set", code=422, reason="Invalid")
         answer = await getattr(client, verb)(obj, **options)
         if obj.gvk == Secret.gvk and self.loses:

@@ -6,19 +6,24 @@ from __future__ import annotations
 
 import contextlib
 from datetime import timedelta
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
+from unittest.mock import AsyncMock
 
 import pytest
 from controller_runtime.apis.machinery.errors import InvalidError, NotFoundError
 from controller_runtime.apis.machinery.object import Object
 from controller_runtime.rest import PublishedSchema
 from jobset_server import KEY
-from trainjob_world import WORKLOAD, World, suspended_world, world
+from trainjob_world import WORKLOAD, Recorder, World, suspended_world, world
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.scheduling import v1alpha1, v1alpha2, v1beta1
 from pkg.apis.trainer.v1alpha1 import TrainJob
+from pkg.controller.gangs import GangReports
+from pkg.runtime import Runtime
 from pkg.runtime.framework import UnavailableError
+from pkg.runtime.interface import Waiting
 
 KINDS: dict[str, type[Object]] = {
     "v1alpha1": v1alpha1.Workload,
@@ -229,3 +234,14 @@ async def test_why_a_gang_waits_is_an_event_once_for_each_reason() -> None:
         "Warning GangWaiting: Unschedulable: 0/4 nodes are available",
         "Warning GangWaiting: SchedulerError: boom",
     ]
+
+
+async def test_the_gang_of_a_new_train_job_of_the_same_name_is_reported_again() -> None:
+    """Its predecessor may have been deleted between two reconciles."""
+    recorder = Recorder()
+    reports = GangReports(recorder)
+    runtime = SimpleNamespace(why_waiting=AsyncMock(return_value=Waiting("Unschedulable", "0/4 nodes")))
+    for uid in ("one", "one", "two"):
+        job = TrainJob.from_dict({"metadata": {"namespace": "team", "name": "llama", "uid": uid}})
+        await reports.report(cast("Runtime", runtime), job)
+    assert len(recorder.events) == 2

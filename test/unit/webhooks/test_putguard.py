@@ -170,3 +170,62 @@ async def test_a_client_that_owns_one_runtime_patch_drops_only_that_one() -> Non
     assert entries[0] in kept["metadata"]["managedFields"]
     assert KUEUE_CAME in kept["metadata"]["managedFields"]
     assert [warning.partition(":")[0] for warning in warnings] == ["spec.runtimePatches of sdk.io/a"]
+
+
+KUEUES: Document = {
+    "targetJobs": [{"name": "node"}],
+    "metadata": {"labels": {"kueue.x-k8s.io/podset": "node"}},
+    "spec": {"nodeSelector": {"flavor": "spot"}},
+}
+USERS: Document = {"targetJobs": [{"name": "node"}], "spec": {"nodeSelector": {"a": "b"}}}
+WRITERS = [entry("sdk", "labels"), entry("kueue", "podTemplateOverrides", "suspend")]
+
+
+def active(document: Document, number: int) -> Document:
+    return {**document, "status": {"jobsStatus": [{"name": "node", "active": number}]}}
+
+
+async def test_a_list_that_a_client_has_extended_is_put_back_with_a_field_that_it_never_owned() -> None:
+    old = job(WRITERS, podTemplateOverrides=[USERS, KUEUES], labels={"l": "1"})
+    found, warnings = await stored(old, job(WRITERS), {**PUT, "fieldManager": "kueue"})
+    assert found["spec"]["podTemplateOverrides"] == [USERS, KUEUES]
+    assert found["spec"]["labels"] == {"l": "1"}
+    assert len(warnings) == 2
+
+
+async def test_a_newer_kueue_gets_its_entry_and_the_older_ones_placement_goes_when_no_job_is_active() -> None:
+    put, before = {**PUT, "fieldManager": "kueue"}, {"labels": {"l": "1"}}
+    running = active(job(WRITERS, podTemplateOverrides=[USERS, KUEUES], suspend=False, **before), 1)
+    suspended, _ = await stored(running, job(WRITERS, suspend=True), put)
+    assert suspended["spec"]["podTemplateOverrides"] == [USERS, KUEUES]
+    (added,) = suspended["spec"]["runtimePatches"]
+    assert added["manager"] == "kueue.x-k8s.io/manager"
+    assert added["trainingRuntimeSpec"] == {"template": {"spec": {}}}
+
+    still, _ = await stored(active(suspended, 1), suspended, put)
+    assert still["spec"]["podTemplateOverrides"] == [USERS, KUEUES]
+    evicted, _ = await stored(active(suspended, 0), suspended, put)
+    assert evicted["spec"]["podTemplateOverrides"] == [USERS]
+    assert evicted["spec"]["runtimePatches"] == [added]
+
+
+async def test_a_placement_that_an_older_kueue_writes_beside_the_entry_of_a_newer_one_stays() -> None:
+    patches = [{"manager": "kueue.x-k8s.io/manager", "trainingRuntimeSpec": {"template": {"spec": {}}}}]
+    old = job(WRITERS, podTemplateOverrides=[USERS], runtimePatches=patches, suspend=True)
+    new = job(WRITERS, podTemplateOverrides=[USERS, KUEUES], runtimePatches=patches, suspend=True)
+    found, _ = await stored(old, new, {**PUT, "fieldManager": "kueue"})
+    assert found["spec"]["podTemplateOverrides"] == [USERS, KUEUES]
+
+
+async def test_an_owner_that_suspends_running_jobs_drops_nothing_yet() -> None:
+    """The change would be refused, and with it the suspension."""
+    writers = [entry("kueue", "runtimePatches", "suspend")]
+    patches = [
+        {"manager": "a.io/b", "trainingRuntimeSpec": {"template": {"metadata": {"labels": {"a": "b"}}}}}
+    ]
+    old = job(writers, runtimePatches=patches, suspend=False)
+    new, put = job(writers, suspend=True), {**PUT, "fieldManager": "kueue"}
+    found, _ = await stored(active(old, 1), new, put)
+    assert [each["manager"] for each in found["spec"]["runtimePatches"]] == ["a.io/b"]
+    found, _ = await stored(active(old, 0), new, put)
+    assert "runtimePatches" not in found["spec"]

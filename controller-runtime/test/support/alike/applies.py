@@ -6,6 +6,7 @@ from typing import Any
 
 from controller_runtime.apis.core.v1 import (
     PodTemplate,
+    Secret,
 )
 from controller_runtime.apis.machinery.object import unstructured
 from controller_runtime.client import MERGE, raw_patch
@@ -52,6 +53,22 @@ async def apply_that_is_refused(c: Backend, ns: str) -> list[Answer]:
         await answer(c.apply(config_map(ns, uid=made.metadata.uid, labels={"a": "1"}), field_owner="me")),
         await answer(c.apply(config_map(ns, resourceVersion="1"), field_owner="me")),
         await answer(c.apply(config_map(ns, name="", generateName="g-"), field_owner="me")),
+    ]
+
+
+async def apply_that_must_create(c: Backend, ns: str) -> list[Answer]:
+    def secret(value: str, **metadata: Any) -> Secret:
+        named = {"namespace": ns, "name": "secret", **metadata}
+        return Secret.from_dict(
+            {"metadata": named, "type": "Opaque", "immutable": True, "data": {"key": value}}
+        )
+
+    version = {"resourceVersion": "1"}
+    return [
+        await answer(c.apply(widget(ns, metadata=version, spec={"plain": []}), field_owner="me")),
+        await answer(c.apply(secret("YQ==", **version), field_owner="me")),
+        await answer(c.apply(secret("Yg==", **version), field_owner="me", force=True)),
+        await answer(c.apply(widget(ns, metadata=version, spec={"a": 1}), field_owner="me", force=True)),
     ]
 
 

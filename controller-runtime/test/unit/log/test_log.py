@@ -50,6 +50,58 @@ def test_a_json_line_has_zaps_keys_in_zaps_order(lines: Start) -> None:
     ]
 
 
+GO = {
+    "json": '{"level":"info","ts":"2026-11-22T15:30:17.843229575Z","logger":"setup","caller":"trainer-controller-manager/main.go:93",'
+    '"msg":"Loading configuration","configFile":""}',
+    "console": "2026-11-22T15:30:17.904389286Z\tINFO\tsetup\ttrainer-controller-manager/main.go:93\tLoading configuration\t"
+    '{"configFile": ""}',
+}
+"""Lines of Trainer v2.1.0's manager."""
+
+
+@pytest.mark.parametrize("encoder", GO)
+@pytest.mark.parametrize("development", [False, True])
+def test_a_line_names_its_caller_where_gos_manager_does(
+    lines: Start, encoder: str, development: bool
+) -> None:
+    read = lines(encoder=log.Encoder(encoder), development=development, caller=True)
+    log.logger_from("setup").info("Loading configuration", configFile="")
+    here = re.compile(r"log/test_log\.py:\d+")
+    varying = re.compile(r"20\d\d-[-0-9T:.]+Z|trainer-controller-manager/main\.go:\d+|" + here.pattern)
+    (line,) = read()
+    assert here.search(line)
+    assert varying.sub("", line) == varying.sub("", GO[encoder])
+
+
+def test_the_caller_is_outside_of_logging_at_every_level_and_through_foreign_loggers(lines: Start) -> None:
+    read = lines(verbosity=log.TRACE, caller=True)
+    own, bound = log.logger_from("own"), logging.getLogger("foreign")
+    for write in (
+        own.trace,
+        own.debug,
+        own.info,
+        own.warning,
+        own.error,
+        bound.warning,
+        bound.error,
+        bound.debug,
+    ):
+        write("x")
+    callers = [json.loads(line)["caller"] for line in read()]
+    assert len(callers) == 8
+    assert {each.rpartition(":")[0] for each in callers} == {"log/test_log.py"}
+
+
+def test_a_line_that_is_not_written_does_not_look_for_its_caller(
+    lines: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("controller_runtime.log.caller.caller", lambda: pytest.fail("looked"))
+    lines(caller=True)
+    log.logger_from("x").debug("not written")
+    lines(caller=False)
+    log.logger_from("x").info("written")
+
+
 def caught(error: Exception) -> Exception:
     with pytest.raises(type(error)) as caught:
         raise error

@@ -76,3 +76,4 @@ def careless(sim: Simulation) -> None:
 
 
 test_careless = simtest.simulate(seeds=0)(careless)
+test_short = simtest.simulate(seeds=0, minutes=1.0, faults=2.0, actions=0.5)(labelled)

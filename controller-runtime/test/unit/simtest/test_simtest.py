@@ -75,6 +75,17 @@ def test_a_test_of_a_scenario_fails_with_the_report(monkeypatch: pytest.MonkeyPa
         simtest.simulate(minutes=2, tries=8)(careless)()
 
 
+def test_a_replay_lives_the_size_of_the_test_unless_another_is_given(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    short = simtest.run(labelled, 3, minutes=1.0, faults=2.0, actions=0.5)
+    assert len(short.steps) < len(simtest.run(labelled, 3, minutes=1.0, faults=2.0).steps)
+    assert main(["replay", f"{HERE / 'scenarios.py'}::test_short", "3"]) == 0
+    assert short.digest in capsys.readouterr().out
+    main(["replay", f"{HERE / 'scenarios.py'}::test_short", "3", "--actions=1"])
+    assert short.digest not in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("workers", ["1", "3"])
 def test_the_lowest_seed_that_fails_is_found_by_any_number_of_processes(
     workers: str, monkeypatch: pytest.MonkeyPatch

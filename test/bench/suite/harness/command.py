@@ -2,14 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measures the project beside alternatives, in the same run.
 
-    main.py [WORKLOAD …] [--rounds N] [--quick | --full] [--manager NAME=CMD …] [--json FILE] [--charts DIR]
+    main.py [WORKLOAD …] [--rounds N] [--quick | --full] [--manager NAME=CMD …] [--go RELEASES]
+            [--json FILE] [--charts DIR]
     main.py --compare BEFORE AFTER
     main.py --list
 
 Without a workload, all. Some measure parts of the project; others run managers against an API server of their own:
 ours, and every ``--manager`` beside it, which take turns. CMD finds its Configuration at ``{config}``, the API
 server by KUBECONFIG, and certificates in ``$TMPDIR/k8s-webhook-server/serving-certs``; ``{metrics}`` and
-``{health}`` are the addresses that the Configuration names. Judge the ratios, and CPU rather than wall where others
+``{health}`` are the addresses that the Configuration names. ``--go`` builds Trainer's own managers. Judge the ratios, and CPU rather than wall where others
 use the machine. The exit code is 1 when a target is missed, 2 when a workload failed.
 """
 
@@ -29,7 +30,7 @@ from typing import Final
 
 import anyio
 from controller_runtime import log
-from harness import charts, figures
+from harness import charts, figures, gomanagers, interpreter
 from harness.cluster import cluster
 from harness.plan import FULL, MODERATE, QUICK, Entrant, Plan, entrants, quick
 
@@ -68,6 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     log.configure(log.Options(verbosity=log.ERROR))
     found, failed = measure(options.workloads or (*WORKLOADS, *ON_MANAGERS), plan, options.json)
     figures.show(found)
+    sys.stdout.write(f"{interpreter.describe()}\n")
     if options.charts is not None:
         _draw(options.charts, found)
     return 2 if failed else 1 if any(each.met is False for each in found) else 0
@@ -133,8 +135,10 @@ def _plan(options: argparse.Namespace) -> Plan:
     ours = not options.without_ours
     managers: tuple[Entrant, ...] = plan.managers
     groupers: tuple[Entrant, ...] = plan.groupers
-    if options.manager:
-        managers = entrants(managers, options.manager, ours=ours)
+    if options.manager or options.go:
+        managers = entrants(
+            managers, options.manager, ours=ours, others=anyio.run(gomanagers.entrants, options.go)
+        )
     if options.grouper:
         groupers = entrants(groupers, options.grouper, ours=ours)
     return dataclasses.replace(plan, managers=managers, groupers=groupers)
@@ -142,6 +146,14 @@ def _plan(options: argparse.Namespace) -> Plan:
 
 def _counts(text: str) -> tuple[int, ...]:
     return tuple(int(each) for each in text.split(","))
+
+
+def _releases(text: str) -> tuple[str, ...]:
+    releases = tuple(text.split(","))
+    if unknown := set(releases) - gomanagers.RELEASES.keys():
+        known = ", ".join(gomanagers.RELEASES)
+        raise argparse.ArgumentTypeError(f"unknown release {', '.join(sorted(unknown))}; known are {known}")
+    return releases
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -164,6 +176,13 @@ def _parser() -> argparse.ArgumentParser:
     managers = parser.add_argument_group("workloads on managers")
     add = managers.add_argument
     add("--manager", action="append", default=[], metavar="NAME=CMD", help="measure this manager, too")
+    add(
+        "--go",
+        type=_releases,
+        default=(),
+        metavar="RELEASE,…",
+        help=f"measure Trainer's Go manager of these releases, too ({', '.join(gomanagers.RELEASES)})",
+    )
     add("--grouper", action="append", default=[], metavar="NAME=CMD", help="measure this pod grouper, too")
     add("--without-ours", action="store_true", help="measure only those")
     add("--quick", action="store_true", help="a handful of each: whether it works")

@@ -70,13 +70,15 @@ def quick() -> Plan:
     return Plan(rounds=1, sizes=QUICK, patience=60.0, quiet=0.5)
 
 
-def entrants(default: Sequence[Entrant], given: Sequence[str], *, ours: bool) -> tuple[Entrant, ...]:
-    """Return our own program and those given as ``NAME=CMD``, or these alone.
+def entrants(
+    default: Sequence[Entrant], given: Sequence[str], *, ours: bool, others: Sequence[Entrant] = ()
+) -> tuple[Entrant, ...]:
+    """Return our own program, ``others``, and those given as ``NAME=CMD``, or the latter two alone.
 
     Raises:
         ValueError: one has no name or no command, or two have the same name.
     """
-    found = list(default) if ours else []
+    found = [*(default if ours else ()), *others]
     for each in given:
         name, _, command = each.partition("=")
         if not name or not command.strip():

@@ -124,10 +124,7 @@ class Kueue:
         await self._patch(before, stored)
 
     async def _stop(self, name: str) -> None:
-        found = await self._read(name)
-        if not found["spec"].get("suspend"):
-            found["spec"]["suspend"] = True
-            found = await self._put(found)
+        found = await self._suspend(name)
         if any(each.get("active") for each in found.get("status", {}).get("jobsStatus", ())):
             raise ActiveError(name)
         before = _without_version(found)
@@ -141,6 +138,13 @@ class Kueue:
         else:
             entry(found)["trainingRuntimeSpec"]["template"]["spec"].pop("replicatedJobs", None)
         await self._patch(before, found)
+
+    async def _suspend(self, name: str) -> Document:
+        found = await self._read(name)
+        if found["spec"].get("suspend"):
+            return found
+        found["spec"]["suspend"] = True
+        return await self._put(found)
 
     async def _retried(self, step: Any, *arguments: Any) -> None:
         while True:

@@ -15,6 +15,7 @@ from controller_runtime.envtest.ports import HOST, free_ports
 from pkg.localcluster.podlogs.container import Container
 from pkg.localcluster.podlogs.query import Query
 from pkg.localcluster.podlogs.server import LogServer
+from pkg.localcluster.podlogs.simulated import SimulatedLogs
 from pkg.localcluster.podlogs.training import MARK, lines
 from pkg.why.things import Thing
 
@@ -101,7 +102,7 @@ def test_an_annotation_that_is_not_a_duration_does_not_prevent_a_log(run_for: st
     ],
 )
 async def test_options_select_lines(query: str, first: str, count: int) -> None:
-    server = LogServer(Pods(pod(ended())), now=lambda: START + timedelta(seconds=10))
+    server = SimulatedLogs(Pods(pod(ended())), now=lambda: START + timedelta(seconds=10))
 
     found = b"".join([part async for part in server.log(f"/containerLogs/team/job/node?{query}")]).decode()
 
@@ -127,7 +128,7 @@ class Pods:
 
 
 async def test_a_followed_log_ends_with_its_container_and_repeats_no_line() -> None:
-    server = LogServer(Pods(pod(RUNNING), pod(RUNNING), pod(ended())), now=lambda: START, poll=0)
+    server = SimulatedLogs(Pods(pod(RUNNING), pod(RUNNING), pod(ended())), now=lambda: START, poll=0)
 
     parts = [part async for part in server.log("/containerLogs/team/job/node?follow=true")]
 
@@ -136,7 +137,7 @@ async def test_a_followed_log_ends_with_its_container_and_repeats_no_line() -> N
 
 @pytest.mark.parametrize("later", [None, Thing({"metadata": {"uid": "other"}})])
 async def test_a_followed_log_ends_with_its_pod(later: Thing | None) -> None:
-    server = LogServer(Pods(pod(RUNNING), later), now=lambda: START, poll=0)
+    server = SimulatedLogs(Pods(pod(RUNNING), later), now=lambda: START, poll=0)
 
     assert len([part async for part in server.log("/containerLogs/team/job/node?follow=true")]) == 1
 
@@ -145,7 +146,7 @@ async def test_a_followed_log_ends_with_its_pod(later: Thing | None) -> None:
 async def served(pods: Pods) -> AsyncIterator[int]:
     (port,) = free_ports(1)
     async with anyio.create_task_group() as group:
-        group.start_soon(LogServer(pods, poll=0).serve, HOST, port, None)
+        group.start_soon(LogServer(SimulatedLogs(pods, poll=0).log).serve, HOST, port, None)
         yield port
         group.cancel_scope.cancel()
 

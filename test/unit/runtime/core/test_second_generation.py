@@ -12,29 +12,41 @@ from controller_runtime.client import FakeClient
 from pkg.apis.config.v1alpha1 import defaulted
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
-from pkg.runtime import core, runtime_for
+from pkg.runtime import Runtime, core, runtime_for
 
 LABELS = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
 TWO_GPUS = {"limits": {"nvidia.com/gpu": "2"}}
 ONLY_CPU = {"resourcesPerNode": {"requests": {"cpu": "1"}}}
 
 
+async def served(
+    policy: dict[str, Any],
+    trained: dict[str, Any],
+    spec: dict[str, Any],
+    version: str = "2.3",
+    name: str = "runtime",
+) -> tuple[Runtime, TrainJob]:
+    """Return a TrainJob with the runtime that serves it."""
+    containers = [{"name": "node", "image": "busybox", **trained}]
+    pod = {"containers": containers, "volumes": [{"name": "data", "emptyDir": {}}]}
+    job = {"name": "node", "template": {"metadata": {"labels": LABELS}, "spec": {"template": {"spec": pod}}}}
+    metadata = {"namespace": "team-a", "name": name}
+    template = {"spec": {"replicatedJobs": [job]}}
+    runtime = {"metadata": metadata, "spec": {"mlPolicy": policy, "template": template}}
+    client = FakeClient(TrainingRuntime.from_dict(runtime))
+    ref = {"name": name, "kind": "TrainingRuntime", "apiGroup": "trainer.kubeflow.org"}
+    metadata = {"namespace": "team-a", "name": "job", "uid": "u"}
+    train_job = TrainJob.from_dict({"metadata": metadata, "spec": {"runtimeRef": ref, **spec}})
+    runtimes = await core.new(client, client, cfg=defaulted(version))
+    return runtime_for(runtimes, train_job.spec.runtime_ref), train_job
+
+
 async def container(
     policy: dict[str, Any], trained: dict[str, Any], spec: dict[str, Any], version: str = "2.3"
 ) -> dict[str, Any]:
     """Return the container of the trainer in the JobSet of a TrainJob."""
-    containers = [{"name": "node", "image": "busybox", **trained}]
-    pod = {"containers": containers, "volumes": [{"name": "data", "emptyDir": {}}]}
-    job = {"name": "node", "template": {"metadata": {"labels": LABELS}, "spec": {"template": {"spec": pod}}}}
-    metadata = {"namespace": "team-a", "name": "runtime"}
-    template = {"spec": {"replicatedJobs": [job]}}
-    runtime = {"metadata": metadata, "spec": {"mlPolicy": policy, "template": template}}
-    client = FakeClient(TrainingRuntime.from_dict(runtime))
-    ref = {"name": "runtime", "kind": "TrainingRuntime", "apiGroup": "trainer.kubeflow.org"}
-    metadata = {"namespace": "team-a", "name": "job", "uid": "u"}
-    train_job = TrainJob.from_dict({"metadata": metadata, "spec": {"runtimeRef": ref, **spec}})
-    served = runtime_for(await core.new(client, client, cfg=defaulted(version)), train_job.spec.runtime_ref)
-    (job_set,) = [each for each in await served.new_objects(train_job) if isinstance(each, JobSet)]
+    runtime, train_job = await served(policy, trained, spec, version)
+    (job_set,) = [each for each in await runtime.new_objects(train_job) if isinstance(each, JobSet)]
     (built,) = job_set.to_dict()["spec"]["replicatedJobs"]
     (only,) = built["template"]["spec"]["template"]["spec"]["containers"]
     return dict(only)
@@ -60,6 +72,22 @@ async def test_gpus_are_those_that_the_container_gets(
 
         assert ("nvidia.com/gpu" in only["resources"].get("limits", {})) == gpus
         assert variables(only)[variable] == processes
+
+
+async def test_validation_counts_the_gpus_that_the_container_gets() -> None:
+    """QLoRA of a small model needs one device: that of the runtime is replaced, or merged."""
+    arguments = ["model.lora_attn_modules=[q_proj]", "model.quantize_base=True"]
+    trainer = {"numNodes": 1, "numProcPerNode": "auto", "command": ["tune", "run"], "args": arguments}
+    one_gpu = {"resources": {"limits": {"nvidia.com/gpu": "1"}}}
+    refused: dict[str, list[str]] = {}
+    for version in ("2.1", "2.3"):
+        spec = {"trainer": {**trainer, **ONLY_CPU}}
+        runtime, train_job = await served({"torch": {}}, one_gpu, spec, version, "torchtune-llama3.2-1b")
+        warnings, errors = await runtime.validate_objects(None, train_job)
+        assert warnings == []
+        refused[version] = [str(error).partition(":")[0] for error in errors]
+
+    assert refused == {"2.1": ["spec.trainer.numProcPerNode", "spec.trainer.resourcesPerNode"], "2.3": []}
 
 
 @pytest.mark.parametrize(

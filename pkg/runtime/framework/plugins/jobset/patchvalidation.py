@@ -12,9 +12,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from controller_runtime.apis.machinery import equality, field, names
+from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.client import Reader
 
-from pkg.apis.trainer.v1alpha1 import TrainJob
+from pkg.apis.trainer.v1alpha1 import RuntimePatch, TrainJob
 from pkg.util import generations
 
 from .validation import RESERVED, RESERVED_ENV, forbid_active_jobs
@@ -42,12 +43,11 @@ def validate_patches(job: TrainJob) -> field.ErrorList:
 async def validate_patches_unchanged(client: Reader, old: TrainJob | None, new: TrainJob) -> field.ErrorList:
     """Check that patches change only while the TrainJob is suspended, before or after, and none of its jobs is active.
 
-    The mirror of the first generation's fields is excepted while these are present: they have their own rules.
+    The mirror of the first generation's fields is excepted while these are present: they have their own rules. A patch
+    without any value may be added or removed at any time.
     """
     errors = field.ErrorList()
-    if old is None or equality.deep_equal(
-        generations.runtime_patches(old.spec), generations.runtime_patches(new.spec)
-    ):
+    if old is None or equality.deep_equal(_effective(old), _effective(new)):
         return errors
     if not old.spec.suspend and not new.spec.suspend:
         detail = (
@@ -56,6 +56,21 @@ async def validate_patches_unchanged(client: Reader, old: TrainJob | None, new: 
         errors.append(field.forbidden(_PATCHES, detail))
         return errors
     return await forbid_active_jobs(client, new, _PATCHES, "RuntimePatches")
+
+
+def _effective(train_job: TrainJob) -> list[RuntimePatch]:
+    """Return the runtime patches that have a value."""
+    return [
+        patch
+        for patch in generations.runtime_patches(train_job.spec)
+        if patch.training_runtime_spec is not None and _has_value(patch.training_runtime_spec.to_dict())
+    ]
+
+
+def _has_value(document: JSON) -> bool:
+    if isinstance(document, dict):
+        return any(map(_has_value, document.values()))
+    return document not in (None, [])
 
 
 def _manager(manager: str) -> Iterator[field.FieldError]:

@@ -1,0 +1,27 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""OpenTelemetry spans of reconciles and of their requests, in one trace for each object.
+
+Only a program that enables tracing loads OpenTelemetry, which the extra ``otel`` installs; see ``Options.tracing``.
+"""
+
+from typing import TYPE_CHECKING
+
+from controller_runtime import ondemand
+
+from .interface import Instrumentable as Instrumentable
+from .interface import Instrumentation as Instrumentation
+from .interface import MissingExtraError as MissingExtraError
+from .interface import Subject as Subject
+from .interface import UIDs as UIDs
+
+if TYPE_CHECKING:
+    from .environment import from_environment as from_environment
+    from .ids import UIDGenerator as UIDGenerator
+    from .ids import trace_id as trace_id
+    from .spans import Tracing as Tracing
+else:
+    __getattr__, __dir__ = ondemand.names(
+        __name__,
+        {"environment": ("from_environment",), "ids": ("UIDGenerator", "trace_id"), "spans": ("Tracing",)},
+    )

@@ -1,0 +1,63 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Tracing as the ``OTEL_*`` environment variables of OpenTelemetry describe it.
+
+The SDK itself reads resource attributes, sampler, limits and batches; its exporters read endpoints and headers. Only
+the choice of exporters, ``OTEL_TRACES_EXPORTER``, is left to programs, and so is ``OTEL_SDK_DISABLED``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from importlib.metadata import entry_points
+from typing import Final
+
+from .interface import MissingExtraError
+
+try:
+    from opentelemetry.sdk.resources import OTELResourceDetector, Resource
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
+except ImportError as error:
+    raise MissingExtraError("tracing needs OpenTelemetry: install controller-runtime[otel]") from error
+
+from .ids import UIDGenerator
+from .spans import Tracing
+
+_GROUP: Final = "opentelemetry_traces_exporter"
+_ALIASES: Final = {"otlp": "otlp_proto_http"}
+_NONE: Final = "none"
+
+
+def from_environment(
+    service: str, version: str = "", environ: Mapping[str, str] = os.environ
+) -> Tracing | None:
+    """Return the tracing that the environment describes, or None if it disables the SDK or names no exporter.
+
+    ``service`` is the name of the service unless ``OTEL_SERVICE_NAME`` or ``OTEL_RESOURCE_ATTRIBUTES`` contains one.
+
+    Raises:
+        MissingExtraError: OpenTelemetry or a named exporter is not installed.
+    """
+    names = [
+        name.strip() for name in (environ.get("OTEL_TRACES_EXPORTER") or "otlp").split(",") if name.strip()
+    ]
+    disabled = environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
+    if disabled or not names or names == [_NONE]:
+        return None
+    exporters = [_exporter(name) for name in names if name != _NONE]
+    own = Resource.get_empty().merge(Resource({"service.name": service, "service.version": version}))
+    resource = Resource.create().merge(own).merge(OTELResourceDetector().detect())
+    provider = TracerProvider(resource=resource, id_generator=UIDGenerator(), shutdown_on_exit=False)
+    for exporter in exporters:
+        provider.add_span_processor(BatchSpanProcessor(exporter))
+    return Tracing(provider)
+
+
+def _exporter(name: str) -> SpanExporter:
+    found = entry_points(group=_GROUP, name=_ALIASES.get(name, name))
+    if not found:
+        raise MissingExtraError(f"OTEL_TRACES_EXPORTER: the exporter {name!r} is not installed")
+    exporter: SpanExporter = next(iter(found)).load()()
+    return exporter

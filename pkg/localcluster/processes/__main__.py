@@ -1,0 +1,131 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""``python -m pkg.localcluster.processes``: the kubelet of a cluster's nodes whose pods run as local processes."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import ssl
+from collections.abc import Awaitable, Callable
+from functools import partial
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import controller_runtime as ctrl
+from controller_runtime import cache, client, controller, log, recorder, source
+from controller_runtime.apis.core.v1 import Pod, ServiceAccount, ServiceAccountTokenProjection
+from controller_runtime.apis.machinery.gvk import GVK
+from controller_runtime.apis.machinery.object import ObjectMeta, unstructured
+from controller_runtime.envtest.ports import HOST
+
+from pkg.localcluster.podlogs.server import LogServer
+from pkg.localcluster.processes import images, process
+from pkg.localcluster.processes.kubelet import Kubelet
+from pkg.localcluster.processes.logserver import ProcessLogs
+from pkg.localcluster.processes.names import Hosts
+from pkg.localcluster.processes.nodes import Nodes
+from pkg.localcluster.processes.settings import Settings
+from pkg.localcluster.processes.shim import tree
+
+_TOKEN_REQUEST = unstructured(GVK("authentication.k8s.io", "v1", "TokenRequest"))
+_WORKERS = 8
+_log = log.logger_from("processes")
+
+
+class Tokens:
+    """Requests the tokens of service accounts, bound to their pods."""
+
+    def __init__(self, client_: client.Client) -> None:
+        self._client = client_
+
+    async def token(self, pod: Pod, projection: ServiceAccountTokenProjection) -> str:
+        """Return a token of the pod's service account."""
+        name = pod.spec.service_account_name or "default"
+        account = ServiceAccount(metadata=ObjectMeta(name=name, namespace=pod.namespace))
+        bound = {"apiVersion": "v1", "kind": "Pod", "name": pod.name, "uid": pod.metadata.uid}
+        spec = {
+            "audiences": [projection.audience] if projection.audience else [],
+            "expirationSeconds": projection.expiration_seconds or 3600,
+            "boundObjectRef": bound,
+        }
+        request = _TOKEN_REQUEST.from_dict({"spec": spec})
+        answer = await self._client.subresource("token").create(account, request)
+        return str(answer.nested("status", "token"))
+
+
+class _Runnable:
+    """A function that runs with the manager."""
+
+    def __init__(self, function: Callable[[], Awaitable[None]]) -> None:
+        self._function = function
+
+    async def start(self) -> None:
+        """Run until cancelled."""
+        await self._function()
+
+    def need_leader_election(self) -> bool:
+        """Return False: one kubelet runs."""
+        return False
+
+
+def main() -> None:
+    """Run until the process is ended."""
+    parser = argparse.ArgumentParser(prog="python -m pkg.localcluster.processes")
+    for flag in ("kubeconfig", "certificate", "key", "client-ca", "directory"):
+        parser.add_argument(f"--{flag}", required=True)
+    parser.add_argument("--image", action="append", default=[], type=images.parse)
+    parser.add_argument("--port", type=int, required=True)
+    asyncio.run(_run(parser.parse_args()))
+
+
+async def _run(parsed: argparse.Namespace) -> None:
+    log.configure()
+    tree.adopt_orphans()
+    pods = cache.ByObject(fields="spec.nodeName!=")
+    options = ctrl.Options(metrics_bind_address="0", cache=cache.Options(by_object={Pod: pods}))
+    config = await ctrl.load_config(parsed.kubeconfig)
+    mgr = ctrl.Manager(config, options)
+    events = mgr.event_recorder_for("kubelet")
+    if problem := await process.can_mount():
+        _log.info("Containers have no mounts and no host names of their own on this machine", reason=problem)
+    directory = Path(parsed.directory)
+    settings = Settings(
+        directory=directory,
+        images=images.Images(directory / "programs", dict(parsed.image)),
+        hosts=Hosts(directory / "hosts"),
+        reader=mgr.api_reader,
+        tokens=Tokens(mgr.api_reader),
+        record=lambda pod, reason, message: events.event(pod, recorder.WARNING, reason, message),
+        server=urlsplit(config.address).netloc or config.address,
+        isolated=not problem,
+    )
+    await _start(mgr, settings, parsed)
+
+
+async def _start(mgr: ctrl.Manager, settings: Settings, parsed: argparse.Namespace) -> None:
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=parsed.client_ca)
+    tls.load_cert_chain(parsed.certificate, parsed.key)
+    tls.verify_mode = ssl.CERT_REQUIRED
+    nodes = Nodes(mgr.api_reader)
+    kubelet = Kubelet(mgr.client, settings, nodes.__contains__)
+    logs = ProcessLogs(mgr.client, settings, kubelet.runner)
+    (
+        ctrl.new_controller_managed_by(mgr)
+        .named("processes")
+        .for_(Pod)
+        .watches_raw_source(source.Func(kubelet.feed))
+        .with_options(controller.Options(max_concurrent_reconciles=_WORKERS))
+        .complete(kubelet)
+    )
+    mgr.add(nodes)
+    mgr.add(_Runnable(partial(LogServer(logs.log).serve, HOST, parsed.port, tls)))
+    async with mgr, ctrl.setup_signal_handler() as stop, kubelet.running():
+        await nodes.heartbeat()
+        existing = await mgr.api_reader.list(Pod)
+        kubelet.forget_others({pod.metadata.uid or "" for pod in existing})
+        await mgr.start(stop)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,102 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The logs of pods that run as local processes, for the API server."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from http import HTTPStatus
+from pathlib import Path
+from typing import Final
+
+import anyio
+from controller_runtime import client
+from controller_runtime.apis.core.v1 import Pod
+from controller_runtime.apis.machinery.errors import NotFoundError
+
+from pkg.localcluster.podlogs.server import LogError, Target
+from pkg.localcluster.processes import logs
+from pkg.localcluster.processes.pod import PodRunner
+from pkg.localcluster.processes.settings import Settings
+from pkg.localcluster.processes.status import ContainerRecord, Running
+
+_POLL: Final = 0.25
+
+
+class ProcessLogs:
+    """Reads the logs of the pods that ``runner`` returns, and of those that have ended."""
+
+    def __init__(
+        self, reader: client.Reader, settings: Settings, runner: Callable[[str, str], PodRunner | None]
+    ) -> None:
+        self._reader = reader
+        self._settings = settings
+        self._runner = runner
+
+    async def log(self, target: str) -> AsyncIterator[bytes]:
+        """Yield the pieces of a log; a followed one ends with its container.
+
+        Raises:
+            LogError: the log does not exist; nothing was yielded.
+        """
+        wanted = Target.parse(target, self._settings.now())
+        pod = await self._pod(wanted)
+        folder, runs = self._started(pod, wanted)
+        reader, left = logs.LogReader(folder, wanted.query), wanted.query.limit
+        yield b""
+        try:
+            while True:
+                follows = wanted.query.follow and runs()
+                for piece in reader.read():
+                    data = piece[:left]
+                    left = None if left is None else left - len(data)
+                    yield data
+                    if left == 0:
+                        return
+                    await anyio.lowlevel.checkpoint()
+                if not follows:
+                    return
+                await anyio.sleep(_POLL)
+        finally:
+            reader.close()
+
+    async def _pod(self, wanted: Target) -> Pod:
+        try:
+            return await self._reader.get(Pod, (wanted.namespace, wanted.pod))
+        except NotFoundError as error:
+            raise LogError(HTTPStatus.NOT_FOUND, f'pod "{wanted.pod}" not found') from error
+
+    def _started(self, pod: Pod, wanted: Target) -> tuple[Path, Callable[[], bool]]:
+        """Return the folder of the log of one start, and a function that returns True while it grows."""
+        place = f'container "{wanted.container}" in pod "{wanted.pod}"'
+        every = [*(pod.spec.init_containers or []), *(pod.spec.containers or [])]
+        if not any(each.name == wanted.container for each in every):
+            raise LogError(HTTPStatus.NOT_FOUND, f"{place} not found")
+        folder = self._settings.logs(pod.metadata.uid or "", wanted.container)
+        starts = logs.attempts(folder)
+        if wanted.query.previous:
+            if len(starts) < 2:
+                raise LogError(HTTPStatus.BAD_REQUEST, f"previous terminated {place} not found")
+            return folder / str(starts[-2]), lambda: False
+        if not starts:
+            raise LogError(HTTPStatus.BAD_REQUEST, f"{place} is waiting to start: {_waiting(pod, wanted)}")
+        start, uid = starts[-1], pod.metadata.uid
+
+        def runs() -> bool:
+            runner = self._runner(wanted.namespace, wanted.pod)
+            record = _record(runner, wanted.container) if runner and runner.pod.metadata.uid == uid else None
+            return record is not None and isinstance(record.state, Running) and record.restarts == start
+
+        return folder / str(start), runs
+
+
+def _waiting(pod: Pod, wanted: Target) -> str:
+    """Return the reason for which a container waits."""
+    for each in [*(pod.status.init_container_statuses or []), *(pod.status.container_statuses or [])]:
+        if each.name == wanted.container and each.state is not None and each.state.waiting is not None:
+            return each.state.waiting.reason or ""
+    return pod.status.reason or "ContainerCreating"
+
+
+def _record(runner: PodRunner, name: str) -> ContainerRecord | None:
+    return next((each for each in runner.record.init + runner.record.containers if each.name == name), None)

@@ -1,0 +1,191 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""One pod: its volumes are made, its containers run in the order of a kubelet, and its record follows them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import anyio
+from controller_runtime.apis.core.v1 import Container, Pod
+from controller_runtime.apis.machinery.errors import StatusError
+from controller_runtime.apis.machinery.time import parse_time
+from controller_runtime.rest import RestError
+
+from pkg.localcluster.processes import names, status
+from pkg.localcluster.processes.container import ALWAYS, NEVER, ON_FAILURE, ContainerRunner
+from pkg.localcluster.processes.downward import ConfigError
+from pkg.localcluster.processes.environment import Environment, References
+from pkg.localcluster.processes.plans import Plans
+from pkg.localcluster.processes.process import Plan
+from pkg.localcluster.processes.settings import Settings
+from pkg.localcluster.processes.status import ContainerRecord, PodRecord, Terminated
+from pkg.localcluster.processes.volumes import Volumes
+
+DEADLINE: Final = "DeadlineExceeded"
+
+
+class PodRunner:
+    """Runs a pod; ``changed`` is called when its record has changed."""
+
+    def __init__(
+        self,
+        pod: Pod,
+        settings: Settings,
+        changed: Callable[[], None],
+        ports: Mapping[int, int] | None = None,
+    ) -> None:
+        self.pod = pod
+        self._ports = ports or {}
+        self.finished = anyio.Event()
+        """Set once no process of the pod is left."""
+        self._settings = settings
+        self._changed = changed
+        self._stopping = anyio.Event()
+        self._grace: float = 30.0
+        now = settings.now()
+        started = parse_time(pod.status.start_time) if pod.status.start_time else now
+        spec = pod.spec
+        self._init = [self._runner(each) for each in spec.init_containers or []]
+        self._containers = [self._runner(each) for each in spec.containers or []]
+        self.record = PodRecord(names.address(pod, settings.cluster), started, [], [])
+        for runners, into, init in (
+            (self._init, self.record.init, True),
+            (self._containers, self.record.containers, False),
+        ):
+            into.extend(status.records(pod, [each.container for each in runners], init=init, now=now))
+            for runner, record in zip(runners, into, strict=True):
+                runner.record = record
+                runner.address = self.record.address
+        self._references = References(settings.reader, pod.namespace)
+
+    async def run(self) -> None:
+        """Run until every container has ended for good. If it is cancelled, all processes end at once."""
+        try:
+            await self._run()
+        finally:
+            self.finished.set()
+            self._update()
+
+    def stop(self, grace: float) -> None:
+        """Stop the pod: its containers get SIGTERM, and SIGKILL after ``grace`` seconds. It may be called again."""
+        self._grace = min(grace, self._grace) if self._stopping.is_set() else grace
+        self._stopping.set()
+
+    @property
+    def is_stopping(self) -> bool:
+        """True after `stop`."""
+        return self._stopping.is_set()
+
+    async def _run(self) -> None:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._stop_when_asked)
+            if self.pod.spec.active_deadline_seconds is not None:
+                tasks.start_soon(self._stop_at_deadline, float(self.pod.spec.active_deadline_seconds))
+            if await self._prepare():
+                await self._run_containers()
+            tasks.cancel_scope.cancel()
+        for runner in self._init + self._containers:
+            if not isinstance(runner.record.state, Terminated) and self._stopping.is_set():
+                await runner.run()  # it was stopped before, so this only writes its end
+
+    async def _prepare(self) -> bool:
+        """Make the volumes; return False if the pod is stopped before they exist."""
+        settings, spec = self._settings, self.pod.spec
+        folder = settings.pod(self.pod.metadata.uid or "")
+        reported = ""
+        while not self._stopping.is_set():
+            references = References(settings.reader, self.pod.namespace)
+            claims, address, rooms = settings.directory / "claims", self.record.address, settings.allocatable
+            volumes = Volumes(
+                self.pod, folder / "volumes", claims, address, references, settings.tokens, rooms
+            )
+            try:
+                made = await volumes.make()
+                environment = Environment(self.pod, address, references, rooms)
+                self._plans = Plans(self.pod, settings, made, environment, self._ports)
+                self._references = references
+            except (ConfigError, StatusError, RestError, OSError) as error:
+                if reported != str(error):
+                    reported = str(error)
+                    settings.record(self.pod, "FailedMount", f"MountVolume.SetUp failed: {error}")
+                with anyio.move_on_after(settings.retry):
+                    await self._stopping.wait()
+                continue
+            self.record.sandboxed = True
+            self.record.initialized = not spec.init_containers
+            self._update()
+            return True
+        return False
+
+    async def _run_containers(self) -> None:
+        """Run the init containers one after the other, then the containers; sidecars run until the others end."""
+        async with anyio.create_task_group() as sidecars:
+            for runner in self._init:
+                if self._stopping.is_set():
+                    break
+                if runner.policy == ALWAYS:
+                    sidecars.start_soon(runner.run)
+                    await runner.wait_started()
+                elif not await runner.run():
+                    break
+            else:
+                self.record.initialized = True
+                self._update()
+                async with anyio.create_task_group() as containers:
+                    for runner in self._containers:
+                        containers.start_soon(runner.run)
+            for runner in reversed(self._init):
+                if runner.policy == ALWAYS:
+                    await runner.stop(self._own_grace)
+
+    async def _stop_when_asked(self) -> None:
+        await self._stopping.wait()
+        while True:
+            grace = self._grace
+            async with anyio.create_task_group() as tasks:
+                for runner in self._containers + self._init:
+                    tasks.start_soon(runner.stop, grace)
+                while self._grace == grace:  # noqa: ASYNC110 a second call may shorten it
+                    await anyio.sleep(0.1)
+                tasks.cancel_scope.cancel()
+
+    async def _stop_at_deadline(self, seconds: float) -> None:
+        passed = (self._settings.now() - self.record.started_at).total_seconds()
+        await anyio.sleep(max(0.0, seconds - passed))
+        self.record.reason = DEADLINE
+        self.record.message = "Pod was active on the node longer than the specified deadline"
+        self.stop(self._own_grace)
+
+    @property
+    def _own_grace(self) -> float:
+        grace = self.pod.spec.termination_grace_period_seconds
+        return 30.0 if grace is None else float(grace)
+
+    def _runner(self, container: Container) -> ContainerRunner:
+        policy = self.pod.spec.restart_policy or ALWAYS
+        if any(each is container for each in self.pod.spec.init_containers or []):
+            own = container.restart_policy
+            policy = ALWAYS if own == ALWAYS else NEVER if policy == NEVER else ON_FAILURE
+        record = ContainerRecord(container.name, container.image or "", status.Waiting("ContainerCreating"))
+        return ContainerRunner(
+            self.pod, container, record, policy, self._settings, self._plan, self._update, ""
+        )
+
+    async def _plan(self, container: Container, record: ContainerRecord) -> Plan:
+        return await self._plans.make(container, record)
+
+    def _update(self) -> None:
+        self.record.phase = self._phase()
+        self._changed()
+
+    def _phase(self) -> str:
+        """Return the phase, which becomes terminal only when no process is left."""
+        ends = [each.record.state for each in self._containers]
+        codes = [end.exit_code for end in ends if isinstance(end, Terminated)]
+        if self.finished.is_set():
+            succeeded = len(codes) == len(ends) and not any(codes) and not self.record.reason
+            return status.SUCCEEDED if succeeded else status.FAILED
+        begun = any(each.record.identity for each in self._containers)
+        return status.RUNNING if self.record.initialized and begun else status.PENDING

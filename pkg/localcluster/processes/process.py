@@ -1,0 +1,167 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The process of a container, run by a shim that ends it when this program ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import anyio
+import msgspec
+from anyio.streams.buffered import BufferedByteReceiveStream
+
+import pkg
+from pkg.localcluster.processes.shim import tree
+
+IDENTITY: Final = tree.IDENTITY
+_SHIM: Final = "pkg.localcluster.processes.shim"
+_LONGEST_REPORT: Final = 1 << 20
+_LONGEST_OUTPUT: Final = 4096
+_LOST: Final = 137
+_TIMED_OUT: Final = 124
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that a shim needs to run a container."""
+
+    argv: Sequence[str]
+    env: Mapping[str, str]
+    cwd: str
+    log: str
+    scratch: str
+    hostname: str
+    mounts: Sequence[Mapping[str, object]]
+    isolated: bool
+    """False on machines where mounts cannot be made."""
+    memory: int | None = None
+    ports: Mapping[int, int] = field(default_factory=dict)
+    """Substitutes of the container's ports."""
+
+
+class StartError(Exception):
+    """The program of a container cannot be run."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """The end of a process."""
+
+    code: int
+    out_of_memory: bool = False
+
+
+class Process:
+    """A process that has started."""
+
+    def __init__(
+        self, shim: anyio.abc.Process, reports: BufferedByteReceiveStream, pid: int, identity: str
+    ) -> None:
+        self.pid = pid
+        self._identity = identity
+        self._shim = shim
+        self._reports = reports
+
+    async def wait(self) -> Ended:
+        """Return when the process and all processes that it started have ended."""
+        report = await _report(self._reports)
+        await self._shim.wait()
+        if "ended" not in report:  # the shim was killed
+            tree.kill_marked(self._identity)
+            return Ended(_LOST)
+        return Ended(report["ended"], bool(report.get("oom")))
+
+    async def signal(self, name: str) -> None:
+        """Send a signal, by its name, to the group of the process; it may have ended."""
+        if self._shim.stdin is not None:
+            try:
+                await self._shim.stdin.send(f"{name}\n".encode())
+            except (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
+                return
+
+    async def close(self) -> None:
+        """End the process at once, if it runs, and release the pipes."""
+        with anyio.CancelScope(shield=True):
+            await self.signal(signal.SIGKILL.name)
+            await self._shim.wait()
+            await self._shim.aclose()
+
+
+async def start(plan: Plan) -> Process:
+    """Start a process.
+
+    Raises:
+        StartError: the program cannot be run.
+    """
+    shim = await anyio.open_process(_command(), stdin=subprocess.PIPE, stderr=None, env=_environment())
+    if shim.stdin is None or shim.stdout is None:
+        raise StartError("the shim has no pipes")
+    reports = BufferedByteReceiveStream(shim.stdout)
+    try:
+        await shim.stdin.send(msgspec.json.encode(asdict(plan)) + b"\n")
+        report = await _report(reports)
+    except BaseException:
+        with anyio.CancelScope(shield=True):
+            await shim.stdin.aclose()  # the shim ends its process
+            await shim.wait()
+            await shim.aclose()
+        raise
+    if "started" in report:
+        return Process(shim, reports, report["started"], plan.env.get(IDENTITY, ""))
+    await shim.wait()
+    await shim.aclose()
+    raise StartError(report.get("failed", "the shim ended"))
+
+
+async def run_beside(pid: int, plan: Plan, timeout: float) -> tuple[int, str]:
+    """Run a command with the mounts of a running container; return its exit code and its output."""
+    command = [*_command(), "--enter", str(pid)]
+    shim = await anyio.open_process(command, stderr=None, env=_environment(), start_new_session=True)
+    output = b""
+    try:
+        with anyio.fail_after(timeout):
+            if shim.stdin is not None:
+                await shim.stdin.send(msgspec.json.encode(asdict(plan)) + b"\n")
+                await shim.stdin.aclose()
+            if shim.stdout is not None:
+                async for chunk in shim.stdout:
+                    output = (output + chunk)[:_LONGEST_OUTPUT]
+            code = await shim.wait()
+    except TimeoutError:
+        return _TIMED_OUT, f"timed out after {timeout:g} s"
+    finally:
+        with anyio.CancelScope(shield=True):
+            if shim.returncode is None:
+                os.killpg(shim.pid, signal.SIGKILL)
+            await shim.aclose()
+    return code, output.decode(errors="replace").strip()
+
+
+async def can_mount() -> str:
+    """Return why this machine does not allow mounts of a container's own, or an empty text if it does."""
+    done = await anyio.run_process([*_command(), "--check"], check=False, env=_environment())
+    return done.stdout.decode(errors="replace").strip() if done.returncode else ""
+
+
+async def _report(reports: BufferedByteReceiveStream) -> dict[str, Any]:
+    try:
+        line = await reports.receive_until(b"\n", _LONGEST_REPORT)
+    except (anyio.IncompleteRead, anyio.ClosedResourceError, anyio.EndOfStream):
+        return {}
+    report: dict[str, Any] = msgspec.json.decode(line)
+    return report
+
+
+def _command() -> list[str]:
+    return [sys.executable, "-S", "-P", "-m", _SHIM]
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(Path(pkg.__file__).parent.parent)}

@@ -1,0 +1,155 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Mounts that only one container sees, made in a namespace of its own; the file system of the machine stays as it is.
+
+A mount point that does not exist cannot be created without changing the machine. Its nearest existing parent is
+replaced by a folder in memory that has the parent's entries, in which the mount point is created.
+"""
+
+import ctypes
+import os
+import socket
+import stat
+from collections.abc import Sequence
+from typing import Any, Final
+
+_NEW_NS: Final = 0x00020000
+_NEW_UTS: Final = 0x04000000
+_NEW_USER: Final = 0x10000000
+_READ_ONLY: Final = 1
+_REMOUNT: Final = 32
+_BIND: Final = 4096
+_REC: Final = 16384
+_PRIVATE: Final = 1 << 18
+_KEPT: Final = os.ST_NOSUID | os.ST_NODEV | os.ST_NOEXEC | os.ST_NOATIME | os.ST_NODIRATIME | os.ST_RELATIME
+"""The options of a mount that must be repeated when another one changes."""
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def unshare() -> None:
+    """Move this process into namespaces of its own for mounts and the host name.
+
+    Raises:
+        OSError: the kernel does not allow it.
+    """
+    try:
+        _unshare(_NEW_NS | _NEW_UTS)
+    except PermissionError:
+        user, group = os.getuid(), os.getgid()
+        _unshare(_NEW_USER | _NEW_NS | _NEW_UTS)
+        _write("/proc/self/setgroups", "deny")
+        _write("/proc/self/uid_map", f"{user} {user} 1")
+        _write("/proc/self/gid_map", f"{group} {group} 1")
+    _mount("none", "/", "", _REC | _PRIVATE)
+
+
+class Root:
+    """The file system of one container; ``scratch`` is a folder for its mounts in memory."""
+
+    def __init__(self, scratch: str) -> None:
+        self._scratch = scratch
+        self._path = ""
+        self._ours: set[str] = set()
+        """Folders in which entries can be created without a change of the machine."""
+        self._volumes: list[str] = []
+
+    def mount(self, source: str, target: str, *, read_only: bool = False) -> None:
+        """Show ``source``, a folder or a file, at the path ``target``."""
+        target = self.make(target, folder=os.path.isdir(source))
+        place = self._path + target
+        _mount(source, place, "", _BIND | _REC)
+        if read_only:
+            kept = os.statvfs(place).f_flag & _KEPT
+            _mount("none", place, "", _BIND | _REMOUNT | _READ_ONLY | kept)
+        self._volumes.append(target)
+
+    def make(self, target: str, *, folder: bool) -> str:
+        """Return ``target`` without symbolic links, after making sure that it exists."""
+        target = os.path.realpath(target)  # the new root has the links of the machine
+        below = "/"
+        for name in target.strip("/").split("/"):
+            path = os.path.join(below, name)
+            if not os.path.lexists(self._path + path):
+                if not self._is_ours(below):
+                    self._replace(below)
+                if folder or path != target:
+                    os.mkdir(self._path + path)
+                else:
+                    os.close(os.open(self._path + path, os.O_CREAT | os.O_WRONLY, 0o666))
+                self._ours.add(path)
+            below = path
+        return target
+
+    def enter(self) -> None:
+        """Make the file system that of this process."""
+        if self._path:
+            os.chroot(self._path)
+            os.chdir("/")
+
+    def _is_ours(self, path: str) -> bool:
+        return path in self._ours or any(path == v or path.startswith(f"{v}/") for v in self._volumes)
+
+    def _replace(self, path: str) -> None:
+        """Replace a folder by one in memory with the same entries."""
+        here, copy = self._path + path, os.path.join(self._scratch, str(len(self._ours)))
+        os.makedirs(copy, exist_ok=True)
+        mode = stat.S_IMODE(os.stat(here).st_mode)
+        _mount("tmpfs", copy, "tmpfs", 0, f"mode={mode:o}")
+        for entry in os.scandir(here):
+            _copy(entry, os.path.join(copy, entry.name))
+        if path == "/":
+            self._path = copy
+        else:
+            _mount(copy, here, "", _BIND | _REC)
+        self._ours.add(path)
+
+
+def prepare(plan: dict[str, Any]) -> None:
+    """Make the mounts of a plan and enter them."""
+    unshare()
+    socket.sethostname(plan["hostname"])
+    root = Root(plan["scratch"])
+    mounts: Sequence[dict[str, Any]] = plan["mounts"]
+    for each in sorted(mounts, key=lambda each: each["target"].count("/")):
+        root.mount(each["source"], each["target"], read_only=each.get("read_only", False))
+    root.make(plan["cwd"], folder=True)
+    root.enter()
+
+
+def _copy(entry: os.DirEntry[str], to: str) -> None:
+    """Show an entry of a folder in another folder. An entry that ends meanwhile or is not readable is left out."""
+    try:
+        if entry.is_symlink():
+            os.symlink(os.readlink(entry.path), to)
+            return
+        if entry.is_dir():
+            os.mkdir(to)
+        else:
+            os.close(os.open(to, os.O_CREAT | os.O_WRONLY))
+        _mount(entry.path, to, "", _BIND | _REC)
+    except OSError:
+        return
+
+
+def _unshare(flags: int) -> None:
+    if _libc.unshare(flags) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"namespaces cannot be made: {os.strerror(number)}")
+
+
+def _mount(source: str, target: str, kind: str, flags: int, data: str = "") -> None:
+    encoded = (
+        source.encode(),
+        target.encode(),
+        kind.encode() or None,
+        ctypes.c_ulong(flags),
+        data.encode() or None,
+    )
+    if _libc.mount(*encoded) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{source} cannot be mounted at {target}: {os.strerror(number)}")
+
+
+def _write(path: str, text: str) -> None:
+    with open(path, "w") as file:
+        file.write(text)

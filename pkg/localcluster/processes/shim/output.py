@@ -1,0 +1,86 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The log of a container: numbered files of records, of which the oldest are removed.
+
+A record is a line ``TIME F TEXT``. One with P in place of F is a part of a line that the next record continues.
+"""
+
+import os
+import time
+from collections.abc import Callable
+from typing import Final
+
+SEGMENT_BYTES: Final = 10 << 20
+SEGMENTS: Final = 5
+_LONGEST_PART: Final = 16 << 10
+
+
+def stamp(at: float) -> bytes:
+    """Return a time as records have it; the length is always the same."""
+    seconds, rest = divmod(int(at * 1_000_000), 1_000_000)
+    return time.strftime(f"%Y-%m-%dT%H:%M:%S.{rest:06d}Z", time.gmtime(seconds)).encode()
+
+
+class LogWriter:
+    """Writes output into ``folder``, which exists; at most ``segments`` files are kept."""
+
+    def __init__(
+        self,
+        folder: str,
+        *,
+        segment_bytes: int = SEGMENT_BYTES,
+        segments: int = SEGMENTS,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._folder = folder
+        self._segment_bytes = segment_bytes
+        self._segments = segments
+        self._now = now
+        self._number = 0
+        self._size = 0
+        self._file = self._open()
+        self._part = b""
+
+    def write(self, data: bytes) -> None:
+        """Write the complete lines of the output, and keep the rest for the next call or `flush`."""
+        lines, newline, rest = (self._part + data).rpartition(b"\n")
+        self._part = rest
+        if newline:
+            prefix = stamp(self._now()) + b" F "
+            self._record(prefix + lines.replace(b"\n", b"\n" + prefix) + b"\n")
+        if len(self._part) > _LONGEST_PART:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write the part of a line that has no end yet."""
+        if self._part:
+            self._record(stamp(self._now()) + b" P " + self._part + b"\n")
+            self._part = b""
+
+    def _record(self, data: bytes) -> None:
+        """Write records. Output is lost if the disk is full: the container must not wait for it."""
+        if self._size and self._size + len(data) > self._segment_bytes:
+            os.close(self._file)
+            self._number += 1
+            self._file, self._size = self._open(), 0
+            _remove(self._path(self._number - self._segments))
+        view = memoryview(data)
+        try:
+            while view:
+                view = view[os.write(self._file, view) :]
+        except OSError:
+            return
+        self._size += len(data)
+
+    def _open(self) -> int:
+        return os.open(self._path(self._number), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+
+    def _path(self, number: int) -> str:
+        return os.path.join(self._folder, f"{number}.log")
+
+
+def _remove(path: str) -> None:
+    try:
+        os.unlink(path)
+    except OSError:
+        return

@@ -1,0 +1,245 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The status of a pod as a kubelet writes it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from controller_runtime.apis.core.v1 import (
+    Container,
+    ContainerState,
+    ContainerStateTerminated,
+    ContainerStatus,
+    Pod,
+)
+from controller_runtime.apis.machinery.base import JSON
+from controller_runtime.apis.machinery.time import format_time, parse_time
+
+PENDING: Final = "Pending"
+RUNNING: Final = "Running"
+SUCCEEDED: Final = "Succeeded"
+FAILED: Final = "Failed"
+TERMINAL: Final = frozenset({SUCCEEDED, FAILED})
+HOST: Final = "127.0.0.1"
+_SCHEME: Final = "process://"
+_LOST: Final = "The process ended with the kubelet that ran it"
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """A container that does not run, and will."""
+
+    reason: str
+    message: str = ""
+
+    def to_dict(self) -> dict[str, JSON]:
+        """Return the state as the API has it."""
+        return {"waiting": {"reason": self.reason, **({"message": self.message} if self.message else {})}}
+
+
+@dataclass(frozen=True)
+class Running:
+    """A container whose process runs."""
+
+    started_at: datetime
+
+    def to_dict(self) -> dict[str, JSON]:
+        """Return the state as the API has it."""
+        return {"running": {"startedAt": format_time(self.started_at)}}
+
+
+@dataclass(frozen=True)
+class Terminated:
+    """A container whose process has ended."""
+
+    exit_code: int
+    reason: str
+    started_at: datetime
+    finished_at: datetime
+    message: str = ""
+
+    def to_dict(self) -> dict[str, JSON]:
+        """Return the state as the API has it."""
+        times = {"startedAt": format_time(self.started_at), "finishedAt": format_time(self.finished_at)}
+        ended = {"exitCode": self.exit_code, "reason": self.reason, **times}
+        return {"terminated": {**ended, **({"message": self.message} if self.message else {})}}
+
+
+State = Waiting | Running | Terminated
+
+
+@dataclass
+class ContainerRecord:
+    """The state of one container."""
+
+    name: str
+    image: str
+    state: State
+    last: Terminated | None = None
+    restarts: int = 0
+    ready: bool = False
+    started: bool = False
+    identity: str = ""
+
+    def to_dict(self) -> dict[str, JSON]:
+        """Return the status of the container."""
+        return {
+            "name": self.name,
+            "image": self.image,
+            "imageID": "",
+            "containerID": f"{_SCHEME}{self.identity}" if self.identity else "",
+            "restartCount": self.restarts,
+            "ready": self.ready,
+            "started": self.started,
+            "state": self.state.to_dict(),
+            "lastState": self.last.to_dict() if self.last else {},
+        }
+
+
+@dataclass
+class PodRecord:
+    """The state of a pod and its containers."""
+
+    address: str
+    started_at: datetime
+    init: list[ContainerRecord]
+    containers: list[ContainerRecord]
+    phase: str = PENDING
+    reason: str = ""
+    message: str = ""
+    initialized: bool = False
+    sandboxed: bool = False
+    """True once the volumes are made."""
+
+
+def render(
+    record: PodRecord, pod: Pod, now: datetime, written: Mapping[str, JSON] | None = None
+) -> dict[str, JSON]:
+    """Return the status of a pod.
+
+    Conditions keep the time of their last transition in ``written``, the last status that was written, or in ``pod``.
+    """
+    finished, succeeded = record.phase in TERMINAL, record.phase == SUCCEEDED
+    unready = [each.name for each in record.containers if not each.ready]
+    ended = "PodCompleted" if succeeded else "PodFailed" if finished else ""
+    message = f"containers with unready status: [{' '.join(unready)}]"
+    not_ready = (ended or "ContainersNotReady", "" if ended else message)
+    pending = [
+        each.name for each in record.init if not isinstance(each.state, Terminated) and not each.started
+    ]
+    uninitialized = ("ContainersNotInitialized", f"containers with incomplete status: [{' '.join(pending)}]")
+    ready = not unready and not finished
+    condition = _Conditions(_transitions(pod, written), now)
+    return {
+        "phase": record.phase,
+        "reason": record.reason or None,
+        "message": record.message or None,
+        "conditions": [
+            condition("PodReadyToStartContainers", record.sandboxed and not finished),
+            condition("Initialized", record.initialized, uninitialized, ended if succeeded else ""),
+            condition("ContainersReady", ready, not_ready),
+            condition("Ready", ready and _gates_open(pod), not_ready),
+        ],
+        "hostIP": HOST,
+        "hostIPs": [{"ip": HOST}],
+        "podIP": record.address,
+        "podIPs": [{"ip": record.address}],
+        "startTime": format_time(record.started_at),
+        "initContainerStatuses": [each.to_dict() for each in record.init] or None,
+        "containerStatuses": [each.to_dict() for each in record.containers],
+    }
+
+
+def refused(pod: Pod, reason: str, message: str, now: datetime) -> dict[str, JSON]:
+    """Return the status of a pod that does not run here."""
+    condition = _Conditions(_transitions(pod, None), now)
+    return {
+        "phase": FAILED,
+        "reason": reason,
+        "message": message,
+        "startTime": format_time(now),
+        "conditions": [condition(kind, False, (reason, message)) for kind in ("ContainersReady", "Ready")],
+    }
+
+
+def condition_is_true(pod: Pod, kind: str) -> bool:
+    """Return True if a condition of the pod is True."""
+    return any(each.type == kind and each.status == "True" for each in pod.status.conditions or [])
+
+
+def records(pod: Pod, containers: Sequence[Container], *, init: bool, now: datetime) -> list[ContainerRecord]:
+    """Return the containers as their last written status has them.
+
+    A container that ran is terminated: the kubelet that ran it has ended, and its processes with it.
+    """
+    statuses = pod.status.init_container_statuses if init else pod.status.container_statuses
+    written = {each.name: each for each in statuses or []}
+    return [_record(each, written.get(each.name), now) for each in containers]
+
+
+def _record(container: Container, written: ContainerStatus | None, now: datetime) -> ContainerRecord:
+    record = ContainerRecord(container.name, container.image or "", Waiting("PodInitializing"))
+    if written is None:
+        return record
+    record.restarts = written.restart_count or 0
+    record.identity = (written.container_id or "").removeprefix(_SCHEME)
+    state = written.state or ContainerState()
+    last = (written.last_state or ContainerState()).terminated
+    if state.terminated is not None:
+        record.state = _terminated(state.terminated, now)
+    elif state.running is not None:
+        began = _time(state.running.started_at, now)
+        record.state = Terminated(137, "ContainerStatusUnknown", began, now, _LOST)
+    elif record.identity and last is not None:  # it waited to be started again
+        record.state = _terminated(last, now)
+    return record
+
+
+def _terminated(ended: ContainerStateTerminated, now: datetime) -> Terminated:
+    times = _time(ended.started_at, now), _time(ended.finished_at, now)
+    return Terminated(ended.exit_code or 0, ended.reason or "", *times, ended.message or "")
+
+
+def _time(text: str | None, otherwise: datetime) -> datetime:
+    return parse_time(text) if text else otherwise
+
+
+def _gates_open(pod: Pod) -> bool:
+    return all(condition_is_true(pod, gate.condition_type) for gate in pod.spec.readiness_gates or [])
+
+
+def _transitions(pod: Pod, written: Mapping[str, JSON] | None) -> dict[str, tuple[str, str]]:
+    """Return the status and the last transition of each condition."""
+    found = {
+        each.type: (each.status, each.last_transition_time or "") for each in pod.status.conditions or []
+    }
+    for each in written["conditions"] if written else []:
+        found[each["type"]] = (each["status"], each["lastTransitionTime"])
+    return found
+
+
+@dataclass(frozen=True)
+class _Conditions:
+    """Makes conditions; ``old`` has the status and the last transition of each."""
+
+    old: Mapping[str, tuple[str, str]]
+    now: datetime
+
+    def __call__(
+        self, kind: str, value: bool, if_false: tuple[str, str] = ("", ""), if_true: str = ""
+    ) -> dict[str, JSON]:
+        status = "True" if value else "False"
+        before, since = self.old.get(kind, ("", ""))
+        reason, message = (if_true, "") if value else if_false
+        return {
+            "type": kind,
+            "status": status,
+            "lastProbeTime": None,
+            "lastTransitionTime": since if before == status and since else format_time(self.now),
+            "reason": reason or None,
+            "message": message or None,
+        }

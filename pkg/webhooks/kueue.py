@@ -1,0 +1,60 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Hands a TrainJob that Kueue up to v0.16 has placed over to Kueue from v0.17.
+
+The older releases place a TrainJob by overrides, which they label. The newer ones place it by an entry of
+``runtimePatches``, which their webhook adds to new TrainJobs only; they neither read nor remove the overrides. After an
+upgrade of Kueue such a TrainJob could be neither evicted nor placed again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from controller_runtime.apis.machinery import equality
+
+from pkg.apis.trainer import v1alpha1 as trainer
+from pkg.constants import trainer as constants
+
+from .putguard import Dropped, has_active_jobs
+
+_OVERRIDES: Final = Dropped("podTemplateOverrides")
+
+
+def hand_over(old: trainer.TrainJob, new: trainer.TrainJob, put_back: Iterable[Dropped]) -> None:
+    """Add the entry of the newer releases when one of them dropped a placement, and remove a placement beside an entry.
+
+    The placement is removed from a suspended TrainJob without active jobs, as Kueue does after an eviction. A placement
+    that this request wrote is kept: it is that of an older release, to which Kueue was rolled back.
+    """
+    placed = _placement(new)
+    if not placed:
+        return
+    if _OVERRIDES in put_back and not _has_entry(new):
+        template = trainer.JobSetTemplatePatch(spec=trainer.JobSetSpecPatch())
+        spec = trainer.TrainingRuntimeSpecPatch(template=template)
+        entry = trainer.RuntimePatch(manager=constants.KUEUE_MANAGER, training_runtime_spec=spec)
+        new.spec.runtime_patches = [*(new.spec.runtime_patches or []), entry]
+    if (
+        _has_entry(new)
+        and old.spec.suspend
+        and new.spec.suspend
+        and not has_active_jobs(old)
+        and equality.deep_equal(_placement(old), placed)
+    ):
+        kept = [each for each in new.spec.pod_template_overrides or () if not _is_placement(each)]
+        new.spec.pod_template_overrides = kept or None
+
+
+def _has_entry(train_job: trainer.TrainJob) -> bool:
+    return any(patch.manager == constants.KUEUE_MANAGER for patch in train_job.spec.runtime_patches or ())
+
+
+def _placement(train_job: trainer.TrainJob) -> list[trainer.PodTemplateOverride]:
+    return [each for each in train_job.spec.pod_template_overrides or () if _is_placement(each)]
+
+
+def _is_placement(override: trainer.PodTemplateOverride) -> bool:
+    metadata = override.metadata
+    return metadata is not None and constants.KUEUE_POD_SET_LABEL in (metadata.labels or {})

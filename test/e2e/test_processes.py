@@ -1,0 +1,416 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Pods as local processes: ``trainerctl cluster up --run-processes``."""
+
+import json
+import os
+import re
+import subprocess
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import psutil
+import pytest
+from controller_runtime.apis.core.v1 import ConfigMap, Pod, Secret
+from controller_runtime.apis.machinery import conditions
+from controller_runtime.client import LiveClient, merge_from
+from controller_runtime.envtest import eventually
+
+from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
+from pkg.localcluster.cluster import Cluster
+from pkg.localcluster.components import PROCESSES
+from pkg.localcluster.nodes import NodeShape
+from pkg.localcluster.options import Options
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+
+TORCH = os.environ.get("TORCH_BIN", "")
+"""The folder of programs of a virtual environment with torch."""
+SDK = "0.5.0"
+SCRIPT = """
+import json, sys
+from kubeflow.trainer import CustomTrainer, KubernetesBackendConfig, TrainerClient
+
+
+def descend():
+    # Data-parallel linear regression in plain Python: rank 0 averages the gradients of all ranks.
+    import json, os, socket, time
+
+    rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    place = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    if rank == 0:
+        server = socket.create_server(("", place[1]))
+        files = [server.accept()[0].makefile("rw") for _ in range(size - 1)]
+    else:
+        while True:
+            try:
+                files = [socket.create_connection(place).makefile("rw")]
+                break
+            except OSError:
+                time.sleep(0.1)
+
+    def mean(value):
+        if rank:
+            print(value, file=files[0], flush=True)
+            return float(files[0].readline())
+        total = (value + sum(float(file.readline()) for file in files)) / size
+        for file in files:
+            print(total, file=file, flush=True)
+        return total
+
+    data = [(x, 3.0 * x) for x in range(1 + rank, 10, size)]
+    weight = 0.0
+    for epoch in range(20):
+        loss = mean(sum((weight * x - y) ** 2 for x, y in data) / len(data))
+        weight -= 0.02 * mean(sum(2 * (weight * x - y) * x for x, y in data) / len(data))
+        print(f"epoch={epoch} loss={loss:.6f}", flush=True)
+    print(json.dumps({"rank": rank, "size": size, "weight": weight, "host": socket.gethostname()}))
+
+
+def reduce():
+    import json
+    import torch
+    import torch.distributed as dist
+
+    dist.init_process_group("gloo")
+    total = torch.tensor([dist.get_rank() + 1.0])
+    dist.all_reduce(total)
+    print("reduced")  # the SDK's client decodes a log that is one JSON object
+    print(json.dumps({"rank": dist.get_rank(), "size": dist.get_world_size(), "sum": total.item()}))
+    dist.destroy_process_group()
+
+
+kubeconfig, namespace, function = sys.argv[1:]
+client = TrainerClient(KubernetesBackendConfig(config_file=kubeconfig, namespace=namespace))
+name = client.train(
+    runtime=client.get_runtime("torch-distributed"),
+    trainer=CustomTrainer(func=globals()[function], num_nodes=3, resources_per_node={"cpu": 1}),
+)
+job = client.wait_for_job_status(name, status={"Complete", "Failed"}, timeout=400, polling_interval=1)
+logs = {step.name: list(client.get_job_logs(name, step=step.name)) for step in job.steps}
+print(json.dumps({"status": job.status, "logs": logs}))
+"""
+
+
+@pytest.fixture(scope="module")
+def local_cluster(run_cluster: Any) -> Iterator[Cluster]:
+    """A cluster whose pods run as processes."""
+    images = [f"pytorch/pytorch={TORCH}"] if TORCH else []
+    with run_cluster(Options(nodes=3, shape=NodeShape(gpus=0), run_processes=True, images=images)) as cluster:
+        yield cluster
+    assert not _processes_of(cluster)
+
+
+def _processes_of(cluster: Cluster) -> list[str]:
+    """Return the command lines of processes that a kubelet of the cluster started."""
+    mark = f"PIP_TARGET={cluster.directory}"
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get("PIP_TARGET", "").startswith(mark.partition("=")[2]):
+                found.append(" ".join(process.cmdline()))
+        except psutil.Error:
+            continue
+    return found
+
+
+@pytest.fixture
+def train(
+    local_cluster: Cluster, cluster_namespace: str, install_sdk: Callable[[str], Path], tmp_path: Path
+) -> Callable[[str], Awaitable[dict[str, Any]]]:
+    """Train a function of the script with the SDK; return the status and the lines of each step."""
+    script = tmp_path / "train.py"  # a file: the SDK sends the function's source
+    script.write_text(SCRIPT)
+
+    async def run(function: str) -> dict[str, Any]:
+        python = await anyio.to_thread.run_sync(install_sdk, SDK)
+        argv = [str(python), str(script), str(local_cluster.kubeconfig), cluster_namespace, function]
+        done = await anyio.to_thread.run_sync(
+            lambda: subprocess.run(argv, capture_output=True, text=True, timeout=500, check=False)
+        )
+        assert done.returncode == 0, done.stderr
+        said: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+        return said
+
+    return run
+
+
+@pytest.mark.skipif(bool(TORCH), reason="TORCH_BIN gives the image torchrun itself")
+async def test_a_function_of_the_sdk_trains_on_three_nodes(train: Any) -> None:
+    said = await train("descend")
+    assert said["status"] == "Complete", said
+    assert sorted(said["logs"]) == ["node-0", "node-1", "node-2"]
+    results = [json.loads(lines[-1]) for lines in said["logs"].values()]
+    assert sorted((each["rank"], each["size"]) for each in results) == [(0, 3), (1, 3), (2, 3)]
+    assert len({each["host"] for each in results}) == 3
+    for lines, result in zip(said["logs"].values(), results, strict=True):
+        losses = [float(loss) for loss in re.findall(r"loss=([0-9.]+)", "\n".join(lines))]
+        assert len(losses) == 20
+        assert losses[-1] < losses[0] / 100
+        assert result["weight"] == pytest.approx(3.0, abs=0.1)
+
+
+@pytest.mark.skipif(not TORCH, reason="TORCH_BIN does not name the programs of an environment with torch")
+async def test_torchrun_reduces_over_gloo_on_three_nodes(train: Any) -> None:
+    said = await train("reduce")
+    assert said["status"] == "Complete", said
+    results = [json.loads(lines[-1]) for lines in said["logs"].values()]
+    assert sorted(each["rank"] for each in results) == [0, 1, 2]
+    assert [each["sum"] for each in results] == [6.0] * 3
+
+
+async def _train_job(client: LiveClient, namespace: str, command: list[str], nodes: int = 3) -> TrainJob:
+    """Create a TrainJob whose Job fails at the second failure of a pod."""
+    pod = {"containers": [{"name": "node", "image": "local"}], "terminationGracePeriodSeconds": 2}
+    labels = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
+    template = {"metadata": {"labels": labels}, "spec": {"backoffLimit": 0, "template": {"spec": pod}}}
+    jobs = [{"name": "node", "template": template}]
+    spec = {"mlPolicy": {"numNodes": nodes}, "template": {"spec": {"replicatedJobs": jobs}}}
+    metadata = {"name": "local", "namespace": namespace}
+    await client.create(TrainingRuntime.from_dict({"metadata": metadata, "spec": spec}))
+    ref = {"name": "local", "kind": "TrainingRuntime"}
+    given = {"runtimeRef": ref, "trainer": {"command": command, "numNodes": nodes}}
+    metadata = {"name": "train", "namespace": namespace}
+    return await client.create(TrainJob.from_dict({"metadata": metadata, "spec": given}))
+
+
+async def test_two_jobs_have_rendezvous_ports_of_their_own(
+    cluster_client: LiveClient, cluster_namespace: str
+) -> None:
+    # Each node 0 listens on the port of all addresses until the other node has connected.
+    code = (
+        "import os, socket, time\n"
+        "place = os.environ['PET_MASTER_ADDR'], int(os.environ['PET_MASTER_PORT'])\n"
+        "if os.environ['PET_NODE_RANK'] == '0':\n"
+        "    server = socket.create_server(('', place[1]))\n"
+        "    peer = server.accept()[0]; peer.sendall(os.environ['JOB'].encode()); time.sleep(3)\n"
+        "else:\n"
+        "    for _ in range(600):\n"
+        "        try:\n"
+        "            peer = socket.create_connection(place); break\n"
+        "        except OSError:\n"
+        "            time.sleep(0.05)\n"
+        "    assert peer.recv(9).decode() == os.environ['JOB']; time.sleep(3)\n"
+    )
+    made = []
+    for name in ("one", "two"):
+        trainer = {"command": ["python", "-c", code], "numNodes": 2, "env": [{"name": "JOB", "value": name}]}
+        spec = {"runtimeRef": {"name": "torch-distributed"}, "trainer": trainer}
+        metadata = {"name": name, "namespace": cluster_namespace}
+        made.append(await cluster_client.create(TrainJob.from_dict({"metadata": metadata, "spec": spec})))
+    for job in made:
+        await _until_condition(cluster_client, job, "Complete")
+    for pod in await cluster_client.list(Pod, namespace=cluster_namespace):
+        (status,) = pod.status.container_statuses or []
+        assert status.restart_count == 0
+
+
+async def _until_condition(client: LiveClient, job: TrainJob, kind: str) -> None:
+    async def reached() -> bool:
+        stored = await client.get(TrainJob, job.key)
+        return conditions.is_true(stored.status.conditions, kind)
+
+    await eventually(reached, timeout=120, reason=f"the TrainJob is {kind}")
+
+
+async def test_a_failing_rank_fails_the_job_and_ends_the_others(
+    cluster_client: LiveClient, cluster_namespace: str, local_cluster: Cluster
+) -> None:
+    command = ["sh", "-c", 'test "$JOB_COMPLETION_INDEX" != 1 || exit 3; exec sleep 1234']
+    job = await _train_job(cluster_client, cluster_namespace, command)
+    await _until_condition(cluster_client, job, "Failed")
+    await _until_ended(local_cluster, "sleep 1234")
+
+
+async def _until_ended(cluster: Cluster, command: str) -> None:
+    async def ended() -> bool:
+        return command not in await anyio.to_thread.run_sync(_processes_of, cluster)
+
+    await eventually(ended, timeout=60, reason=f"no process runs {command}")
+
+
+async def test_suspend_ends_the_processes_and_resume_starts_others(
+    cluster_client: LiveClient, cluster_namespace: str, local_cluster: Cluster
+) -> None:
+    # The second process ignores SIGTERM and has left the session of the first.
+    command = ["sh", "-c", "trap '' TERM; setsid sleep 2345 & sleep 2345"]
+    job = await _train_job(cluster_client, cluster_namespace, command, nodes=2)
+
+    async def run() -> bool:
+        return _processes_of(local_cluster).count("sleep 2345") == 4
+
+    async def suspend(value: bool) -> None:
+        stored = await cluster_client.get(TrainJob, job.key)
+        changed = stored.deep_copy()
+        changed.spec.suspend = value
+        await cluster_client.patch(changed, merge_from(stored))
+
+    await eventually(run, timeout=60, reason="the processes of both nodes run")
+    await suspend(True)
+    await _until_ended(local_cluster, "sleep 2345")
+    await suspend(False)
+    await eventually(run, timeout=60, reason="the processes of both nodes run again")
+    await cluster_client.delete(job)
+    await _until_ended(local_cluster, "sleep 2345")
+
+
+async def _pod(client: LiveClient, namespace: str, name: str, spec: dict[str, Any]) -> Pod:
+    return await client.create(
+        Pod.from_dict({"metadata": {"name": name, "namespace": namespace}, "spec": spec})
+    )
+
+
+def _container(*command: str, **fields: Any) -> dict[str, Any]:
+    return {"name": "main", "image": "local", "command": list(command), **fields}
+
+
+async def _until_phase(client: LiveClient, pod: Pod, *phases: str) -> Pod:
+    async def reached() -> bool:
+        return (await client.get(Pod, pod.key)).status.phase in phases
+
+    await eventually(reached, timeout=60, reason=f"the pod is {phases}")
+    return await client.get(Pod, pod.key)
+
+
+def _exit(pod: Pod) -> tuple[int | None, str | None]:
+    (status,) = pod.status.container_statuses or []
+    assert status.state is not None
+    assert status.state.terminated is not None, status
+    return status.state.terminated.exit_code, status.state.terminated.reason
+
+
+async def test_a_pod_gets_its_environment_volumes_and_names(
+    cluster_client: LiveClient, cluster_namespace: str, local_cluster: Cluster, kubectl: Path
+) -> None:
+    metadata = {"name": "values", "namespace": cluster_namespace}
+    await cluster_client.create(
+        ConfigMap.from_dict({"metadata": metadata, "data": {"KEY": "one", "file": "two"}})
+    )
+    await cluster_client.create(Secret.from_dict({"metadata": metadata, "stringData": {"PASS": "three"}}))
+    script = (
+        'echo "$KEY $PASS $(MIX)"; cat /deep/er/file /deep/SECRET /deep/init; echo; hostname; pwd; '
+        "getent hosts web.sub | cut -d' ' -f1; echo $IP; test -s /var/run/secrets/kubernetes.io/serviceaccount/token;"
+        " echo bye > /dev/termination-log; printf end"
+    )
+    env = [
+        {"name": "PASS", "valueFrom": {"secretKeyRef": {"name": "values", "key": "PASS"}}},
+        {"name": "MIX", "value": "<$(PASS)>"},
+        {"name": "IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
+    ]
+    shared = {"name": "shared", "mountPath": "/deep"}
+    mounts = [shared, {"name": "values", "mountPath": "/deep/er"}]
+    mounts.append({"name": "secret", "mountPath": "/deep/SECRET", "subPath": "PASS"})
+    main = _container("sh", "-ec", script, env=env, volumeMounts=mounts, workingDir="/no/such/folder")
+    main["envFrom"] = [{"configMapRef": {"name": "values"}}]
+    init = {**_container("sh", "-c", "echo first > /deep/init", volumeMounts=[shared]), "name": "init"}
+    volumes = [
+        {"name": "shared", "emptyDir": {}},
+        {"name": "values", "configMap": {"name": "values"}},
+        {"name": "secret", "secret": {"secretName": "values"}},
+    ]
+    spec = {"containers": [main], "initContainers": [init], "volumes": volumes, "restartPolicy": "Never"}
+    pod = await _pod(
+        cluster_client, cluster_namespace, "web", {**spec, "hostname": "web", "subdomain": "sub"}
+    )
+    pod = await _until_phase(cluster_client, pod, "Succeeded", "Failed")
+    argv = [str(kubectl), f"--kubeconfig={local_cluster.kubeconfig}", "logs", "web", "-n", cluster_namespace]
+    done = await anyio.run_process([*argv, "-c", "main"])
+    address = pod.status.pod_ip
+    want = f"one three <three>\ntwothreefirst\n\nweb\n/no/such/folder\n{address}\n{address}\nend"
+    assert done.stdout.decode() == want
+    assert pod.status.phase == "Succeeded"
+    assert _exit(pod) == (0, "Completed")
+    assert "bye" in json.dumps(pod.to_dict()["status"])
+    entries = {path.name async for path in anyio.Path("/").iterdir()}
+    assert not {"no", "deep"} & entries  # the machine's own file system did not change
+
+
+@pytest.mark.parametrize(
+    ("container", "end"),
+    [
+        (_container("sh", "-c", "exit 7"), (7, "Error")),
+        (_container("sh", "-c", "kill -9 $$$$"), (137, "Error")),
+        (_container("no-such-program"), (128, "StartError")),
+        (
+            _container(
+                "python",
+                "-c",
+                "x = bytearray(300 << 20); import time; time.sleep(300)",
+                resources={"limits": {"memory": "100Mi"}},
+            ),
+            (137, "OOMKilled"),
+        ),
+    ],
+    ids=["exit code", "signal", "no program", "memory"],
+)
+async def test_the_end_of_a_container_is_reported(
+    cluster_client: LiveClient, cluster_namespace: str, container: dict[str, Any], end: tuple[int, str]
+) -> None:
+    spec = {"containers": [container], "restartPolicy": "Never"}
+    pod = await _pod(cluster_client, cluster_namespace, "ends", spec)
+    assert _exit(await _until_phase(cluster_client, pod, "Failed")) == end
+
+
+async def test_a_launcher_is_refused_with_a_reason(
+    cluster_client: LiveClient, cluster_namespace: str
+) -> None:
+    spec = {"containers": [_container("bash", "-c", "mpirun -n 2 python x.py")], "restartPolicy": "Never"}
+    pod = await _pod(cluster_client, cluster_namespace, "mpi", spec)
+    pod = await _until_phase(cluster_client, pod, "Failed")
+    assert pod.status.reason == "ProcessesUnsupported"
+    assert "mpirun" in (pod.status.message or "")
+
+
+async def test_processes_end_with_a_killed_shim(
+    cluster_client: LiveClient, cluster_namespace: str, local_cluster: Cluster
+) -> None:
+    script = "setsid sleep 4567 & sleep 0.3; kill -9 $PPID; sleep 4567"
+    spec = {"containers": [_container("sh", "-c", script)], "restartPolicy": "Never"}
+    pod = await _pod(cluster_client, cluster_namespace, "shim", spec)
+    assert _exit(await _until_phase(cluster_client, pod, "Failed")) == (137, "Error")
+    await _until_ended(local_cluster, "sleep 4567")
+
+
+async def test_a_status_arrives_after_the_api_server_was_away(
+    cluster_client: LiveClient, cluster_namespace: str, local_cluster: Cluster, tmp_path: Path
+) -> None:
+    spec = {
+        "containers": [
+            _container("sh", "-c", f"until test -e {tmp_path}/go; do sleep 0.1; done; touch {tmp_path}/end")
+        ],
+        "restartPolicy": "Never",
+    }
+    pod = await _pod(cluster_client, cluster_namespace, "late", spec)
+    await _until_phase(cluster_client, pod, "Running")
+    await local_cluster.supervisor.stop("kube-apiserver")
+    (tmp_path / "go").touch()
+    await eventually(anyio.Path(tmp_path / "end").exists, reason="the process ends")
+    await local_cluster.restart()
+    assert _exit(await _until_phase(cluster_client, pod, "Succeeded")) == (0, "Completed")
+
+
+async def test_processes_end_with_a_killed_kubelet_and_run_again_after_its_restart(
+    cluster_client: LiveClient, cluster_namespace: str, local_cluster: Cluster
+) -> None:
+    spec = {"containers": [_container("sh", "-c", "setsid sleep 3456 & exec sleep 3456")]}
+    pod = await _pod(cluster_client, cluster_namespace, "again", spec)
+
+    async def run() -> bool:
+        return _processes_of(local_cluster).count("sleep 3456") == 2
+
+    await eventually(run, timeout=60, reason="the processes run")
+    local_cluster.supervisor.kill([PROCESSES])
+    await _until_ended(local_cluster, "sleep 3456")
+    await local_cluster.restart()
+    await eventually(run, timeout=60, reason="the processes run again")
+
+    async def reported() -> bool:
+        (status,) = (await cluster_client.get(Pod, pod.key)).status.container_statuses or []
+        last = status.last_state.terminated if status.last_state else None
+        return status.restart_count == 1 and last is not None and last.reason == "ContainerStatusUnknown"
+
+    await eventually(reported, timeout=60, reason="the status shows the restart")
+    await cluster_client.delete(pod, grace_period_seconds=1)
+    await _until_ended(local_cluster, "sleep 3456")

@@ -1,0 +1,97 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Logs of containers that run as local processes, as they are written and read."""
+
+import os
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from pkg.localcluster.podlogs.query import Query
+from pkg.localcluster.processes.logs import LogReader, tail
+from pkg.localcluster.processes.shim.output import LogWriter
+
+
+class _Clock:
+    def __init__(self) -> None:
+        self.now = 1_000_000_000.0
+
+    def __call__(self) -> float:
+        self.now += 1
+        return self.now
+
+
+def _read(folder: Path, query: Query | None = None) -> bytes:
+    with closing(LogReader(folder, query or Query())) as reader:
+        return b"".join(reader.read())
+
+
+def test_text_is_read_as_it_was_written(tmp_path: Path) -> None:
+    writer = LogWriter(str(tmp_path))
+    text = b"one\n\ntwo\r\n\xff\n" + b"x" * 50_000 + b"\nthree"
+    for start in range(0, len(text), 7_001):
+        writer.write(text[start : start + 7_001])
+    writer.flush()
+    assert _read(tmp_path) == text
+
+
+def test_a_line_without_an_end_is_read_after_a_flush_and_continues(tmp_path: Path) -> None:
+    writer = LogWriter(str(tmp_path), now=_Clock())
+    reader = LogReader(tmp_path, Query(timestamps=True))
+    writer.write(b"10%")
+    assert b"".join(reader.read()) == b""
+    writer.flush()
+    assert b"".join(reader.read()) == b"2001-09-09T01:46:41.000000Z 10%"
+    writer.write(b" 20%\ndone\n")
+    assert b"".join(reader.read()) == b" 20%\n2001-09-09T01:46:42.000000Z done\n"
+    reader.close()
+
+
+@pytest.mark.parametrize(
+    ("lines", "want"), [(0, b""), (1, b"5\n"), (3, b"3\n4\n5\n"), (99, b"0\n1\n2\n3\n4\n5\n")]
+)
+def test_the_tail_spans_files(tmp_path: Path, lines: int, want: bytes) -> None:
+    writer = LogWriter(str(tmp_path), segment_bytes=60, segments=9)
+    for number in range(6):
+        writer.write(b"%d\n" % number)
+    assert len(list(tmp_path.iterdir())) > 2
+    assert _read(tmp_path, Query(tail=lines)) == want
+    assert tail(tmp_path, lines) == want
+
+
+def test_an_unfinished_line_counts_in_the_tail(tmp_path: Path) -> None:
+    writer = LogWriter(str(tmp_path))
+    writer.write(b"one\ntwo\nthr")
+    writer.flush()
+    assert _read(tmp_path, Query(tail=2)) == b"two\nthr"
+
+
+def test_old_files_are_removed_and_a_slow_reader_skips_them(tmp_path: Path) -> None:
+    writer = LogWriter(str(tmp_path), segment_bytes=1000, segments=3)
+    reader = LogReader(tmp_path, Query())
+    writer.write(b"first\n")
+    assert b"".join(reader.read()) == b"first\n"
+    for number in range(1000):
+        writer.write(b"%04d\n" % number)
+    assert len(list(tmp_path.iterdir())) == 3
+    assert sum(path.stat().st_size for path in tmp_path.iterdir()) <= 3000
+    found = b"".join(reader.read())
+    assert found.endswith(b"0998\n0999\n")
+    assert found.count(b"\n") < 1000
+    reader.close()
+
+
+def test_lines_before_a_time_are_left_out(tmp_path: Path) -> None:
+    writer = LogWriter(str(tmp_path), now=_Clock())
+    for number in range(4):
+        writer.write(b"%d\n" % number)
+    assert _read(tmp_path, Query(since=datetime.fromtimestamp(1_000_000_003, UTC))) == b"2\n3\n"
+
+
+def test_output_is_dropped_when_the_disk_is_full(tmp_path: Path) -> None:
+    writer = LogWriter(str(tmp_path))
+    writer._file = os.open("/dev/full", os.O_WRONLY)
+    writer.write(b"lost\n")
+    writer.write(b"lost too\n")
