@@ -19,7 +19,7 @@ def run(arguments: Sequence[str], signals: Signals | None = None) -> int:
             if parsed.function == parser.HELP:
                 from pkg.cli import help as help_
 
-                return help_.show(parsed.words)
+                return help_.show(parsed.words, man=parsed.man)
             from pkg.cli import execution  # here: help and usage errors need nothing of it
 
             code = execution.run(parsed, signals)

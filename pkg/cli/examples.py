@@ -80,7 +80,13 @@ EXAMPLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
         ("Complete in this shell", "completion bash > ~/.trainerctl.bash && source ~/.trainerctl.bash"),
         ("Install it for fish", "completion fish > ~/.config/fish/completions/trainerctl.fish"),
     ),
-    "help": (("Show the help of a command", "help cluster up"),),
+    "help": (
+        ("Show the help of a command", "help cluster up"),
+        (
+            "Install its manual page",
+            "help --man cluster up > ~/.local/share/man/man1/trainerctl-cluster-up.1",
+        ),
+    ),
 }
 """By command, each as description and command line."""
 

@@ -19,11 +19,14 @@ _UNKNOWN: Final = 2
 
 async def help_command(arguments: argparse.Namespace, out: Console, err: Console) -> int:
     """Print the help."""
-    return show(arguments.words)
+    return show(arguments.words, man=arguments.man)
 
 
-def show(words: Sequence[str]) -> int:
-    """Print the help of a command; return 2 if the command does not exist. Nothing slow is loaded for it."""
+def show(words: Sequence[str], *, man: bool = False) -> int:
+    """Print the help of a command, or its manual page; return 2 if the command does not exist.
+
+    Nothing slow is loaded for it.
+    """
     found: argparse.ArgumentParser = parser.parser()
     for word in words:
         commands = dict(subcommands(found))
@@ -32,7 +35,12 @@ def show(words: Sequence[str]) -> int:
             streams.say_error(f"{found.prog} has no command {word}{known}")
             return _UNKNOWN
         found = commands[word]
-    sys.stdout.write(found.format_help())
+    if man:
+        from pkg.cli import manpage
+
+        sys.stdout.write(manpage.page(found))
+    else:
+        sys.stdout.write(found.format_help())
     return 0
 
 

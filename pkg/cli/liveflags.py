@@ -58,7 +58,12 @@ def _wait(parser: argparse.ArgumentParser) -> None:
     _named(parser)
     states = ("complete", "failed", "finished", "running", "suspended", "deleted")
     add(
-        "--for", dest="state", choices=states, default="complete", help="state to wait for (default complete)"
+        "--for",
+        dest="state",
+        choices=states,
+        default="complete",
+        metavar="STATE",
+        help=f"state to wait for: {', '.join(states)} (default complete)",
     )
     add(
         "--timeout", type=flagtypes.seconds, default=3600, metavar="SECONDS", help="time limit (default 3600)"

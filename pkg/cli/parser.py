@@ -49,7 +49,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parsed, rest = top.parse_known_args(list(arguments))
     if rest and not parsed.passes_flags:
         top.error(f"unrecognized arguments: {' '.join(rest)}")
-    parsed.rest = rest
+    # The separator marks flags that are not those of trainerctl; the manager takes it for the end of its flags.
+    parsed.rest = rest[1:] if rest[:1] == ["--"] else rest
     return parsed
 
 
@@ -91,8 +92,8 @@ def _run(parser: argparse.ArgumentParser) -> None:
         "--kubeconfig", help="use the cluster of this kubeconfig, with its credentials, instead"
     )
     parser.epilog = (
-        "All other flags are passed to trainer-controller-manager. With --kubeconfig the manager runs with "
-        "--webhooks=false, because the cluster's API server cannot reach this machine; --webhooks "
+        "All other flags, and all arguments after --, are passed to trainer-controller-manager. With --kubeconfig the "
+        "manager runs with --webhooks=false, because the cluster's API server cannot reach this machine; --webhooks "
         "serves the webhooks nevertheless."
     )
     parser.set_defaults(function="pkg.cli.run:run_command", passes_flags=True)
@@ -167,6 +168,9 @@ def _completion(parser: argparse.ArgumentParser) -> None:
 
 def _help(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("words", metavar="COMMAND", nargs="*", help="command, such as cluster up")
+    parser.add_argument(
+        "--man", action="store_true", help="print the manual page of the command, for man -l -"
+    )
     parser.set_defaults(function=HELP)
 
 

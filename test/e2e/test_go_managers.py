@@ -7,6 +7,7 @@
 
 import copy
 import os
+import re
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -333,6 +334,43 @@ async def test_a_swap_and_the_way_back_rewrite_nothing_and_lose_nothing(
         await swap.works()
         assert changed(before, await swap.versions(), release) == []
         assert await swap.specs() == specs
+
+
+def documented(release: str) -> list[tuple[str, str]]:
+    """Return the keys of the table about going back, and how the release treats each."""
+    text = (ROOT / "docs" / "migration.md").read_text()
+    (table,) = re.findall(r"^\| in the Configuration \|(.*)\n\|-.*\n((?:\|.*\n)+)", text, re.MULTILINE)
+    column = [each.strip() for each in table[0].split("|")].index(release)
+    rows = [[each.strip() for each in line.split("|")[1:-1]] for line in table[1].splitlines()]
+    return [(re.findall(r"`([^`]+)`", row[0])[0], row[column + 1]) for row in rows]
+
+
+def test_a_go_manager_treats_the_keys_of_a_configuration_as_documented(
+    binary: Binary, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    release = request.node.callspec.id
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(yaml.safe_dump({
+        "apiVersion": "v1", "kind": "Config", "current-context": "c",
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "clusters": [{"name": "c", "cluster": {"server": f"https://127.0.0.1:{free_ports(1)[0]}"}}],
+        "users": [{"name": "u", "user": {}}],
+    }))  # fmt: skip
+    config = tmp_path / "config.yaml"
+
+    def treats(key: str) -> str:
+        config.write_text(f"apiVersion: config.trainer.kubeflow.org/v1alpha1\nkind: Configuration\n{key}\n")
+        command = [str(binary.path), f"--config={config}", f"--kubeconfig={kubeconfig}"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode != 0, "no API server listens"
+        return "taken" if "Creating manager" in done.stderr else "refused"
+
+    wanted = documented(release)
+    assert len(wanted) > 10
+    assert [(key, treats(key)) for key, _ in wanted] == wanted
+    shipped_file = ROOT / "config" / "manager" / "controller_manager_config.yaml"
+    own = yaml.safe_load(shipped_file.read_text())
+    assert treats(yaml.safe_dump({key: own[key] for key in own.keys() - {"apiVersion", "kind"}})) == "taken"
 
 
 def changed(

@@ -81,7 +81,8 @@ class Calm:
     async def _step(self, sim: Simulation, rng: random.Random, act: Act) -> None:
         await perform(sim, rng, act)
         await settled(sim, act, functools.partial(self._problem, sim, _state))
-        # A TrainJob follows its runtime when it is reconciled for another reason.
+        # A TrainJob follows the runtime that the manager knows when it is reconciled for another reason.
+        await sim.rules.check_rest()
         await self._end.touch(sim)
         await settled(sim, act, functools.partial(self._problem, sim, self._content))
 

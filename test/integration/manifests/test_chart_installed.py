@@ -51,6 +51,7 @@ DEPLOYMENT = unstructured(GVK("apps", "v1", "Deployment"))
 CONFIG_MAP = unstructured(GVK("", "v1", "ConfigMap"))
 CRD = unstructured(GVK("apiextensions.k8s.io", "v1", "CustomResourceDefinition"))
 VALIDATING = unstructured(GVK("admissionregistration.k8s.io", "v1", "ValidatingWebhookConfiguration"))
+MUTATING = unstructured(GVK("admissionregistration.k8s.io", "v1", "MutatingWebhookConfiguration"))
 CLUSTER_ROLE = unstructured(GVK("rbac.authorization.k8s.io", "v1", "ClusterRole"))
 CRDS = tuple(
     f"{name}.trainer.kubeflow.org" for name in ("trainjobs", "trainingruntimes", "clustertrainingruntimes")
@@ -107,10 +108,7 @@ class Cluster:
         self._helm = helm
         self._port = port
         (folder / "admin").write_text(yaml.safe_dump(environment.kubeconfig_for("admin", ["system:masters"])))
-        self._chart = Path(shutil.copytree(chart.CHART, folder / NAME))
-        described = yaml.safe_load((self._chart / "Chart.yaml").read_text())
-        del described["dependencies"]
-        (self._chart / "Chart.yaml").write_text(yaml.safe_dump(described))
+        self._chart = without_dependencies(chart.CHART, folder / NAME)
 
     async def helm(self, *arguments: str, refused: bool = False) -> str:
         """Run helm as an administrator; return its output."""
@@ -125,7 +123,9 @@ class Cluster:
         assert (done.returncode != 0) == refused, done.stderr.decode()
         return (done.stderr if refused else done.stdout).decode()
 
-    async def release(self, command: str, values: Manifest, *flags: str, refused: bool = False) -> str:
+    async def release(
+        self, command: str, values: Manifest, *flags: str, refused: bool = False, other: Path | None = None
+    ) -> str:
         """Install or upgrade the release with values, and with ports that are free on this machine."""
         health, metrics = free_ports(2)
         local = {
@@ -135,9 +135,11 @@ class Cluster:
         }
         given, ports = self.folder / "values.json", self.folder / "ports.json"
         given.write_text(json.dumps(values))
-        ports.write_text(json.dumps({"jobset": {"install": False}, "manager": {"config": local}}))
+        # Upstream's chart takes no hosts in addresses; nothing runs with them.
+        manager = {"config": local} if other is None else {}
+        ports.write_text(json.dumps({"jobset": {"install": False}, "manager": manager}))
         files = ["-f", str(given), "-f", str(ports)]
-        return await self.helm(command, NAME, str(self._chart), *files, *flags, refused=refused)
+        return await self.helm(command, NAME, str(other or self._chart), *files, *flags, refused=refused)
 
     @asynccontextmanager
     async def manager(self, name: NamespacedName = MANAGER) -> AsyncIterator[None]:
@@ -206,6 +208,15 @@ class Cluster:
         except NotFoundError:
             return False
         return True
+
+
+def without_dependencies(source: Path, target: Path) -> Path:
+    """Copy a chart, without the charts that it depends on."""
+    shutil.copytree(source, target)
+    described = yaml.safe_load((target / "Chart.yaml").read_text())
+    del described["dependencies"]
+    (target / "Chart.yaml").write_text(yaml.safe_dump(described))
+    return target
 
 
 def _local(argument: str, paths: dict[str, Path]) -> str:
@@ -354,6 +365,27 @@ async def test_a_kustomize_installation_is_taken_over_as_the_documentation_descr
     await cluster.release("upgrade", {})
     owned = yaml.load_all(await cluster.helm("get", "manifest", NAME), Loader=yaml.CSafeLoader)
     assert identities(objects) - identities(filter(None, owned)) == {("Namespace", NAMESPACE)}
+
+
+async def test_upstreams_release_is_upgraded_and_rolled_back(cluster: Cluster, upstream: Path) -> None:
+    theirs = without_dependencies(upstream / "charts" / NAME, cluster.folder / "upstream")
+    await cluster.release("install", {"image": {"tag": "v2.1.0"}}, other=theirs)
+    before = await cluster.client.get(DEPLOYMENT, MANAGER)
+
+    await cluster.release("upgrade", {}, "--take-ownership")
+    async with cluster.manager():
+        await eventually(lambda: created(cluster, plain_runtime()), timeout=60, reason="the webhooks answer")
+        await cluster.works("job")
+    upgraded = await cluster.client.get(DEPLOYMENT, MANAGER)
+    assert upgraded.metadata.uid == before.metadata.uid
+    assert await cluster.exists(MUTATING, "defaulter.trainer.kubeflow.org")
+
+    await cluster.helm("rollback", NAME, "1")
+    after = await cluster.client.get(DEPLOYMENT, MANAGER)
+    assert after.to_dict()["spec"]["template"] == before.to_dict()["spec"]["template"]
+    assert not await cluster.exists(MUTATING, "defaulter.trainer.kubeflow.org")
+    assert [await cluster.exists(CRD, each) for each in CRDS] == [True] * 3
+    assert (await cluster.client.get(TrainJob, ("default", "job"))).metadata.deletion_timestamp is None
 
 
 def identities(objects: Iterable[Manifest]) -> set[tuple[str, str]]:

@@ -1,0 +1,51 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Every command that takes the name of a TrainJob, with a name that does not exist, on a real API server."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from controller_runtime.envtest import Environment
+
+from pkg.cli import completion
+from pkg.cli.help import subcommands
+
+pytestmark = pytest.mark.integration
+
+ROOT = Path(__file__).parents[3]
+NAMED = [
+    " ".join(each.path)
+    for each in completion.commands()
+    if each.path
+    and not list(subcommands(each.parser))
+    and any(action.dest == "context" for action in each.parser._actions)
+    and any(action.dest in ("name", "names") for action in each.parser._actions)
+]
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_a_name_that_does_not_exist_is_reported_in_one_line(
+    name: str, trainer_control_plane: Environment, tmp_path: Path
+) -> None:
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(yaml.safe_dump(trainer_control_plane.kubeconfig_for("admin", ["system:masters"])))
+    words = [*name.split(), "missing", "-n", "nowhere", "--kubeconfig", str(kubeconfig)]
+    done = subprocess.run(
+        [sys.executable, "-m", "pkg.cli.trainerctl", *words],
+        cwd=ROOT, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "\x1b" not in done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    lines = (done.stdout + done.stderr).splitlines()
+    assert len([line for line in lines if "missing" in line]) == 1, lines
+    assert "not found" in done.stdout + done.stderr or "does not exist" in done.stdout + done.stderr, lines
+
+
+def test_every_command_with_a_name_is_tried() -> None:
+    assert set(NAMED) >= {"get", "why", "describe", "events", "logs", "wait", "suspend", "resume", "delete"}
