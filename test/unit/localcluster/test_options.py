@@ -108,6 +108,12 @@ def test_simulated_nodes_alone_need_kwok() -> None:
     assert "kwok" not in {tool.name for tool in Options(run_processes=True).tools}
 
 
+def test_processes_need_linux() -> None:
+    Options().check("darwin")
+    with pytest.raises(EnvtestError, match="on Linux only"):
+        Options(run_processes=True).check("darwin")
+
+
 def test_images_need_processes(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "python").symlink_to(sys.executable)
     assert trainerctl.main(["cluster", "up", "--name", "none", "--image", f"a={tmp_path}"]) != 0
