@@ -17,8 +17,6 @@ from .watching import Watch
 if TYPE_CHECKING:
     from .simulation import Simulation
 
-KEPT: Final = frozenset({"namespaces", "events", "leases.coordination.k8s.io"})
-"""Kinds that every server serves."""
 Cause = Callable[["Simulation", random.Random], Awaitable[None]]
 
 
@@ -137,10 +135,11 @@ async def _forbid(sim: Simulation, rng: random.Random) -> None:
 
 
 async def _miss(sim: Simulation, rng: random.Random) -> None:
-    """Serve managers a kind no more for a while, as a server does whose CustomResourceDefinition is replaced."""
-    resource = rng.choice(
-        sorted({table.resource.group_resource for table in sim.server.tables.values()} - KEPT)
-    )
+    """Serve managers one custom kind no more for a while, as a server does that starts or replaces its definition."""
+    tables = [table for table in sim.server.tables.values() if table.facts.custom]
+    if not tables:
+        return
+    resource = rng.choice(sorted(table.resource.group_resource for table in tables))
     if resource in sim.server.missing:
         return
     sim.server.missing.add(resource)
