@@ -107,6 +107,8 @@ class Filling:
         components = [self.parts.jobset(), *([manager] if self.options.manager else [])]
         if self.options.kai is not None:
             components += self.parts.kai_components(self.options.kai)
+        if self.options.prometheus:
+            components.append(self.parts.prometheus())
         for each in components:
             self.supervisor.start(each)
         return components
