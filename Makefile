@@ -126,7 +126,8 @@ SKEW ?= 1.34+0.10 1.35+0.10 1.35+0.11 1.36+0.12 1.37+0.12
 test-skew: $(VENV)/.dev ## Run the demo, lifecycle, SDK, gang and upgrade tests on each pair of releases; SKEW=1.37+0.12 for one
 	@for pair in $(SKEW); do echo "Kubernetes $${pair%+*}, JobSet $${pair#*+}"; \
 		CLUSTER_KUBERNETES=$${pair%+*} CLUSTER_JOBSET=$${pair#*+} ENVTEST_K8S_VERSION=$${pair%+*} $(BIN)/pytest $(PYTEST_ARGS) \
-			test/e2e/test_trainjob.py test/e2e/test_lifecycle.py test/e2e/test_sdk.py test/e2e/test_workload.py test/integration/apis/test_upgrade_path.py; \
+			test/e2e/test_trainjob.py test/e2e/test_lifecycle.py test/e2e/test_sdk.py test/e2e/test_workload.py \
+			test/e2e/test_workload_kueue.py test/integration/gangs test/integration/apis/test_upgrade_path.py; \
 	done
 
 GO_MANAGERS ?= 2.1.0,2.3.0

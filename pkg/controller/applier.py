@@ -49,6 +49,8 @@ class Outcome(StrEnum):
     CHANGED = "changed"
     HEALED = "healed"
     """Another writer had changed or removed fields that were applied before."""
+    DELETING = "deleting"
+    """The object is being deleted. It was not applied."""
 
 
 class Applier:
@@ -82,7 +84,7 @@ class Applier:
     async def apply(self, owner: NamespacedName, desired: Object) -> Outcome:
         """Apply ``desired`` as field owner ``trainer`` if the live object differs.
 
-        An object that is being deleted is skipped: its deletion enqueues the owner again.
+        An object that is being deleted is not applied: its deletion enqueues the owner again.
 
         Raises:
             ChildConflictError: the live object has another controller than the desired one, or none.
@@ -92,7 +94,8 @@ class Applier:
         """
         live, pending = await self._compare(owner, desired)
         if not pending:
-            return Outcome.UNCHANGED
+            deleting = live is not None and live.metadata.deletion_timestamp is not None
+            return Outcome.DELETING if deleting else Outcome.UNCHANGED
         wire, known = desired.to_dict(), self._known(owner, desired)
         wanted = _digest(wire)
         with self.claims.applying(desired):

@@ -178,17 +178,25 @@ class Children:
     async def _apply(
         self, owner: NamespacedName, live: JobSet | None, job_set: JobSet | None, siblings: list[Object]
     ) -> Applied:
-        """Apply the JobSet and its siblings. A JobSet is resumed only after its siblings are applied."""
-        order: list[Object] = [*siblings]
-        if job_set is not None and job_set.spec.suspend:
-            order.insert(0, job_set)
-        elif job_set is not None:
-            if live is not None and siblings:
-                held = objects.with_suspend(job_set, True)
-                if await self._applier.pending(owner, held):
-                    await self._applier.apply(owner, held)
-            order.append(job_set)
-        return [(obj, await self._applier.apply(owner, obj)) for obj in order]
+        """Apply the JobSet and its siblings. A JobSet starts only after its siblings are applied.
+
+        Raises:
+            PendingError: a sibling of a JobSet that is to start is being deleted.
+        """
+        starts = job_set is not None and not job_set.spec.suspend
+        if job_set is not None and starts and live is not None and siblings:
+            held = objects.with_suspend(job_set, True)
+            if await self._applier.pending(owner, held):
+                await self._applier.apply(owner, held)
+        first: list[Object] = [] if job_set is None or starts else [job_set]
+        applied = [(obj, await self._applier.apply(owner, obj)) for obj in (*first, *siblings)]
+        if job_set is None or not starts:
+            return applied
+        for sibling, outcome in applied:
+            if outcome is Outcome.DELETING:
+                what = f"{sibling.gvk.kind.lower()} {sibling.key}"
+                raise PendingError(f"{what}: it is being deleted", UNTIL_DELETED)
+        return [*applied, (job_set, await self._applier.apply(owner, job_set))]
 
     async def _repair(self, runtime: Runtime, train_job: TrainJob, live: JobSet) -> Applied:
         """Restore siblings of a running JobSet, unless the TrainJob has changed since the JobSet was built."""

@@ -1,12 +1,13 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Counts what a TrainJob costs the API server from its creation to Complete, by verb and resource.
+"""Counts what a TrainJob costs the API server from its creation to Complete, by verb and resource, and the manager's CPU.
 
 A manager runs as a process against a real API server whose audit log is the count; this script plays the
 JobSet controller. Allowed are one apply for each wanted form of each child and one status patch for each change of
 status, and nothing else a job; the exit code is 1 if there was more::
 
     python test/bench/requests.py --jobs 100
+    python test/bench/requests.py --kubernetes 1.37   # a release with gangs of its own: those, too
     python test/bench/requests.py --manager 'trainer-go --config {config}'   # another manager; it reads KUBECONFIG
 """
 
@@ -35,6 +36,7 @@ if (
     sys.path[0] = str(ROOT)
 
 import anyio  # noqa: E402 after the path is set
+import psutil  # noqa: E402
 import yaml  # noqa: E402
 from controller_runtime.apis.core.v1 import Namespace  # noqa: E402
 from controller_runtime.apis.machinery.conditions import is_true  # noqa: E402
@@ -50,7 +52,8 @@ from pkg.apis.schedulerplugins.v1alpha1 import PodGroup  # noqa: E402
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob  # noqa: E402
 from pkg.localcluster import contents  # noqa: E402
 from pkg.localcluster.access import role_binding  # noqa: E402
-from pkg.localcluster.tools import JOBSET  # noqa: E402
+from pkg.localcluster.options import Options  # noqa: E402
+from pkg.localcluster.tools import DEFAULT_JOBSET, DEFAULT_KUBERNETES, JOBSETS, KUBERNETES_RELEASES  # noqa: E402
 from pkg.offline import shipped  # noqa: E402
 
 USER: Final = "manager-under-bench"
@@ -74,6 +77,9 @@ class Workload:
     allowed: dict[str, int] = field(default_factory=dict)
 
 
+JOB_SETS: Final = {"1.35": "0.11", "1.36": "0.12", "1.37": "0.12"}
+"""The oldest release of JobSet for the gangs of each release of Kubernetes."""
+GANG_KINDS: Final = {"1.35": "workloads"}
 STATUS: Final = "patch trainjobs/status"
 WORKLOADS: Final = (
     Workload("torch", {"mlPolicy": {"torch": {}}}, allowed={"patch jobsets": 1, STATUS: 2}),
@@ -97,19 +103,32 @@ WORKLOADS: Final = (
 )
 
 
+def workloads(kubernetes: str) -> tuple[Workload, ...]:
+    """Return the workloads on a release of Kubernetes; its own gangs are measured beside coscheduling."""
+    if kubernetes not in JOB_SETS:
+        return WORKLOADS
+    gang = f"patch {GANG_KINDS.get(kubernetes, 'podgroups')}"
+    spec: dict[str, Any] = {"mlPolicy": {"torch": {}}, "podGroupPolicy": {"workload": {}}}
+    return (*WORKLOADS, Workload("workload", spec, allowed={"patch jobsets": 1, gang: 1, STATUS: 2}))
+
+
 class Bench:
     """One API server, one manager, and the audit log between them."""
 
-    def __init__(self, environment: Environment, client: LiveClient, audit: Path, jobs: int) -> None:
+    def __init__(
+        self, environment: Environment, client: LiveClient, audit: Path, jobs: int, job_set: str
+    ) -> None:
+        self._job_set = JOBSETS[job_set]
         self._environment = environment
         self._client = client
         self._audit = audit
         self._jobs = jobs
-        self.check: Callable[[], None] = lambda: None
+        self.cpu: Callable[[], float] = lambda: 0.0
+        """Returns the CPU seconds of the manager until now; raises once it has ended by itself."""
 
     async def install(self) -> None:
         """Make what the manager needs: kinds, its shipped role, its namespace."""
-        jobset = (await Binaries().locate(JOBSET))[JOBSET.name]
+        jobset = (await Binaries().locate(self._job_set))[self._job_set.name]
         await self._environment.install_crds(*contents.crds(jobset), open_crd(PodGroup.gvk))
         (role,) = [each for each in shipped.manifests("rbac") if each["kind"] == "ClusterRole"]
         user = {"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": USER}
@@ -117,12 +136,12 @@ class Bench:
         await apply_manifests(self._client, [role, binding], owner="bench")
         await self._client.create(Namespace(metadata=ObjectMeta(name=contents.TRAINER_NAMESPACE)))
 
-    async def run(self, workload: Workload) -> Counter[str]:
-        """Take the workload's TrainJobs from create to Complete; return the manager's requests."""
-        namespace = workload.name
+    async def run(self, workload: Workload, number: int) -> tuple[Counter[str], float]:
+        """Take the workload's TrainJobs from create to Complete; return the manager's requests and CPU seconds."""
+        namespace = f"{workload.name}-{number}"
         await self._client.create(Namespace(metadata=ObjectMeta(name=namespace)))
-        await self._client.create(_runtime(workload))
-        begin = self._audit.stat().st_size
+        await self._client.create(_runtime(workload, namespace))
+        begin, cpu = self._audit.stat().st_size, self.cpu()
         ref = {"runtimeRef": {"kind": "TrainingRuntime", "name": workload.name}, "trainer": {"numNodes": 2}}
         await self._each(
             lambda name: self._client.create(_train_job(namespace, name, ref, workload.suspended))
@@ -136,15 +155,16 @@ class Bench:
             await self._each(lambda name: self._client.patch(found[name], resume))
             job_sets = await self._wait(JobSet, namespace, lambda job_set: not job_set.spec.suspend)
             await self._wait(TrainJob, namespace, lambda job: not is_true(job.status.conditions, "Suspended"))
-        await self._tell_all(workload, job_sets, {"active": 1})
-        await self._tell_all(workload, job_sets, {"succeeded": 1}, condition="Completed")
+        await self._tell_all(workload, namespace, job_sets, {"active": 1})
+        await self._tell_all(workload, namespace, job_sets, {"succeeded": 1}, condition="Completed")
         await self._wait(TrainJob, namespace, lambda job: is_true(job.status.conditions, "Complete"))
         await anyio.sleep(2)  # whatever is still to come
-        return self._requests(begin, namespace)
+        return self._requests(begin, namespace), self.cpu() - cpu
 
     async def _tell_all(
         self,
         workload: Workload,
+        namespace: str,
         job_sets: dict[str, Any],
         counts: dict[str, int],
         *,
@@ -153,7 +173,7 @@ class Bench:
         """Write every JobSet's status, and wait until every TrainJob counts the same."""
         status = raw_patch(MERGE, _jobset_status(workload.jobs, condition, counts))
         await self._each(lambda name: self._client.status.patch(job_sets[name], status))
-        await self._wait(TrainJob, workload.name, lambda job: _counts(job, counts))
+        await self._wait(TrainJob, namespace, lambda job: _counts(job, counts))
 
     async def _each(self, step: Callable[[str], Awaitable[Any]]) -> None:
         limiter = anyio.Semaphore(16)
@@ -168,7 +188,7 @@ class Bench:
 
     async def _wait(self, kind: Any, namespace: str, done: Callable[[Any], bool]) -> dict[str, Any]:
         async def reached() -> dict[str, Any] | None:
-            self.check()
+            self.cpu()
             found = {
                 each.name: each for each in await self._client.list(kind, namespace=namespace) if done(each)
             }
@@ -195,7 +215,7 @@ class Bench:
         return counted
 
 
-def _runtime(workload: Workload) -> TrainingRuntime:
+def _runtime(workload: Workload, namespace: str) -> TrainingRuntime:
     container = {"name": "node", "image": "busybox", "resources": {"requests": {"cpu": "1"}}}
     template = {
         "metadata": {"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}},
@@ -203,7 +223,7 @@ def _runtime(workload: Workload) -> TrainingRuntime:
     }
     jobs = [{"name": name, "template": template} for name in workload.jobs]
     spec = {**workload.spec, "template": {"spec": {"replicatedJobs": jobs}}}
-    metadata = {"name": workload.name, "namespace": workload.name}
+    metadata = {"name": workload.name, "namespace": namespace}
     return TrainingRuntime.from_dict({"metadata": metadata, "spec": spec})
 
 
@@ -227,8 +247,8 @@ def _counts(job: TrainJob, counts: dict[str, int]) -> bool:
 
 
 @contextmanager
-def manager(command: str, environment: Environment, directory: Path) -> Iterator[Callable[[], None]]:
-    """Run a manager under the shipped role; gives what raises once it has ended by itself."""
+def manager(command: str, environment: Environment, directory: Path) -> Iterator[Callable[[], float]]:
+    """Run a manager under the shipped role; gives the function that returns its CPU seconds."""
     certificates = directory / "k8s-webhook-server" / "serving-certs"
     environment.control_plane.authority.server("webhooks", ["127.0.0.1"]).write(
         private_directory(certificates)
@@ -254,13 +274,15 @@ def manager(command: str, environment: Environment, directory: Path) -> Iterator
     with (directory / "manager.log").open("wb") as log:
         process = subprocess.Popen(argv, env=environ, stdout=log, stderr=log)
 
-    def check() -> None:
+    def cpu() -> float:
         if process.poll() is not None:
             reported = (directory / "manager.log").read_text(errors="replace")
             raise SystemExit(f"the manager ended with code {process.returncode}:\n{reported[-2000:]}")
+        times = psutil.Process(process.pid).cpu_times()
+        return times.user + times.system
 
     try:
-        yield check
+        yield cpu
     finally:
         process.send_signal(signal.SIGTERM)
         try:
@@ -285,16 +307,24 @@ async def bench(arguments: argparse.Namespace, directory: Path) -> int:
     policy.write_text(json.dumps(_POLICY))
     flags = [f"--audit-policy-file={policy}", f"--audit-log-path={audit}", "--audit-log-mode=blocking"]
     results, found = {}, []
-    async with Environment(api_server_flags=flags) as environment, Transport(environment.config) as transport:
-        runs = Bench(environment, LiveClient(transport, RESTMapper(transport)), audit, arguments.jobs)
+    release = arguments.kubernetes
+    options = Options(kubernetes=release, workloads=release in JOB_SETS)
+    flags += options.api_server_flags
+    job_set = JOB_SETS.get(release, DEFAULT_JOBSET)
+    async with (
+        Environment(version=release, api_server_flags=flags) as environment,
+        Transport(environment.config) as transport,
+    ):
+        client = LiveClient(transport, RESTMapper(transport))
+        runs = Bench(environment, client, audit, arguments.jobs, job_set)
         await runs.install()
-        with manager(arguments.manager, environment, directory) as runs.check:
-            for workload in WORKLOADS:
-                counted = await runs.run(workload)
+        with manager(arguments.manager, environment, directory) as runs.cpu:
+            for number, workload in enumerate(workloads(release) * arguments.rounds):
+                counted, cpu = await runs.run(workload, number)
                 results[workload.name] = {what: count / arguments.jobs for what, count in counted.items()}
                 beyond = excess(workload, counted, arguments.jobs)
                 found += beyond
-                _show(workload, counted, arguments.jobs, beyond)
+                _show(workload, counted, arguments.jobs, beyond, cpu)
     if arguments.json is not None:
         arguments.json.write_text(
             json.dumps({"jobs": arguments.jobs, "requestsPerJob": results}, indent=2) + "\n"
@@ -302,9 +332,11 @@ async def bench(arguments: argparse.Namespace, directory: Path) -> int:
     return 1 if found else 0
 
 
-def _show(workload: Workload, counted: Counter[str], jobs: int, beyond: Sequence[str]) -> None:
+def _show(workload: Workload, counted: Counter[str], jobs: int, beyond: Sequence[str], cpu: float) -> None:
     by_job = {what: count for what, count in counted.items() if not what.startswith("(")}
-    print(f"{workload.name}: {sum(by_job.values()) / jobs:.2f} requests a job ({jobs} jobs)")
+    print(
+        f"{workload.name}: {sum(by_job.values()) / jobs:.2f} requests and {1000 * cpu / jobs:.2f} ms of CPU a job ({jobs} jobs)"
+    )
     for what, count in sorted(by_job.items()):
         print(f"  {what:28} {count / jobs:6.2f}   allowed {workload.allowed.get(what, 0)}")
     for what, count in sorted(counted.items() - by_job.items()):
@@ -318,6 +350,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     ours = f"{shlex.quote(sys.executable)} -P -m pkg.app --config={{config}}"
     parser.add_argument("--jobs", type=int, default=100, help="TrainJobs of each kind (100)")
+    parser.add_argument("--rounds", type=int, default=1, help="rounds of all kinds (1)")
+    parser.add_argument(
+        "--kubernetes",
+        choices=KUBERNETES_RELEASES,
+        default=DEFAULT_KUBERNETES,
+        help=f"release of Kubernetes; its own gangs are measured if it has them ({DEFAULT_KUBERNETES})",
+    )
     parser.add_argument(
         "--manager", default=ours, metavar="CMD", help="the manager to count; {config} is its file"
     )

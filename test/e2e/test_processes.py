@@ -77,6 +77,7 @@ def reduce():
     dist.init_process_group("gloo")
     total = torch.tensor([dist.get_rank() + 1.0])
     dist.all_reduce(total)
+    print("reduced")  # the SDK's client decodes a log that is one JSON object
     print(json.dumps({"rank": dist.get_rank(), "size": dist.get_world_size(), "sum": total.item()}))
     dist.destroy_process_group()
 
@@ -97,7 +98,14 @@ print(json.dumps({"status": job.status, "logs": logs}))
 def local_cluster(run_cluster: Any) -> Iterator[Cluster]:
     """A cluster whose pods run as processes."""
     images = [f"pytorch/pytorch={TORCH}"] if TORCH else []
-    with run_cluster(Options(nodes=3, shape=NodeShape(gpus=0), run_processes=True, images=images)) as cluster:
+    options = Options(
+        nodes=3,
+        shape=NodeShape(gpus=0),
+        run_processes=True,
+        images=images,
+        manager_gates={"TrainJobStatus": True},
+    )
+    with run_cluster(options) as cluster:
         yield cluster
     assert not _processes_of(cluster)
 
@@ -175,6 +183,37 @@ async def _train_job(client: LiveClient, namespace: str, command: list[str], nod
     return await client.create(TrainJob.from_dict({"metadata": metadata, "spec": given}))
 
 
+async def test_two_jobs_have_rendezvous_ports_of_their_own(
+    cluster_client: LiveClient, cluster_namespace: str
+) -> None:
+    # Each node 0 listens on the port of all addresses until the other node has connected.
+    code = (
+        "import os, socket, time\n"
+        "place = os.environ['PET_MASTER_ADDR'], int(os.environ['PET_MASTER_PORT'])\n"
+        "if os.environ['PET_NODE_RANK'] == '0':\n"
+        "    server = socket.create_server(('', place[1]))\n"
+        "    peer = server.accept()[0]; peer.sendall(os.environ['JOB'].encode()); time.sleep(3)\n"
+        "else:\n"
+        "    for _ in range(600):\n"
+        "        try:\n"
+        "            peer = socket.create_connection(place); break\n"
+        "        except OSError:\n"
+        "            time.sleep(0.05)\n"
+        "    assert peer.recv(9).decode() == os.environ['JOB']; time.sleep(3)\n"
+    )
+    made = []
+    for name in ("one", "two"):
+        trainer = {"command": ["python", "-c", code], "numNodes": 2, "env": [{"name": "JOB", "value": name}]}
+        spec = {"runtimeRef": {"name": "torch-distributed"}, "trainer": trainer}
+        metadata = {"name": name, "namespace": cluster_namespace}
+        made.append(await cluster_client.create(TrainJob.from_dict({"metadata": metadata, "spec": spec})))
+    for job in made:
+        await _until_condition(cluster_client, job, "Complete")
+    for pod in await cluster_client.list(Pod, namespace=cluster_namespace):
+        (status,) = pod.status.container_statuses or []
+        assert status.restart_count == 0
+
+
 async def _until_condition(client: LiveClient, job: TrainJob, kind: str) -> None:
     async def reached() -> bool:
         stored = await client.get(TrainJob, job.key)
@@ -197,6 +236,27 @@ async def _until_ended(cluster: Cluster, command: str) -> None:
         return command not in await anyio.to_thread.run_sync(_processes_of, cluster)
 
     await eventually(ended, timeout=60, reason=f"no process runs {command}")
+
+
+async def test_a_pod_reports_its_progress_with_its_token(
+    cluster_client: LiveClient, cluster_namespace: str
+) -> None:
+    code = (
+        "import json, os, ssl, time, urllib.request\n"
+        "at = os.environ.__getitem__\n"
+        "token = open(at('KUBEFLOW_TRAINER_SERVER_TOKEN')).read()\n"
+        "now = time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())\n"
+        "status = {'progressPercentage': 42, 'lastUpdatedTime': now}\n"
+        "headers = {'Authorization': f'Bearer {token}', 'Content-Type': 'application/json'}\n"
+        "body = json.dumps({'trainerStatus': status}).encode()\n"
+        "request = urllib.request.Request(at('KUBEFLOW_TRAINER_SERVER_URL'), body, headers)\n"
+        "tls = ssl.create_default_context(cafile=at('KUBEFLOW_TRAINER_SERVER_CA_CERT'))\n"
+        "urllib.request.urlopen(request, context=tls)\n"
+    )
+    job = await _train_job(cluster_client, cluster_namespace, ["python", "-c", code], nodes=1)
+    await _until_condition(cluster_client, job, "Complete")
+    status = (await cluster_client.get(TrainJob, job.key)).to_dict()["status"]
+    assert status["trainerStatus"]["progressPercentage"] == 42
 
 
 async def test_suspend_ends_the_processes_and_resume_starts_others(
@@ -331,6 +391,16 @@ async def test_a_launcher_is_refused_with_a_reason(
     assert "mpirun" in (pod.status.message or "")
 
 
+async def test_processes_end_with_a_killed_shim(
+    cluster_client: LiveClient, cluster_namespace: str, local_cluster: Cluster
+) -> None:
+    script = "setsid sleep 4567 & sleep 0.3; kill -9 $PPID; sleep 4567"
+    spec = {"containers": [_container("sh", "-c", script)], "restartPolicy": "Never"}
+    pod = await _pod(cluster_client, cluster_namespace, "shim", spec)
+    assert _exit(await _until_phase(cluster_client, pod, "Failed")) == (137, "Error")
+    await _until_ended(local_cluster, "sleep 4567")
+
+
 async def test_a_status_arrives_after_the_api_server_was_away(
     cluster_client: LiveClient, cluster_namespace: str, local_cluster: Cluster, tmp_path: Path
 ) -> None:
@@ -344,7 +414,7 @@ async def test_a_status_arrives_after_the_api_server_was_away(
     await _until_phase(cluster_client, pod, "Running")
     await local_cluster.supervisor.stop("kube-apiserver")
     (tmp_path / "go").touch()
-    await eventually(lambda: anyio.Path(tmp_path / "end").stat(), reason="the process ends")
+    await eventually(anyio.Path(tmp_path / "end").exists, reason="the process ends")
     await local_cluster.restart()
     assert _exit(await _until_phase(cluster_client, pod, "Succeeded")) == (0, "Completed")
 

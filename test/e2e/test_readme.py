@@ -19,6 +19,7 @@ ROOT = Path(__file__).parents[2]
 PAGES: Final = ("README.md", "docs/index.md")
 TUTORIALS: Final = {
     "docs/tutorials/sdk.md": ("Complete", "PET_NNODES"),
+    "docs/tutorials/local.md": ("rank 2 of 3", "Complete"),
     "docs/tutorials/plugin.md": ("env[NCCL_IB_HCA]", "name: NCCL_IB_HCA"),
 }
 """The tutorials, and texts that their commands print."""

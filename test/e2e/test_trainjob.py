@@ -209,7 +209,7 @@ async def test_a_running_job_set_keeps_its_owner_and_runs_past_its_own_webhook(
             return (owners, now.spec.suspend) == ([job.metadata.uid], False)
 
         await eventually(mended, interval=0.01, reason=f"the {what} is as it was")
-        figure(f"{runtime}: {what} of a running JobSet mended", time.monotonic() - began, at_most=1)
+        figure(f"{runtime}: {what} of a running JobSet mended", time.monotonic() - began, at_most=5)
     assert (await cluster_client.get(JobSet, job.key)).labels[
         "team"
     ] == "ours"  # it was suspended for a moment

@@ -13,13 +13,15 @@ import random
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager
+from datetime import UTC, datetime
 from typing import Any
 
 import anyio
 import pytest
 from controller_runtime.apis.core.v1 import Event, Node, Pod
 from controller_runtime.apis.machinery.conditions import is_true
-from controller_runtime.apis.machinery.object import Object
+from controller_runtime.apis.machinery.gvk import GVK
+from controller_runtime.apis.machinery.object import Object, unstructured
 from controller_runtime.client import MERGE, LiveClient, raw_patch
 from controller_runtime.envtest import consistently, eventually
 
@@ -28,6 +30,8 @@ from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
 from pkg.localcluster.cluster import Cluster
 from pkg.localcluster.nodes import NodeShape, node
 from pkg.localcluster.options import Options
+from pkg.why import diagnose
+from pkg.why.reading import take
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(3600)]
 
@@ -221,6 +225,25 @@ async def test_a_launcher_that_waits_for_its_nodes_is_no_deadlock(
         return await is_complete(cluster_client, made)
 
     await eventually(complete, timeout=240, reason="the launcher and its nodes are Complete")
+
+
+async def test_a_gang_larger_than_a_quota_or_the_cluster_binds_no_pod_and_why_names_it(
+    cluster_client: LiveClient, cluster_namespace: str, start: Start
+) -> None:
+    metadata = {"name": "small", "namespace": cluster_namespace}
+    quota = {"metadata": metadata, "spec": {"hard": {"requests.nvidia.com/gpu": f"{2 * GPUS}"}}}
+    kind = unstructured(GVK("", "v1", "ResourceQuota"))
+    await cluster_client.create(kind.from_dict(quota))
+    for name, nodes, cause in (("refused", NODES, "quota-exceeded"), ("huge", 3 * NODES, "gang-too-large")):
+        await start(nodes, name=name)
+
+        async def named(name: str = name, cause: str = cause) -> bool:
+            snapshot = await take(cluster_client, cluster_namespace, name, datetime.now(UTC))
+            return [each.cause for each in diagnose(snapshot).findings][:1] == [cause]
+
+        await eventually(named, timeout=120, interval=1, reason=f"the answer is {cause}")
+        assert (await bound(cluster_client, cluster_namespace))[name][0] == 0
+        await cluster_client.delete_all_of(kind, namespace=cluster_namespace)
 
 
 async def settled(client: LiveClient, namespace: str, sizes: dict[str, int]) -> dict[str, int]:

@@ -157,6 +157,11 @@ class End:
                     f"a runtime without TrainJobs cannot be deleted: {name}"
                 )
 
+    async def is_fresh(self, sim: Simulation, job: Document) -> bool:
+        """Return True if the JobSet of a TrainJob equals a fresh render."""
+        found = [normalized("JobSet", each) for each in owned(sim, JobSet, job)]
+        return found == [each.get("JobSet") async for each in self._possible(sim, job, past=False)]
+
     async def check_children(self, sim: Simulation, job: Document) -> None:
         """Children equal a fresh render; the JobSet of an ended TrainJob equals a render of earlier states."""
         ended = is_true(job, "Complete") or is_true(job, "Failed")
@@ -167,6 +172,8 @@ class End:
             stored = next((each for each in _named(sim, kind, job) if _controls(job, each)), None)
             found = None if stored is None else normalized(kind, stored)
             wanted = [each.get(kind) for each in renders]
+            if ended:  # a JobSet that is suspended before it is built again already has the new labels
+                found, wanted = _without_labels(found), [_without_labels(each) for each in wanted]
             if kind == "Secret":
                 assert (found is not None) == ("ConfigMap" in renders[0]), f"keys: {job['metadata']['name']}"
                 continue
@@ -183,6 +190,12 @@ class End:
         for each in jobs if past else jobs[:1]:
             for runtime in runtimes if past else runtimes[:1]:
                 yield await self._renders.children({**each, "metadata": job["metadata"]}, runtime)
+
+
+def _without_labels(child: Any) -> Any:
+    if child is None:
+        return None
+    return {**child, "metadata": {k: v for k, v in child["metadata"].items() if k != "labels"}}
 
 
 def _named(sim: Simulation, kind: str, job: Document) -> list[Document]:

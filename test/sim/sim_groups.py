@@ -15,12 +15,13 @@ from controller_runtime.client import MERGE, raw_patch
 from controller_runtime.simtest import Simulation
 from controller_runtime.simtest.history import Event
 from sim_objects import by_uid, controller, is_deleted
-from sim_workloads import NODE_GROUP, REPLICATED_JOB, RayCluster
+from sim_workloads import JOB_INDEX, NODE_GROUP, REPLICATED_JOB, RayCluster
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.kai.v2alpha2 import PodGroup
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.constants import kai
+from pkg.podgrouper.podgroup import OLDEST, Rules
 
 Document = dict[str, Any]
 _OWNERS: dict[str, type[Object]] = {
@@ -64,10 +65,12 @@ class Denials(set[tuple[str, str, str]]):
 
 
 class Groups:
-    """The rules."""
+    """The rules, for the groups of a release of KAI-Scheduler."""
 
-    def __init__(self, sim: Simulation) -> None:
+    def __init__(self, sim: Simulation, release: Rules = OLDEST) -> None:
         self._sim = sim
+        self._whole = release is not OLDEST
+        """All pods of a Job have one group, and a JobSet requires replicated jobs instead of pods."""
         self._denials = Denials(sim)
         sim.server.denied = self._denials
         self._names: set[str] = set()
@@ -129,7 +132,7 @@ class Groups:
         yield f"pg-{name}-{pod['metadata']['uid']}"
         for reference in self._walk(pod):
             if reference["kind"] == "Job":
-                yield f"pg-{name}-{reference['uid']}"
+                yield f"pg-{reference['name'] if self._whole else name}-{reference['uid']}"
 
     def _group_of(self, pod: Document) -> Group | None:
         """Return the group of a pod from all of its owners; None if one of them does not exist."""
@@ -147,9 +150,9 @@ class Groups:
         uid = top["metadata"]["uid"]
         base = f"pg-{top['metadata']['name']}-{uid}"
         if kinds[-1] == "Job":
-            return Group(f"pg-{name}-{uid}", 1, uid)
+            return Group(base if self._whole else f"pg-{name}-{uid}", 1, uid)
         if kinds[-1] == "JobSet":
-            return _of_job_set(pod, top, base)
+            return (_tree_of_job_set if self._whole else _of_job_set)(pod, top, base)
         if kinds[-1] == "RayCluster":
             groups = {each["groupName"]: each["replicas"] for each in top["spec"]["workerGroupSpecs"]}
             own = pod["metadata"]["labels"].get(NODE_GROUP, "")
@@ -207,7 +210,7 @@ class Groups:
         assert found, f"the group of a pod does not exist: {grouped}"
         owner = (found[0]["metadata"].get("ownerReferences") or [{"uid": ""}])[0]
         assert owner["uid"] == wanted.owner, f"a group has another owner: {grouped}"
-        members = found[0]["spec"].get("minMember")
+        members = found[0]["spec"].get("minMember", found[0]["spec"].get("minSubGroup"))
         assert not exactly or members == wanted.members, (
             f"a group has the wrong size: {grouped}: {members}, not {wanted.members}"
         )
@@ -228,6 +231,14 @@ def _of_job_set(pod: Document, job_set: Document, base: str) -> Group:
     if job_set["spec"]["startupPolicy"]["startupPolicyOrder"] == "InOrder":
         return Group(f"{base}-{own}", sizes[own], uid)
     return Group(base, sum(sizes.values()), uid)
+
+
+def _tree_of_job_set(pod: Document, job_set: Document, base: str) -> Group:
+    """Return the group of all replicated jobs, each of which has a subgroup for each of its replicas."""
+    own, spec = pod["metadata"]["labels"], job_set["spec"]
+    required = 1 if spec["startupPolicy"]["startupPolicyOrder"] == "InOrder" else len(spec["replicatedJobs"])
+    replica = f"{own[REPLICATED_JOB]}-replica-{own[JOB_INDEX]}"
+    return Group(base, required, job_set["metadata"]["uid"], replica)
 
 
 def _mark(pod: Document | None) -> str | None:

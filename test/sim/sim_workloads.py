@@ -35,6 +35,7 @@ RAY_CRD: Document = {
 _STEPS = 8
 """How many calm steps a whole life has."""
 REPLICATED_JOB = "jobset.sigs.k8s.io/replicatedjob-name"
+JOB_INDEX = "jobset.sigs.k8s.io/job-index"
 NODE_GROUP = "ray.io/group"
 _POD_SPEC: Document = {"schedulerName": kai.SCHEDULER_NAME, "containers": [{"name": "c", "image": "i"}]}
 _JOB_SPEC: Document = {"template": {"spec": _POD_SPEC}}
@@ -168,7 +169,7 @@ class Workloads:
             for replicated in job_set["spec"]["replicatedJobs"] if not is_deleted(job_set) else ():
                 name = f"{job_set['metadata']['name']}-{replicated['name']}-0"
                 if name not in names:
-                    labels = {REPLICATED_JOB: replicated["name"]}
+                    labels = {REPLICATED_JOB: replicated["name"], JOB_INDEX: "0"}
                     spec = replicated["template"]["spec"]
                     spec = {**spec, "template": {**spec["template"], "metadata": {"labels": labels}}}
                     await self._below(sim, Job, job_set, JobSet, {"metadata": {"name": name}, "spec": spec})

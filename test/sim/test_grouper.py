@@ -20,25 +20,34 @@ from pkg import podgrouper
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.kai.v2alpha2 import PodGroup
 from pkg.apis.trainer.v1alpha1 import TrainJob
-from pkg.podgrouper.podgroup import OLDEST
-
-SETTINGS = podgrouper.Settings(rules=OLDEST)
-
-
-async def setup(mgr: ctrl.Manager) -> None:
-    """Set the manager up as its program does, without servers."""
-    await podgrouper.setup(mgr, SETTINGS)
+from pkg.podgrouper.podgroup import OLDEST, Rules
 
 
 def scenario(sim: Simulation) -> None:
     """Users, operators and two pod groupers, with faults."""
+    world(sim, OLDEST)
+
+
+def newest(sim: Simulation) -> None:
+    """The same with the groups of KAI-Scheduler v0.17."""
+    world(sim, Rules.V0_17)
+
+
+def world(sim: Simulation, release: Rules) -> None:
+    """Set up users, operators, two pod groupers and the rules for a release of KAI-Scheduler."""
+    settings = podgrouper.Settings(rules=release)
+
+    async def setup(mgr: ctrl.Manager) -> None:
+        """Set the manager up as its program does, without servers."""
+        await podgrouper.setup(mgr, settings)
+
     sim.serve(Pod, Job, JobSet, TrainJob, PodGroup, PriorityClass, ConfigMap)
     sim.server.serve_crds([RAY_CRD])
-    groups = Groups(sim)
+    groups = Groups(sim, release)
     Writes(sim)
     workloads = Workloads()
     workloads.register(sim)
-    cache = CacheOptions(by_object=podgrouper.cache_options(SETTINGS))
+    cache = CacheOptions(by_object=podgrouper.cache_options(settings))
     only = ControllerOptions(skip_name_validation=True)
     sim.manager(setup, options=simtest.options(cache=cache, controller=only))
     sim.on_change(groups.see)
@@ -52,3 +61,6 @@ test_a_pod_is_in_the_group_of_its_owners = simtest.simulate(seeds=20)(scenario)
 test_a_pod_is_in_the_group_of_its_owners_in_a_short_life = simtest.simulate(
     seeds=80, first=1000, minutes=3.0, faults=6.0, actions=0.35
 )(scenario)
+test_a_pod_is_in_the_group_of_its_owners_by_the_rules_of_v0_17 = simtest.simulate(
+    seeds=20, first=2000, minutes=3.0, faults=6.0, actions=0.35
+)(newest)

@@ -70,7 +70,15 @@ def is_ghost(engine: Engine, key: NamespacedName) -> bool:
 
 def is_readable(engine: Engine) -> bool:
     """Return True if a cache must answer: it was filled, and its kind is served."""
-    return engine.has_synced and all(feed._missing_since is None for feed in engine._feeds.values())
+    feeds = engine._feeds.values()
+    return bool(feeds) and all(feed.synced and feed._missing_since is None for feed in feeds)
+
+
+def held_back(engine: Engine) -> Iterator[tuple[NamespacedName, int]]:
+    """Yield the changes that handlers have not received because their objects are being written."""
+    for key, writing in engine.processor._echoes._writing.items():
+        for _, notify in writing.held[:1]:
+            yield key, id(notify)
 
 
 def _compared(

@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
+from .server import MANAGER
 from .watching import Watch
 
 if TYPE_CHECKING:
     from .simulation import Simulation
 
+KEPT: Final = frozenset({"namespaces", "events", "leases.coordination.k8s.io"})
+"""Kinds that every server serves."""
 Cause = Callable[["Simulation", random.Random], Awaitable[None]]
 
 
@@ -119,11 +122,31 @@ async def _drift(sim: Simulation, rng: random.Random) -> None:
 
 
 async def _forbid(sim: Simulation, rng: random.Random) -> None:
-    resources = sorted(table.resource.group_resource for table in sim.server.tables.values())
-    entry = ("manager", rng.choice(["list", "watch", "patch", "*"]), rng.choice(resources))
+    watched = {watch.table for watch in sim.server.watches.open_watches}
+    tables = watched if rng.random() < 0.7 else set()
+    resources = sorted(
+        table.resource.group_resource for table in sim.server.tables.values() if table in tables or not tables
+    )
+    verb, resource = rng.choice(["list", "watch", "patch", "*"]), rng.choice(resources)
+    entry = (MANAGER, verb, resource)
     sim.server.denied.add(entry)
+    if rng.random() < 0.5:
+        sim.server.watches.cut(lambda watch: watch.table.resource.group_resource == resource)
     await anyio.sleep(rng.uniform(1, 15))
     sim.server.denied.discard(entry)
+
+
+async def _miss(sim: Simulation, rng: random.Random) -> None:
+    """Serve managers a kind no more for a while, as a server does whose CustomResourceDefinition is replaced."""
+    resource = rng.choice(
+        sorted({table.resource.group_resource for table in sim.server.tables.values()} - KEPT)
+    )
+    if resource in sim.server.missing:
+        return
+    sim.server.missing.add(resource)
+    sim.server.watches.cut(lambda watch: watch.table.resource.group_resource == resource)
+    await anyio.sleep(rng.uniform(1, 15))
+    sim.server.missing.discard(resource)
 
 
 FAULTS: Final = (
@@ -141,8 +164,10 @@ FAULTS: Final = (
     Fault("pages", _weather("pages")),
     Fault("lost answers", _weather("lost")),
     Fault("late answers", _weather("late")),
+    Fault("stuck answers", _weather("stuck")),
     Fault("garbled answers", _weather("garbled")),
     Fault("conflicts", _weather("conflicts")),
     Fault("drift", _drift),
     Fault("forbid", _forbid),
+    Fault("missing kind", _miss),
 )

@@ -39,6 +39,8 @@ class Weather:
     """The request takes effect, the answer does not come."""
     late: float = 0.0
     """The answer comes after seconds."""
+    stuck: float = 0.0
+    """The answer to a write comes after most of a minute."""
     garbled: float = 0.0
     """The answer is cut, at any byte; the request takes effect."""
     conflicts: float = 0.0
@@ -123,6 +125,8 @@ class _Bare:
             return answer
         lost = write and rng.random() < weather.lost
         late = rng.random() * 8.0 if rng.random() < weather.late else 0.0
+        if write and weather.stuck and rng.random() < weather.stuck:
+            late = rng.uniform(0.5, 1.0) * _PATIENCE
         there, back = (rng.random() * network.slowest + late / 2 for _ in range(2))
         response = await self._travel(request, there, back)
         if lost:

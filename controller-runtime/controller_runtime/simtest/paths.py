@@ -106,9 +106,7 @@ def parse(request: Request, tables: Tables) -> Place:
     """
     table, namespace, rest = _table_of(request.path, tables)
     if table is None:
-        raise errors.NotFoundError(
-            "the server could not find the requested resource", code=404, reason="NotFound"
-        )
+        raise not_served()
     name, subresource = (*rest[1:3], "", "")[:2]
     query = dict(request.query)
     matcher = selection.matcher_of(query.get("labelSelector") or None)
@@ -126,6 +124,13 @@ def parse(request: Request, tables: Tables) -> Place:
 
     key = NamespacedName(namespace if table.resource.namespaced else "", name)
     return Place(_verb(request, name, query), table, key, subresource, query, request, picks)
+
+
+def not_served() -> errors.NotFoundError:
+    """Return the refusal of a request for a kind that is not served."""
+    return errors.NotFoundError(
+        "the server could not find the requested resource", code=404, reason="NotFound"
+    )
 
 
 def kind_of(path: str, tables: Tables) -> GVK | None:

@@ -9,6 +9,8 @@
 - A request is not reconciled twice at once.
 - A manager ends only when it is stopped, loses its lease, or cannot reach the server.
 - A lease that is renewed stays with its holder. When nothing disturbs them any more, one of the replicas leads.
+- A change waits for the answer to an own write of its object for a moment at most. A watch that is refused for a moment
+  is resumed: see :mod:`.watchrules`.
 - A cache has every change up to the version that its watch has reached. When nothing disturbs it any more, it equals
   the server, its indices are right, and no queue holds ready work.
 """
@@ -255,10 +257,17 @@ class Rules(Observer):
 
     async def watch_caches(self) -> None:
         """Check for the whole life that watches skip no change."""
+        held: set[tuple[NamespacedName, int]] = set()
         while True:
             await anyio.sleep(_POLL)
+            before, held = held, set()
             for name, replica in self._running():
+                if replica.process.paused:
+                    continue
                 for engine in _engines(replica):
+                    held.update(cacherules.held_back(engine))
+                    for key, _ in held & before:
+                        self._fail(f"{name}: a change is kept from handlers: {engine.gvk.kind} {key.name}")
                     for problem in cacherules.missed(self._simulation.server, engine):
                         self._fail(f"{name}: {problem}")
 

@@ -34,6 +34,8 @@ from .paths import Place
 from .watching import Watches
 
 _SUCCESS: Final = {"kind": "Status", "apiVersion": "v1", "status": "Success", "metadata": {}}
+MANAGER: Final = "manager"
+"""The user of the managers under test."""
 _TOO_NEW: Final = 3.0
 """Seconds for which a replica waits to reach the version that a list names."""
 Admit = Callable[["Review"], Awaitable[None]]
@@ -73,6 +75,8 @@ class Server:
         memory.complete = self._complete
         self.denied: set[tuple[str, str, str]] = set()
         """User, verb and group resource that are refused with 403."""
+        self.missing: set[str] = set()
+        """Group resources that managers do not find."""
         self._has_garbage = True
         self.history.listeners.append(self._look_for_garbage)
         self._pages: dict[str, tuple[list[Document], int]] = {}
@@ -144,9 +148,12 @@ class Server:
         return bool(self.admit) and paths.kind_of(request.path, self.tables) in self.admit
 
     async def _answer(self, request: Request, user: str, replica: Replica) -> Response:
-        if (found := paths.discovery(request.path, self.tables)) is not None:
+        tables = self._served(user)
+        if (found := paths.discovery(request.path, tables)) is not None:
             return answers.success(found)
         place = paths.parse(request, self.tables)
+        if len(tables) < len(self.tables) and place.table not in tables.values():
+            raise paths.not_served()
         self._check_permission(place, user)
         match place.verb:
             case "get":
@@ -167,6 +174,16 @@ class Server:
                 return answers.success(await self._delete(place, user))
             case _:
                 return answers.success(self._delete_all(place))
+
+    def _served(self, user: str) -> paths.Tables:
+        """Return the kinds that a user finds."""
+        if not self.missing or user != MANAGER:
+            return self.tables
+        return {
+            place: table
+            for place, table in self.tables.items()
+            if table.resource.group_resource not in self.missing
+        }
 
     def _check_permission(self, place: Place, user: str) -> None:
         resource = place.table.resource.group_resource

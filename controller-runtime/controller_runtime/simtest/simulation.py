@@ -34,7 +34,8 @@ from .loop import CURRENT, START, Process, SimLoop
 from .network import Network, enter
 from .rules import Rules
 from .sealed import EPOCH, sealed
-from .server import Server
+from .server import MANAGER, Server
+from .watchrules import Resumes
 
 Setup = Callable[[Manager], Awaitable[None]]
 Check = Callable[["Simulation"], Awaitable[None]]
@@ -134,7 +135,10 @@ class Simulation:
         self.server = Server(memory, random.Random(f"{seed}/server"))
         self.rules = Rules(self)
         self.network = Network(
-            self.server, random.Random(f"{seed}/network"), self.record, observers=[self.rules]
+            self.server,
+            random.Random(f"{seed}/network"),
+            self.record,
+            observers=[self.rules, Resumes(self._fail, loop.time)],
         )
         self.webhooks = Webhooks(self)
         self.processes: dict[str, Process] = {}
@@ -186,6 +190,9 @@ class Simulation:
         self._registered.checks.append(check)
 
     # Called by the parts of the simulation.
+
+    def _fail(self, text: str) -> None:
+        self.failures.append(AssertionError(text))
 
     def record(self, actor: str, text: str) -> None:
         """Add a line to the timeline."""
@@ -288,7 +295,7 @@ class Simulation:
             await anyio.sleep(_CRASH_LOOP + self.world.random())
 
     async def _run_manager(self, process: Process) -> None:
-        wire = self.network.wire(process, "manager")
+        wire = self.network.wire(process, MANAGER)
         manager = Manager(Config("https://simulation"), self._registered.options, transport=wire)
         wire.may_write = manager._may_write
         assert self._registered.setup is not None  # noqa: S101 -- else no manager is started

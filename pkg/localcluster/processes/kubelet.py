@@ -21,6 +21,7 @@ from controller_runtime.source import Queue
 
 from pkg.localcluster.processes import status
 from pkg.localcluster.processes.pod import PodRunner
+from pkg.localcluster.processes.ports import Ports, group_of
 from pkg.localcluster.processes.refusals import REASON, refusal
 from pkg.localcluster.processes.settings import Settings
 
@@ -47,6 +48,7 @@ class Kubelet:
         self._settings = settings
         self._is_mine = is_mine
         self._entries: dict[NamespacedName, _Entry] = {}
+        self._ports = Ports()
         self._refused: dict[NamespacedName, str] = {}
         self._tasks: anyio.abc.TaskGroup | None = None
         self._queue: Queue | None = None
@@ -118,7 +120,14 @@ class Kubelet:
             self._refused[key] = uid
             return None
         self._settings.hosts.add(pod, self._settings.cluster)
-        runner = PodRunner(pod, self._settings, lambda: self._changed(key))
+        running = {
+            group_of(each.runner.pod) for each in self._entries.values() if not each.runner.finished.is_set()
+        }
+        ports = self._ports.of(pod, {*running, group_of(pod)})
+        for port, substitute in ports.items():
+            message = f"Port {port} is used by another program of this machine; the pods of the job use {substitute}"
+            self._settings.record(pod, "PortReplaced", message)
+        runner = PodRunner(pod, self._settings, lambda: self._changed(key), ports)
         entry = self._entries[key] = _Entry(uid, runner)
         if pod.metadata.deletion_timestamp:
             runner.stop(0)

@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -16,6 +16,7 @@ from controller_runtime.apis.machinery import quantity
 
 from pkg.localcluster.processes import logs, messages, names
 from pkg.localcluster.processes.environment import Environment, expand
+from pkg.localcluster.processes.ports import replace_ports
 from pkg.localcluster.processes.process import IDENTITY, Plan
 from pkg.localcluster.processes.settings import Settings
 from pkg.localcluster.processes.status import ContainerRecord
@@ -34,7 +35,8 @@ class Plans:
     settings: Settings
     volumes: Mapping[str, Path]
     environment: Environment
-    address: str
+    ports: Mapping[int, int] = field(default_factory=dict)
+    """Substitutes of ports that other programs use."""
 
     async def make(self, container: Container, record: ContainerRecord) -> Plan:
         """Return the plan for the next start of a container.
@@ -48,13 +50,15 @@ class Plans:
         work, scratch = folder / "work", folder / "scratch"
         for path in (work, scratch):
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        given = await self.environment.of(container)
+        found = await self.environment.of(container)
+        given = {name: replace_ports(value, self.ports) for name, value in found.items()}
         mounts = [mounted(each, self.volumes, given) for each in container.volume_mounts or []]
         identity = f"{self.pod.metadata.uid}-{container.name}-{start}"
         values = {**self._base(container, folder), **given, IDENTITY: identity}
         if "PYTHONPATH" in given:
             values["PYTHONPATH"] = os.pathsep.join([str(folder / "site"), given["PYTHONPATH"]])
-        argv = [expand(each, given) for each in [*(container.command or []), *(container.args or [])]]
+        words = [*(container.command or []), *(container.args or [])]
+        argv = [replace_ports(expand(each, given), self.ports) for each in words]
         cwd = container.working_dir or str(work)
         if self.settings.isolated:
             mounts += self._files(container, folder, {str(each["target"]) for each in mounts})
@@ -70,6 +74,7 @@ class Plans:
             mounts=mounts,
             isolated=self.settings.isolated,
             memory=_memory(container),
+            ports=self.ports,
         )
 
     def _base(self, container: Container, folder: Path) -> dict[str, str]:

@@ -4,7 +4,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Final
 
 import anyio
@@ -24,13 +25,22 @@ from pkg.localcluster.processes.status import ContainerRecord, PodRecord, Termin
 from pkg.localcluster.processes.volumes import Volumes
 
 DEADLINE: Final = "DeadlineExceeded"
+_RENEW_AFTER: Final = 0.4
+"""The part of a token's life after which it is renewed; a renewal that fails is tried again before its end."""
 
 
 class PodRunner:
     """Runs a pod; ``changed`` is called when its record has changed."""
 
-    def __init__(self, pod: Pod, settings: Settings, changed: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        pod: Pod,
+        settings: Settings,
+        changed: Callable[[], None],
+        ports: Mapping[int, int] | None = None,
+    ) -> None:
         self.pod = pod
+        self._ports = ports or {}
         self.finished = anyio.Event()
         """Set once no process of the pod is left."""
         self._settings = settings
@@ -77,6 +87,7 @@ class PodRunner:
             if self.pod.spec.active_deadline_seconds is not None:
                 tasks.start_soon(self._stop_at_deadline, float(self.pod.spec.active_deadline_seconds))
             if await self._prepare():
+                tasks.start_soon(self._renew_tokens)
                 await self._run_containers()
             tasks.cancel_scope.cancel()
         for runner in self._init + self._containers:
@@ -96,9 +107,9 @@ class PodRunner:
             )
             try:
                 made = await volumes.make()
-                self._plans = Plans(
-                    self.pod, settings, made, Environment(self.pod, address, references, rooms), address
-                )
+                self._volumes = volumes
+                environment = Environment(self.pod, address, references, rooms)
+                self._plans = Plans(self.pod, settings, made, environment, self._ports)
                 self._references = references
             except (ConfigError, StatusError, RestError, OSError) as error:
                 if reported != str(error):
@@ -112,6 +123,14 @@ class PodRunner:
             self._update()
             return True
         return False
+
+    async def _renew_tokens(self) -> None:
+        """Renew the tokens of service accounts before they expire."""
+        life = self._volumes.token_seconds
+        while life is not None:
+            await anyio.sleep(life * _RENEW_AFTER)
+            with suppress(StatusError, RestError, OSError):  # the next renewal may succeed
+                await self._volumes.renew_tokens()
 
     async def _run_containers(self) -> None:
         """Run the init containers one after the other, then the containers; sidecars run until the others end."""

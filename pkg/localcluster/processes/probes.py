@@ -95,15 +95,14 @@ class ProbeTarget:
         Raises:
             ValueError: no port has the name.
         """
-        if isinstance(port, int):
-            return port
         text = str(port)
         if text.isdecimal():
-            return int(text)
+            number = int(text)
+            return self.plan.ports.get(number, number)
         found = next((each.container_port for each in self.ports if each.name == text), None)
         if found is None:
             raise ValueError(f"port {text} not found")
-        return found
+        return self.plan.ports.get(found, found)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -42,6 +42,8 @@ class Plan:
     isolated: bool
     """False on machines where mounts cannot be made."""
     memory: int | None = None
+    ports: Mapping[int, int] = field(default_factory=dict)
+    """Substitutes of the container's ports."""
 
 
 class StartError(Exception):

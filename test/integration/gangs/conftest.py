@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""An API server that serves Kubernetes' own gangs, with JobSet's default CRD, which drops their field.
+"""An API server that serves Kubernetes' own gangs.
 
 ``CLUSTER_KUBERNETES`` chooses the release.
 """

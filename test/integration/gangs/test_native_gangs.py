@@ -66,6 +66,7 @@ async def unavailable(client: LiveClient, train_job: TrainJob) -> str | None:
 async def test_a_job_set_crd_that_drops_the_field_is_reported_and_nothing_starts_until_it_is_replaced(
     run_manager: RunManager, live_client: LiveClient, namespace: str, release: Any, install_job_set: Any
 ) -> None:
+    await install_job_set("0.10")
     async with run_manager():
         made = await create(live_client, namespace)
 

@@ -4,8 +4,12 @@
 
 from __future__ import annotations
 
+import pytest
 from controller_runtime.apis.core.v1 import ConfigMap
+from jobset_server import KEY
 from trainjob_world import MPI, World, suspended_world, world
+
+from pkg.apis.jobset.v1alpha2 import JobSet
 
 
 async def hosts(w: World) -> int:
@@ -38,3 +42,28 @@ async def test_a_running_jobs_host_file_is_restored() -> None:
     await w.restart()
     assert await w.reconcile() == ["apply ConfigMap"]
     assert await hosts(w) == 2
+
+
+@pytest.mark.parametrize("suspended", [False, True], ids=["absent", "suspended"])
+async def test_a_job_set_does_not_start_while_a_sibling_is_being_deleted(suspended: bool) -> None:
+    w = await world(MPI, suspend=True)
+    await w.reconcile()
+    found = await w.server.get(ConfigMap, ("ns", "job-mpi-hostfile"))
+    found.metadata.finalizers = ["example.com/hold"]
+    found.data = {"hostfile": "of other pods"}
+    await w.server.update(found)
+    await w.server.delete(found)
+    if not suspended:
+        await w.server.delete(await w.server.get(JobSet, KEY))
+    await w.suspend(False)
+    await w.reconcile()
+    assert w.result.requeue_after
+    job_sets = await w.server.list(JobSet)
+    assert [each.spec.suspend for each in job_sets] == ([True] if suspended else [])
+
+    held = await w.server.get(ConfigMap, found.key)
+    held.metadata.finalizers = None
+    await w.server.update(held)
+    await w.reconcile()
+    assert await hosts(w) == 2
+    assert not (await w.server.get(JobSet, KEY)).spec.suspend

@@ -33,6 +33,7 @@ from controller_runtime.simtest.history import Event
 from controller_runtime.simtest.loop import CURRENT, START
 
 FINALIZER = "example.com/secret"
+NOTED = "example.com/noted"
 CLASS = "data.class"
 CLASSES = ("low", "high")
 QUIET = 60.0
@@ -65,10 +66,12 @@ class Keeper:
             return ctrl.Result()
 
     async def _delete_stray(self, key: ctrl.Request) -> None:
-        """Delete a Secret without a ConfigMap."""
+        """Delete a Secret without a ConfigMap, by its name."""
         with ignore_not_found():
             secret = await self._client.get(Secret, key)
-            await self._client.delete(secret, preconditions={"uid": secret.metadata.uid or ""})
+            await self._client.delete(
+                Secret.from_dict({"metadata": {"namespace": key.namespace, "name": secret.name}})
+            )
 
     async def _reconcile(self, source: ConfigMap) -> ctrl.Result:
         if source.metadata.deletion_timestamp is not None:
@@ -83,6 +86,7 @@ class Keeper:
             # The event of this deletion is an own write's and does not come: go on.
             return await self._reconcile(await self._client.get(ConfigMap, source.key))
         await self._keep_secret(source)
+        await self._note(source)
         return ctrl.Result(requeue_after=left)
 
     @staticmethod
@@ -97,6 +101,15 @@ class Keeper:
         wanted = source.deep_copy()
         wanted.metadata.finalizers = finalizers
         return await self._client.patch(wanted, merge_from(source, optimistic_lock=True))
+
+    async def _note(self, source: ConfigMap) -> None:
+        """Note the value that the Secret has. Without a lock: the patch may follow changes that were not read."""
+        value = (source.data or {})["value"]
+        if (source.metadata.annotations or {}).get(NOTED) != value:
+            wanted = source.deep_copy()
+            wanted.metadata.annotations = {**(source.metadata.annotations or {}), NOTED: value}
+            with ignore_not_found():
+                await self._client.patch(wanted, merge_from(source))
 
     async def _let_go(self, source: ConfigMap) -> ctrl.Result:
         finalizers = source.metadata.finalizers or []

@@ -16,11 +16,14 @@ from controller_runtime.apis.machinery.gvk import NamespacedName
 from controller_runtime.cache import codec
 from controller_runtime.cache.engine import Engine
 from controller_runtime.cache.outage import Outage
+from controller_runtime.cache.states import MAX_RESUMES
 from controller_runtime.client import kinds
 from controller_runtime.client.tables import Document, Table, key_of
-from controller_runtime.simtest import cacherules
+from controller_runtime.simtest import answers, cacherules
 from controller_runtime.simtest.history import Event
 from controller_runtime.simtest.leases import Leases
+from controller_runtime.simtest.loop import Process
+from controller_runtime.simtest.watchrules import Resumes
 
 KEY = NamespacedName("default", "a")
 
@@ -117,3 +120,48 @@ async def test_a_filled_cache_must_answer_while_its_kind_is_denied_but_not_while
     assert cacherules.is_readable(made)
     made._feeds[""].failed(NotFoundError("no", code=404), denied=True)
     assert not cacherules.is_readable(made)
+
+
+@pytest.mark.parametrize(
+    ("refusals", "streams", "broken"),
+    [(1, True, True), (1, False, False), (0, True, False), (MAX_RESUMES, True, False)],
+    ids=["lists at once", "resumes", "was not refused", "lists after many refusals"],
+)
+def test_a_watch_that_lists_again_after_a_short_refusal_is_found(
+    refusals: int, streams: bool, broken: bool
+) -> None:
+    found: list[str] = []
+    resumes, process = Resumes(found.append, lambda: 0.0), Process("manager-0")
+    watch = (("watch", "true"), ("resourceVersion", "5"))
+    sent = rest.Request("GET", "/api/v1/pods", query=watch)
+    for _ in range(refusals):
+        resumes.sends(process, sent)
+        resumes.answered(process, sent, answers.Answer(403, b"{}"))
+    again = (("watch", "true"), ("sendInitialEvents", "true")) if streams else watch
+    resumes.sends(process, rest.Request("GET", "/api/v1/pods", query=again))
+    assert bool(found) is broken
+
+
+async def test_a_change_that_waits_for_the_answer_to_a_write_is_held_back() -> None:
+    made = engine_at("4")
+    with made.processor._echoes.writing(KEY):
+        assert not [*cacherules.held_back(made)]
+        made.processor._echoes.deliver(KEY, None, lambda: None)
+        assert [key for key, _ in cacherules.held_back(made)] == [KEY]
+    assert not [*cacherules.held_back(made)]
+
+
+def test_a_missing_kind_is_served_to_users_but_not_to_managers() -> None:
+    def scenario(sim: simtest.Simulation) -> None:
+        async def look(sim: simtest.Simulation) -> None:
+            sim.server.missing.add("configmaps")
+            await sim.client().list(ConfigMap)
+            with pytest.raises(NotFoundError):
+                await sim.client("manager").list(ConfigMap)
+            sim.server.missing.clear()
+            await sim.client("manager").list(ConfigMap)
+
+        sim.serve(ConfigMap)
+        sim.finally_(look)
+
+    assert simtest.run(scenario, 1, minutes=0.1, faults=0).failure is None

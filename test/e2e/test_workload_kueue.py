@@ -1,0 +1,211 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Kueue on top of Kubernetes' own gangs: what it starts, evicts and starts elsewhere is never bound in part.
+
+``CLUSTER_KUBERNETES`` and ``CLUSTER_JOBSET`` choose the releases. Kueue is played by its exact writes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AbstractContextManager, asynccontextmanager
+from typing import Any
+
+import anyio
+import pytest
+from controller_runtime.apis.core.v1 import Node, Pod
+from controller_runtime.apis.machinery.object import Object, Unstructured
+from controller_runtime.client import MERGE, LiveClient, raw_patch
+from controller_runtime.envtest import consistently, eventually
+from kueue_writes import MANAGER, QUEUE, ActiveError, Kueue
+
+from pkg.apis.scheduling import v1alpha1, v1alpha2, v1beta1
+from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
+from pkg.localcluster.cluster import Cluster
+from pkg.localcluster.nodes import NodeShape
+from pkg.localcluster.options import Options
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
+
+KUBERNETES = os.environ.get("CLUSTER_KUBERNETES", "1.35")
+JOBSET = os.environ.get("CLUSTER_JOBSET", "0.11" if KUBERNETES == "1.35" else "0.12")
+GANGS: dict[tuple[str, str], type[Object]] = {
+    ("1.35", "0.11"): v1alpha1.Workload,
+    ("1.35", "0.12"): v1alpha1.Workload,
+    ("1.36", "0.12"): v1alpha2.PodGroup,
+    ("1.37", "0.12"): v1beta1.PodGroup,
+}
+FLAVORS = {"spot": ("node-0", "node-1"), "reserved": ("node-2", "node-3")}
+WHOLE, GPUS = 2, 8
+RunCluster = Callable[[Options], AbstractContextManager[Cluster]]
+
+if (KUBERNETES, JOBSET) not in GANGS:
+    reason = f"Kubernetes {KUBERNETES} with JobSet {JOBSET} cannot schedule gangs"
+    pytest.skip(reason, allow_module_level=True)
+
+
+@pytest.fixture(scope="module")
+def cluster(run_cluster: RunCluster) -> Iterator[Cluster]:
+    """A cluster whose scheduler schedules Kubernetes' own gangs; each pod of the tests takes a node."""
+    options = Options(
+        shape=NodeShape(gpus=GPUS), timeout=600, kubernetes=KUBERNETES, jobset=JOBSET, workloads=True
+    )
+    with run_cluster(options) as running:
+        yield running
+
+
+class Gang:
+    """The pods of one TrainJob, and their other controllers."""
+
+    def __init__(self, client: LiveClient, namespace: str) -> None:
+        self._client = client
+        self._namespace = namespace
+
+    async def pods(self) -> list[Pod]:
+        return await self._client.list(Pod, namespace=self._namespace, labels={"gang": "yes"})
+
+    async def nodes(self) -> list[str]:
+        """Return the nodes of the bound pods."""
+        return sorted(each.spec.node_name for each in await self.pods() if each.spec.node_name)
+
+    async def exist(self) -> bool:
+        return len(await self.pods()) == WHOLE
+
+    async def are_gone(self) -> bool:
+        return not await self.pods()
+
+    async def ungate(self) -> None:
+        """Remove Kueue's gate from one pod after another, as its topology controller does."""
+        for pod in await self.pods():
+            await self._client.patch(pod, raw_patch(MERGE, b'{"spec":{"schedulingGates":null}}'))
+            await anyio.sleep(1)
+
+    @asynccontextmanager
+    async def never_in_part(self) -> AsyncIterator[None]:
+        """Raise if some but not all pods are seen bound; a scheduler binds those of a gang one after another."""
+        longest = 0.0
+
+        async def watch() -> None:
+            nonlocal longest
+            since: float | None = None
+            while True:
+                now = anyio.current_time()
+                if len(await self.nodes()) in (0, WHOLE):
+                    since = None
+                else:
+                    since = now if since is None else since
+                    longest = max(longest, now - since)
+                await anyio.sleep(0.05)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(watch)
+            yield
+            tasks.cancel_scope.cancel()
+        assert longest < 5, f"a part of the gang was bound for {longest:.1f} s"
+
+
+@pytest.fixture
+async def gang(cluster_client: LiveClient, cluster_namespace: str) -> AsyncIterator[Gang]:
+    """The gang of the TrainJob ``job``; everything is deleted at the end."""
+    for flavor, names in FLAVORS.items():
+        for name in names:
+            patch = f'{{"metadata":{{"labels":{{"flavor":"{flavor}"}}}}}}'.encode()
+            await cluster_client.patch(Node.from_dict({"metadata": {"name": name}}), raw_patch(MERGE, patch))
+    yield Gang(cluster_client, cluster_namespace)
+    for kind in (TrainJob, Pod):
+        await cluster_client.delete_all_of(kind, namespace=cluster_namespace)
+
+    async def empty() -> bool:
+        return not await cluster_client.list(Pod, namespace=cluster_namespace)
+
+    await eventually(empty, timeout=240, reason="the pods are gone")
+
+
+async def create(client: LiveClient, namespace: str, generation: int) -> None:
+    """Create a runtime with a gang, and a TrainJob as Kueue's webhook leaves it."""
+    labels = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
+    metadata = {"annotations": {"sim.local/run-for": "1h"}, "labels": {"gang": "yes"}}
+    pod = {"metadata": metadata, "spec": {"containers": [container()]}}
+    job = {"name": "node", "template": {"metadata": {"labels": labels}, "spec": {"template": pod}}}
+    spec = {
+        "mlPolicy": {"numNodes": WHOLE},
+        "podGroupPolicy": {"workload": {}},
+        "template": {"spec": {"replicatedJobs": [job]}},
+    }
+    where = {"name": "job", "namespace": namespace}
+    await client.create(TrainingRuntime.from_dict({"metadata": where, "spec": spec}))
+    empty = {"manager": MANAGER, "trainingRuntimeSpec": {"template": {"spec": {}}}}
+    written: dict[str, Any] = {"labels": {QUEUE: "q"}} if generation == 1 else {"runtimePatches": [empty]}
+    made = {
+        "apiVersion": "trainer.kubeflow.org/v1alpha1",
+        "kind": "TrainJob",
+        "metadata": {**where, "labels": {QUEUE: "q"}},
+        "spec": {"runtimeRef": {"kind": "TrainingRuntime", "name": "job"}, "suspend": True, **written},
+    }
+    await client.create(Unstructured.wrap(made))
+
+
+def container() -> dict[str, Any]:
+    amounts = {"nvidia.com/gpu": GPUS}
+    return {"name": "node", "image": "busybox", "resources": {"requests": amounts, "limits": amounts}}
+
+
+async def occupy(client: LiveClient, namespace: str, name: str) -> Pod:
+    """Fill a node with an ordinary pod."""
+    spec = {"nodeName": name, "containers": [container()]}
+    metadata = {"name": "other", "namespace": namespace}
+    return await client.create(Pod.from_dict({"metadata": metadata, "spec": spec}))
+
+
+@pytest.mark.parametrize("generation", [1, 2])
+async def test_what_is_evicted_starts_elsewhere_once_all_of_it_fits(
+    cluster_client: LiveClient, cluster_namespace: str, gang: Gang, generation: int
+) -> None:
+    kueue = Kueue(cluster_client, cluster_namespace, generation)
+    key = (cluster_namespace, "job")
+    kind = GANGS[KUBERNETES, JOBSET]
+
+    async def bound_to(flavor: str) -> None:
+        async def reached() -> bool:
+            return await gang.nodes() == list(FLAVORS[flavor])
+
+        await eventually(reached, timeout=240, reason=f"the whole gang is bound to {flavor}")
+
+    async def start(flavor: str) -> None:
+        await kueue.start("job", ["node"], flavor)
+        await eventually(gang.exist, timeout=120, reason="every pod exists")
+        await gang.ungate()
+
+    await create(cluster_client, cluster_namespace, generation)
+    await eventually(lambda: cluster_client.get(kind, key), timeout=60, reason="the gang is made")
+    async with gang.never_in_part():
+        await start("spot")
+        await bound_to("spot")
+    await eventually(stopped(kueue), timeout=120, reason="Kueue has evicted it")
+    await eventually(gang.are_gone, timeout=120, reason="its pods are gone")
+
+    other = await occupy(cluster_client, cluster_namespace, "node-3")
+    async with gang.never_in_part():
+        await start("reserved")
+
+        async def none_is_bound() -> bool:
+            return await gang.exist() and await gang.nodes() == []
+
+        await consistently(none_is_bound, duration=8, reason="half of the gang would fit")
+        await cluster_client.delete(other)
+        await bound_to("reserved")
+    assert f"'minCount': {WHOLE}" in str((await cluster_client.get(kind, key)).to_dict()["spec"])
+
+
+def stopped(kueue: Kueue) -> Callable[[], Awaitable[bool]]:
+    """Return a condition: Kueue has suspended the TrainJob and removed its placement."""
+
+    async def stop() -> bool:
+        try:
+            await kueue.stop("job")
+        except ActiveError:
+            return False
+        return True
+
+    return stop

@@ -1,0 +1,330 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Pods as local processes without an API server: real processes, a client in memory."""
+
+import os
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import anyio
+import psutil
+import pytest
+from controller_runtime.apis.core.v1 import Pod
+from controller_runtime.client.fake import FakeClient
+from controller_runtime.envtest import eventually
+from controller_runtime.envtest.ports import free_ports
+
+from pkg.localcluster.podlogs.query import Query
+from pkg.localcluster.processes import logs, process
+from pkg.localcluster.processes.images import Images
+from pkg.localcluster.processes.names import Hosts
+from pkg.localcluster.processes.pod import PodRunner
+from pkg.localcluster.processes.settings import BackOff, Settings
+from pkg.localcluster.processes.status import Running, Terminated, Waiting, render
+
+
+class _Tokens:
+    async def token(self, pod: Pod, projection: Any) -> str:
+        return "token"
+
+
+@pytest.fixture
+def events() -> list[tuple[str, str]]:
+    return []
+
+
+@pytest.fixture
+async def settings(tmp_path: Path, events: list[tuple[str, str]]) -> Settings:
+    return Settings(
+        directory=tmp_path,
+        images=Images(tmp_path / "programs", default=Path(sys.executable).parent),
+        hosts=Hosts(tmp_path / "hosts"),
+        reader=FakeClient(),
+        tokens=_Tokens(),
+        record=lambda pod, reason, message: events.append((reason, message)),
+        server="127.0.0.1:1",
+        isolated=not await process.can_mount(),
+        back_off=BackOff(first=0.01, longest=0.05),
+        retry=0.05,
+    )
+
+
+def _pod(*containers: dict[str, Any], **spec: Any) -> Pod:
+    return Pod.from_dict(
+        {
+            "metadata": {"name": "web", "namespace": "team", "uid": "u1"},
+            "spec": {"containers": list(containers), "restartPolicy": "Never", **spec},
+        }
+    )
+
+
+def _container(*command: str, name: str = "main", **fields: Any) -> dict[str, Any]:
+    return {"name": name, "image": "i", "command": list(command), **fields}
+
+
+@asynccontextmanager
+async def _running(pod: Pod, settings: Settings) -> AsyncIterator[PodRunner]:
+    settings.hosts.add(pod, settings.cluster)
+    runner = PodRunner(pod, settings, lambda: None)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(runner.run)
+        yield runner
+        tasks.cancel_scope.cancel()
+    assert not _left(settings)
+
+
+def _left(settings: Settings) -> list[str]:
+    """Return the processes of the pod."""
+    found = []
+    for each in psutil.process_iter():
+        try:
+            if each.environ().get("PIP_TARGET", "").startswith(str(settings.directory)):
+                found.append(" ".join(each.cmdline()))
+        except psutil.Error:
+            continue
+    return found
+
+
+async def _finished(pod: Pod, settings: Settings) -> PodRunner:
+    async with _running(pod, settings) as runner:
+        with anyio.fail_after(60):
+            await runner.finished.wait()
+    return runner
+
+
+async def _until(condition: Callable[[], bool], reason: str) -> None:
+    async def holds() -> bool:
+        return condition()
+
+    await eventually(holds, timeout=60, reason=reason)
+
+
+def _log(settings: Settings, container: str = "main", start: int = 0) -> str:
+    reader = logs.LogReader(settings.logs("u1", container) / str(start), Query())
+    try:
+        return b"".join(reader.read()).decode()
+    finally:
+        reader.close()
+
+
+def _code(runner: PodRunner) -> int:
+    state = runner.record.containers[0].state
+    assert isinstance(state, Terminated)
+    return state.exit_code
+
+
+async def test_init_containers_run_in_order_before_the_others(settings: Settings) -> None:
+    path = settings.directory / "order"
+    pod = _pod(
+        _container("sh", "-c", f"echo main >> {path}"),
+        initContainers=[
+            _container("sh", "-c", f"sleep 0.2; echo first >> {path}", name="first"),
+            _container("sh", "-c", f"echo second >> {path}", name="second"),
+        ],
+    )
+    runner = await _finished(pod, settings)
+    assert path.read_text().split() == ["first", "second", "main"]
+    assert runner.record.phase == "Succeeded"
+
+
+async def test_a_failed_init_container_fails_the_pod_without_starting_the_others(settings: Settings) -> None:
+    pod = _pod(_container("sh", "-c", "echo no"), initContainers=[_container("false", name="first")])
+    runner = await _finished(pod, settings)
+    assert runner.record.phase == "Failed"
+    assert isinstance(runner.record.containers[0].state, Waiting)
+    status = render(runner.record, pod, settings.now())
+    assert [each["status"] for each in status["conditions"] if each["type"] == "Initialized"] == ["False"]
+
+
+async def test_a_sidecar_starts_before_the_others_and_ends_after_them(settings: Settings) -> None:
+    path = settings.directory / "order"
+    loop = f"trap 'echo term >> {path}; exit 0' TERM; echo up >> {path}; while :; do sleep 0.05; done"
+    probe = {"exec": {"command": ["test", "-s", str(path)]}, "periodSeconds": 1, "failureThreshold": 30}
+    side = _container("sh", "-c", loop, name="side", restartPolicy="Always", startupProbe=probe)
+    pod = _pod(_container("sh", "-c", f"cat {path}; echo main >> {path}"), initContainers=[side])
+    runner = await _finished(pod, settings)
+    assert path.read_text().split() == ["up", "main", "term"]
+    assert _log(settings) == "up\n"
+    assert runner.record.phase == "Succeeded"
+
+
+async def test_a_container_is_started_again_after_failures_until_it_succeeds(settings: Settings) -> None:
+    path = settings.directory / "count"
+    script = f'echo x >> {path}; test "$(wc -l < {path})" -ge 3'.replace("$(", "$$(")
+    pod = _pod(_container("sh", "-c", script), restartPolicy="OnFailure")
+    runner = await _finished(pod, settings)
+    record = runner.record.containers[0]
+    assert (record.restarts, runner.record.phase) == (2, "Succeeded")
+    assert record.last is not None
+    assert record.last.exit_code == 1
+    assert logs.attempts(settings.logs("u1", "main")) == [1, 2]
+
+
+async def test_a_container_that_waits_to_be_restarted_can_be_stopped(
+    settings: Settings, events: list[tuple[str, str]]
+) -> None:
+    slow = replace(settings, back_off=BackOff(first=1000))
+    async with _running(_pod(_container("sh", "-c", "exit 4"), restartPolicy="Always"), slow) as runner:
+        state = runner.record.containers[0]
+        await _until(lambda: isinstance(state.state, Waiting) and state.last is not None, "it waits")
+        assert isinstance(state.state, Waiting)
+        assert state.state.reason == "CrashLoopBackOff"
+        runner.stop(5)
+        with anyio.fail_after(30):
+            await runner.finished.wait()
+    assert _code(runner) == 4
+    assert runner.record.phase == "Failed"
+
+
+async def test_stop_ends_a_process_that_handles_sigterm(settings: Settings) -> None:
+    script = "trap 'echo term; exit 5' TERM; echo up; while :; do sleep 0.05; done"
+    async with _running(_pod(_container("sh", "-c", script)), settings) as runner:
+        await _until(lambda: "up" in _log(settings), "it runs")
+        runner.stop(60)
+        with anyio.fail_after(30):
+            await runner.finished.wait()
+    assert _code(runner) == 5
+    assert "term" in _log(settings)
+
+
+async def test_stop_kills_processes_that_ignore_sigterm_or_left_the_session(settings: Settings) -> None:
+    script = "trap '' TERM; setsid sleep 4567 & echo up; while :; do sleep 0.05; done"
+    async with _running(_pod(_container("sh", "-c", script)), settings) as runner:
+        await _until(lambda: "up" in _log(settings), "it runs")
+        runner.stop(0.2)
+        with anyio.fail_after(30):
+            await runner.finished.wait()
+        assert not _left(settings)
+    assert _code(runner) == 137
+
+
+async def test_a_shorter_grace_replaces_a_longer_one(settings: Settings) -> None:
+    async with _running(
+        _pod(_container("sh", "-c", "trap '' TERM; echo up; while :; do sleep 0.05; done")), settings
+    ) as runner:
+        await _until(lambda: "up" in _log(settings), "it runs")
+        runner.stop(10_000)
+        await anyio.sleep(0.3)
+        runner.stop(0)
+        with anyio.fail_after(30):
+            await runner.finished.wait()
+    assert _code(runner) == 137
+
+
+@pytest.mark.parametrize("delay", [0.0, 0.01, 0.05, 0.1, 0.2])
+async def test_a_pod_that_is_stopped_while_it_starts_ends(settings: Settings, delay: float) -> None:
+    async with _running(_pod(_container("sleep", "5678")), settings) as runner:
+        await anyio.sleep(delay)
+        runner.stop(5)
+        with anyio.fail_after(30):
+            await runner.finished.wait()
+        assert not _left(settings)
+    assert runner.record.phase == "Failed"
+
+
+async def test_processes_that_outlive_the_first_one_are_ended(settings: Settings) -> None:
+    await _finished(_pod(_container("sh", "-c", "setsid sleep 7890 & exit 0")), settings)
+
+
+async def test_a_probe_that_fails_restarts_the_container(
+    settings: Settings, events: list[tuple[str, str]]
+) -> None:
+    probe = {
+        "exec": {"command": ["sh", "-c", "echo broken; exit 1"]},
+        "periodSeconds": 1,
+        "failureThreshold": 1,
+    }
+    pod = _pod(_container("sleep", "8901", livenessProbe=probe), restartPolicy="Always")
+    async with _running(pod, settings) as runner:
+        await _until(lambda: runner.record.containers[0].restarts > 0, "it is started again")
+    assert ("Unhealthy", "Liveness probe failed: broken") in events
+
+
+async def test_readiness_follows_http(settings: Settings) -> None:
+    code = (
+        "import http.server, os, pathlib\n"
+        "class H(http.server.BaseHTTPRequestHandler):\n"
+        "    def do_GET(self):\n"
+        "        self.send_response(200 if pathlib.Path('ok').exists() else 503)\n"
+        "        self.end_headers()\n"
+        "s = http.server.ThreadingHTTPServer((os.environ['IP'], int(os.environ['PORT'])), H)\n"
+        "s.serve_forever()\n"
+    )
+    probe = {"httpGet": {"path": "/", "port": "web"}, "periodSeconds": 1, "failureThreshold": 1}
+    (port,) = free_ports(1)
+    env: list[dict[str, Any]] = [{"name": "IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}]
+    env.append({"name": "PORT", "value": str(port)})
+    ports = [{"name": "web", "containerPort": port}]
+    folder = settings.pod("u1") / "containers" / "main" / "work"
+    pod = _pod(_container("python", "-c", code, readinessProbe=probe, env=env, ports=ports))
+    async with _running(pod, settings) as runner:
+        record = runner.record.containers[0]
+        await _until(lambda: isinstance(record.state, Running), "it runs")
+        assert not record.ready
+        (folder / "ok").touch()
+        await _until(lambda: record.ready, "it is ready")
+        (folder / "ok").unlink()
+        await _until(lambda: not record.ready, "it is not ready")
+
+
+async def test_a_missing_secret_is_waited_for(settings: Settings, events: list[tuple[str, str]]) -> None:
+    env = [{"name": "X", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]
+    async with _running(_pod(_container("sh", "-c", "echo $X", env=env)), settings) as runner:
+        record = runner.record.containers[0]
+        await _until(
+            lambda: isinstance(record.state, Waiting) and record.state.reason == "CreateContainerConfigError",
+            "it waits",
+        )
+        assert ("Failed", 'Error: secret "s" not found') in events
+        runner.stop(1)
+        with anyio.fail_after(30):
+            await runner.finished.wait()
+    assert runner.record.phase == "Failed"
+
+
+async def test_a_deadline_ends_the_pod(settings: Settings) -> None:
+    runner = await _finished(_pod(_container("sleep", "9012"), activeDeadlineSeconds=1), settings)
+    assert (runner.record.phase, runner.record.reason) == ("Failed", "DeadlineExceeded")
+
+
+async def test_logs_have_a_bound_and_lose_only_their_beginning(settings: Settings) -> None:
+    script = "import sys; [sys.stdout.write(f'{n:079d}\\n') for n in range(1_250_000)]"
+    env = [{"name": "PYTHONUNBUFFERED", "value": ""}]
+    await _finished(_pod(_container("python", "-c", script, env=env)), settings)
+    folder = settings.logs("u1", "main") / "0"
+    assert sum(path.stat().st_size for path in folder.iterdir()) <= 50 << 20
+    assert _log(settings).endswith(f"{1_249_999:079d}\n")
+
+
+async def test_without_mounts_a_container_gets_folders_and_addresses(settings: Settings) -> None:
+    plain = replace(settings, isolated=False)
+    script = "cat $POD_MOUNTS/data/x; echo $ADDR; cd $POD_MOUNTS/no/such && pwd"
+    pod = _pod(
+        _container(
+            "sh",
+            "-c",
+            script,
+            env=[{"name": "ADDR", "value": "web.sub:80"}],
+            volumeMounts=[{"name": "v", "mountPath": "/data"}],
+            workingDir="/no/such",
+        ),
+        volumes=[
+            {
+                "name": "v",
+                "downwardAPI": {"items": [{"path": "x", "fieldRef": {"fieldPath": "metadata.name"}}]},
+            }
+        ],
+        subdomain="sub",
+    )
+    runner = await _finished(pod, plain)
+    root = plain.pod("u1") / "root"
+    assert _log(settings) == f"web{runner.record.address}:80\n{root}/no/such\n"
+
+
+async def test_containers_run_as_the_user_of_the_machine(settings: Settings) -> None:
+    await _finished(_pod(_container("sh", "-c", "id -u; test -w /dev/null && echo $HOME")), settings)
+    assert _log(settings) == f"{os.getuid()}\n{settings.directory}/home\n"
