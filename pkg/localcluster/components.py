@@ -21,7 +21,7 @@ from controller_runtime.envtest.ports import HOST, free_ports
 from controller_runtime.envtest.probe import Probe
 
 import pkg
-from pkg.localcluster import contents, kai, prometheus
+from pkg.localcluster import contents, kai
 from pkg.localcluster.options import Options
 
 MANAGER: Final = "trainer-controller-manager"
@@ -237,13 +237,6 @@ class Parts:
             f"--kubeconfig={self.kubeconfig(MANAGER)}",
         ]
         return _python(MANAGER, argv, Probe(f"http://{health}/readyz"))
-
-    def prometheus(self) -> Component:
-        """Return Prometheus, which scrapes the manager."""
-        program = self.binaries[prometheus.NAME].path
-        return prometheus.component(
-            program, self.directory, self.ports.prometheus, self.ports.manager_metrics
-        )
 
     def kai_components(self, programs: kai.Programs) -> list[Component]:
         """Return KAI-Scheduler's scheduler and binder."""
