@@ -194,8 +194,8 @@ class Children:
             return applied
         for sibling, outcome in applied:
             if outcome is Outcome.DELETING:
-                what = f"{sibling.gvk.kind.lower()} {sibling.key}"
-                raise PendingError(f"{what}: it is being deleted", UNTIL_DELETED)
+                where = f"{sibling.gvk.kind.lower()} {sibling.key}"
+                raise PendingError(f"{where}: it is being deleted", UNTIL_DELETED)
         return [*applied, (job_set, await self._applier.apply(owner, job_set))]
 
     async def _repair(self, runtime: Runtime, train_job: TrainJob, live: JobSet) -> Applied:
