@@ -49,9 +49,10 @@ _CONTROLLERS: Final = (
     "resourcequota-controller",
     "ttl-after-finished-controller",
     "persistentvolume-binder-controller",
-    "endpointslice-controller",
     "root-ca-certificate-publisher-controller",
 )
+_ENDPOINTS: Final = "endpointslice-controller"
+"""It makes the endpoints of simulated pods. It refuses loopback addresses, which local processes have."""
 
 _GANGS: Final = {
     "schedulerName": "default-scheduler",
@@ -131,6 +132,7 @@ class Parts:
 
     def controller_manager(self) -> Component:
         """Return kube-controller-manager."""
+        endpoints = [] if self.options.run_processes else [_ENDPOINTS]
         flags = {
             **self._kubernetes("kube-controller-manager", self.ports.controller_manager),
             "service-account-private-key-file": self.plane.pki / "sa.key",
@@ -139,7 +141,7 @@ class Parts:
             # Its 20 requests a second are for a server shared by thousands; a hundred TrainJobs wait a minute for them.
             "kube-api-qps": 200,
             "kube-api-burst": 400,
-            "controllers": ",".join((*_CONTROLLERS, *self.options.gang_controllers)),
+            "controllers": ",".join((*_CONTROLLERS, *endpoints, *self.options.gang_controllers)),
         }
         return self._go("kube-controller-manager", flags, self._tls(self.ports.controller_manager, "healthz"))
 

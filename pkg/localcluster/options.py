@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -87,8 +88,10 @@ class Options:
         version = _GANG_VERSIONS[self.kubernetes]
         return [f"--feature-gates={self.feature_gates}", f"--runtime-config=scheduling.k8s.io/{version}=true"]
 
-    def check(self) -> None:
+    def check(self, platform: str = sys.platform) -> None:
         """Raise EnvtestError if the options contradict each other or name a release that is not pinned."""
+        if self.run_processes and platform != "linux":
+            raise EnvtestError("pods run as local processes on Linux only")
         for name, value, known in (
             ("Kubernetes", self.kubernetes, KUBERNETES_RELEASES),
             ("JobSet", self.jobset, tuple(JOBSETS)),

@@ -55,7 +55,7 @@ def tree(snapshot: Snapshot) -> Iterator[Row]:
     if snapshot.job_set is None:
         return
     yield Row(1, snapshot.job_set, _state(snapshot.job_set))
-    for job in sorted(snapshot.jobs, key=lambda each: each.name):
+    for job in sorted(snapshot.all_jobs, key=lambda each: each.name):
         ready, wanted = number(job.data, "status", "ready"), number(job.data, "spec", "parallelism")
         yield Row(2, job, _state(job), f"{ready} of {wanted} pods ready")
         for pod in sorted(snapshot.all_pods, key=lambda each: each.name):

@@ -19,6 +19,10 @@ PATIENCE: Final = timedelta(seconds=15)
 """The time within which a working controller reacts to an object."""
 
 
+CONTAINER_STEPS: Final = ("Pulling", "Pulled", "Created", "Started")
+"""The reasons of events that follow when the sandbox, network and volumes of a pod are set up."""
+
+
 class Reference(NamedTuple):
     """An object to which another one refers by name."""
 
@@ -62,25 +66,31 @@ class Snapshot:
 
     @cached_property
     def jobs(self) -> list[Thing]:
-        """The Jobs of the JobSet."""
+        """The Jobs that count: those that were just deleted, as in a restart of the JobSet, are made again."""
+        return [each for each in self.all_jobs if each.deleted is None or self.now - each.deleted >= PATIENCE]
+
+    @cached_property
+    def all_jobs(self) -> list[Thing]:
+        """The Jobs of the JobSet, with those that were just deleted."""
         return self.children(kinds.JOB, [self.job_set]) if self.job_set is not None else []
 
     @property
     def owners(self) -> list[Thing]:
         """The TrainJob, its JobSet and its Jobs."""
-        return [self.train_job, *([self.job_set] if self.job_set is not None else []), *self.jobs]
+        return [self.train_job, *([self.job_set] if self.job_set is not None else []), *self.all_jobs]
 
     @cached_property
     def all_pods(self) -> list[Thing]:
         """The pods of the Jobs, with those that a later pod has replaced."""
-        return self.children(kinds.POD, self.jobs)
+        return self.children(kinds.POD, self.all_jobs)
 
     @cached_property
     def pods(self) -> list[Thing]:
         """The pods that count: the newest of each completion index, without finished ones that were replaced."""
         newest: dict[tuple[str, str], Thing] = {}
         for pod in sorted(
-            self.all_pods, key=lambda each: (each.text("metadata", "creationTimestamp"), each.name)
+            self.children(kinds.POD, self.jobs),
+            key=lambda each: (each.text("metadata", "creationTimestamp"), each.name),
         ):
             job = next(each.uid for each in self.jobs if pod.owned_by(each.uid))
             newest[job, pod.annotation(COMPLETION_INDEX) or pod.name] = pod
@@ -122,6 +132,12 @@ class Snapshot:
             and (not reasons or each.text("reason") in reasons)
         ]
         return sorted(found, key=lambda each: event_time(each) or self.now, reverse=True)
+
+    def lasting(self, obj: Thing, failures: Sequence[str], successes: Sequence[str]) -> list[Thing]:
+        """Return the events of failures that no later event of a success has overcome, newest first."""
+        overcome = max(filter(None, map(event_time, self.events(obj, *successes))), default=None)
+        found = self.events(obj, *failures)
+        return [each for each in found if overcome is None or (event_time(each) or self.now) >= overcome]
 
     def quote(self, event: Thing) -> str:
         """Return an event as a line of evidence."""

@@ -98,7 +98,14 @@ print(json.dumps({"status": job.status, "logs": logs}))
 def local_cluster(run_cluster: Any) -> Iterator[Cluster]:
     """A cluster whose pods run as processes."""
     images = [f"pytorch/pytorch={TORCH}"] if TORCH else []
-    with run_cluster(Options(nodes=3, shape=NodeShape(gpus=0), run_processes=True, images=images)) as cluster:
+    options = Options(
+        nodes=3,
+        shape=NodeShape(gpus=0),
+        run_processes=True,
+        images=images,
+        manager_gates={"TrainJobStatus": True},
+    )
+    with run_cluster(options) as cluster:
         yield cluster
     assert not _processes_of(cluster)
 
@@ -229,6 +236,27 @@ async def _until_ended(cluster: Cluster, command: str) -> None:
         return command not in await anyio.to_thread.run_sync(_processes_of, cluster)
 
     await eventually(ended, timeout=60, reason=f"no process runs {command}")
+
+
+async def test_a_pod_reports_its_progress_with_its_token(
+    cluster_client: LiveClient, cluster_namespace: str
+) -> None:
+    code = (
+        "import json, os, ssl, time, urllib.request\n"
+        "at = os.environ.__getitem__\n"
+        "token = open(at('KUBEFLOW_TRAINER_SERVER_TOKEN')).read()\n"
+        "now = time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())\n"
+        "status = {'progressPercentage': 42, 'lastUpdatedTime': now}\n"
+        "headers = {'Authorization': f'Bearer {token}', 'Content-Type': 'application/json'}\n"
+        "body = json.dumps({'trainerStatus': status}).encode()\n"
+        "request = urllib.request.Request(at('KUBEFLOW_TRAINER_SERVER_URL'), body, headers)\n"
+        "tls = ssl.create_default_context(cafile=at('KUBEFLOW_TRAINER_SERVER_CA_CERT'))\n"
+        "urllib.request.urlopen(request, context=tls)\n"
+    )
+    job = await _train_job(cluster_client, cluster_namespace, ["python", "-c", code], nodes=1)
+    await _until_condition(cluster_client, job, "Complete")
+    status = (await cluster_client.get(TrainJob, job.key)).to_dict()["status"]
+    assert status["trainerStatus"]["progressPercentage"] == 42
 
 
 async def test_suspend_ends_the_processes_and_resume_starts_others(

@@ -16,8 +16,10 @@ from typing import Any, Final
 import anyio
 from controller_runtime.simtest import Simulation
 from sim_end import End, obstacle
+from sim_jobs import Nodes
 from sim_objects import by_name, is_deleted, is_suspended, is_true, owned
 from sim_steps import Act, about, perform, settled
+from sim_stories import Stories
 from sim_users import OTHERS, Administrators, Users
 
 from pkg.apis.jobset.v1alpha2 import JobSet
@@ -33,8 +35,9 @@ _STORIES: Final = 3
 class Calm:
     """Lets users act, and checks that the manager follows."""
 
-    def __init__(self, users: Users, administrators: Administrators, end: End) -> None:
+    def __init__(self, users: Users, administrators: Administrators, end: End, nodes: Nodes) -> None:
         self._users = users
+        self._stories = Stories(users, nodes)
         self._administrators = administrators
         self._end = end
 
@@ -45,10 +48,12 @@ class Calm:
             await self._step(sim, rng, about(name, self._users.replace))
             for act in rng.sample(self._acts(name), 4):
                 await self._step(sim, rng, act)
+        self._stories.let_pods_end()
         await self._end.check_rest(sim)
 
     def _acts(self, name: str) -> list[Act]:
         users = self._users
+        stories = self._stories
         mine = [users.suspend, users.suspend, users.resume, users.resume, users.edit, users.annotate_status]
         return [
             *(
@@ -59,6 +64,11 @@ class Calm:
                     users.obstruct,
                     users.create_obstructed,
                     self.resume_without_runtime,
+                    stories.suspend_edited,
+                    stories.delete_siblings,
+                    stories.relabel,
+                    stories.audit_meanwhile,
+                    stories.delete_held,
                 ]
             ),
             users.delete_child,
@@ -99,11 +109,13 @@ class Calm:
         return None
 
     async def _content(self, sim: Simulation, job: Document) -> str | None:
-        """Return the difference of a suspended TrainJob's children from a fresh render."""
+        """Return the difference of a TrainJob's children from a fresh render, if its JobSet is suspended or has it."""
         if (found := await _state(sim, job)) is not None:
             return found
-        if not is_suspended(job) or is_true(job, "Complete") or is_true(job, "Failed"):
+        if is_true(job, "Complete") or is_true(job, "Failed"):
             return None
+        if not is_suspended(job) and not await self._end.is_fresh(sim, job):
+            return None  # siblings of a running JobSet do not follow later changes
         try:
             await self._end.check_children(sim, job)
         except AssertionError as error:

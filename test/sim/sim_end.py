@@ -157,6 +157,11 @@ class End:
                     f"a runtime without TrainJobs cannot be deleted: {name}"
                 )
 
+    async def is_fresh(self, sim: Simulation, job: Document) -> bool:
+        """Return True if the JobSet of a TrainJob equals a fresh render."""
+        found = [normalized("JobSet", each) for each in owned(sim, JobSet, job)]
+        return found == [each.get("JobSet") async for each in self._possible(sim, job, past=False)]
+
     async def check_children(self, sim: Simulation, job: Document) -> None:
         """Children equal a fresh render; the JobSet of an ended TrainJob equals a render of earlier states."""
         ended = is_true(job, "Complete") or is_true(job, "Failed")

@@ -87,6 +87,8 @@ class Nodes:
         self._ends: dict[str, float] = {}
         """By the uid of a pod, when it ends."""
         self._returned = False
+        self.hold_until = 0.0
+        """Pods do not end before this time."""
 
     def is_due(self, sim: Simulation) -> bool:
         """Return True if a pod has come to its end, or a node has returned."""
@@ -143,7 +145,7 @@ class Nodes:
         )
         due = self._ends.setdefault(uid, sim.loop.time() + length)
         wanted = "Running"
-        if sim.loop.time() >= due:
+        if sim.loop.time() >= max(due, self.hold_until):
             wanted = "Failed" if rng.random() < self._pods_fail else "Succeeded"
         if phase(pod) != wanted:
             changed = obj.deep_copy()

@@ -89,7 +89,8 @@ class Users:
             found = [each for each in found if not (is_true(each, "Complete") or is_true(each, "Failed"))]
         return TrainJob.from_dict(rng.choice(found)) if found else None
 
-    async def _patch(self, sim: Simulation, rng: random.Random, name: str, spec: Document) -> None:
+    async def change(self, sim: Simulation, rng: random.Random, name: str, spec: Document) -> None:
+        """Patch the spec of a TrainJob."""
         job = self._pick(sim, rng, name)
         if job is not None:
             with refusals_expected():
@@ -98,23 +99,24 @@ class Users:
     async def edit(self, sim: Simulation, rng: random.Random, name: str = "") -> None:
         """Change the trainer, or set or remove labels."""
         if rng.random() < 0.3:
-            await self._patch(sim, rng, name, {"labels": rng.choice([None, {"team": "a"}, {"team": "b"}])})
+            await self.change(sim, rng, name, {"labels": rng.choice([None, {"team": "a"}, {"team": "b"}])})
         else:
-            await self._patch(sim, rng, name, self._trainer(rng))
+            await self.change(sim, rng, name, self.trainer(rng))
 
-    def _trainer(self, rng: random.Random) -> Document:
+    def trainer(self, rng: random.Random) -> Document:
+        """Return another trainer."""
         nodes = {"numNodes": rng.choice([1, 2, 3])} if rng.random() < 0.5 else {}
         return {"trainer": {"image": self._image(), **nodes}}
 
     async def suspend(self, sim: Simulation, rng: random.Random, name: str = "") -> None:
         """Suspend, some with another trainer."""
-        trainer = self._trainer(rng) if rng.random() < 0.4 else {}
-        await self._patch(sim, rng, name, {"suspend": True, **trainer})
+        trainer = self.trainer(rng) if rng.random() < 0.4 else {}
+        await self.change(sim, rng, name, {"suspend": True, **trainer})
 
     async def resume(self, sim: Simulation, rng: random.Random, name: str = "") -> None:
         """Resume, some with another trainer."""
-        trainer = self._trainer(rng) if rng.random() < 0.3 else {}
-        await self._patch(sim, rng, name, {"suspend": False, **trainer})
+        trainer = self.trainer(rng) if rng.random() < 0.3 else {}
+        await self.change(sim, rng, name, {"suspend": False, **trainer})
 
     async def delete(self, sim: Simulation, rng: random.Random, name: str = "") -> None:
         """Delete a TrainJob; some create it again at once."""

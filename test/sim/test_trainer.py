@@ -67,7 +67,7 @@ def scenario(sim: Simulation) -> None:
     sim.on_change(rules.see)
     sim.on_change(lambda event: end.see(sim, event))
     sim.finally_(end.check)
-    sim.finally_(Calm(users, administrators, end).check)
+    sim.finally_(Calm(users, administrators, end, cluster.nodes).check)
     sim.finally_(check_managers)
 
 

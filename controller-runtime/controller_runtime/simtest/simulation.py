@@ -138,7 +138,7 @@ class Simulation:
             self.server,
             random.Random(f"{seed}/network"),
             self.record,
-            observers=[self.rules, Resumes(self._fail)],
+            observers=[self.rules, Resumes(self._fail, loop.time)],
         )
         self.webhooks = Webhooks(self)
         self.processes: dict[str, Process] = {}

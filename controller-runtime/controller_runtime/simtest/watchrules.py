@@ -14,34 +14,40 @@ from .loop import Process
 from .network import Observer
 
 _DENIED: Final = 403
+_MEMORY: Final = 300.0
+"""Seconds for which a request may count as a failure: a watch that lasts for less than some seconds does."""
+_Watch = tuple[Process, str, str]
 
 
 class Resumes(Observer):
     """Follows the watches of all processes; ``fail`` takes the description of a broken rule."""
 
-    def __init__(self, fail: Callable[[str], None]) -> None:
+    def __init__(self, fail: Callable[[str], None], now: Callable[[], float]) -> None:
         self._fail = fail
-        self._refusals: dict[tuple[Process, str, str], int] = {}
-        """Refusals in a row of a watch that had a version."""
+        self._now = now
+        self._sent: dict[_Watch, list[float]] = {}
+        """When a watch with a version was sent."""
+        self._refused: set[_Watch] = set()
+        """Watches with a version whose last answer was a refusal."""
 
     def sends(self, process: Process, request: Request) -> None:
         """Check a watch that begins with a list."""
-        query = dict(request.query)
-        refusals = self._refusals.get(_watch(process, request), 0)
-        if query.get("sendInitialEvents") == "true" and 0 < refusals < MAX_RESUMES:
-            self._fail(f"a watch that was refused begins again with a list: {process.name} {request.path}")
-
-    def answered(self, process: Process, request: Request, response: Response) -> None:
-        """Count refusals of watches that have a version."""
-        query = dict(request.query)
+        query, watch, now = dict(request.query), _watch(process, request), self._now()
         if query.get("watch") != "true":
             return
-        watch = _watch(process, request)
-        if response.status == _DENIED and query.get("resourceVersion") and "sendInitialEvents" not in query:
-            self._refusals[watch] = self._refusals.get(watch, 0) + 1
-        else:
-            self._refusals.pop(watch, None)
+        sent = self._sent[watch] = [at for at in self._sent.get(watch, ()) if at > now - _MEMORY]
+        if "sendInitialEvents" not in query:
+            sent.append(now)
+        elif watch in self._refused and len(sent) < MAX_RESUMES:
+            self._fail(f"a watch that was refused begins again with a list: {process.name} {request.path}")
+        self._refused.discard(watch)
+
+    def answered(self, process: Process, request: Request, response: Response) -> None:
+        """Note a refusal of a watch that has a version."""
+        query = dict(request.query)
+        if query.get("watch") == "true" and "sendInitialEvents" not in query and response.status == _DENIED:
+            self._refused.add(_watch(process, request))
 
 
-def _watch(process: Process, request: Request) -> tuple[Process, str, str]:
+def _watch(process: Process, request: Request) -> _Watch:
     return process, request.path, request.headers.get("Accept", "")

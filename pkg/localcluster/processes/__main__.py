@@ -30,6 +30,8 @@ from pkg.localcluster.processes.shim import tree
 
 _TOKEN_REQUEST = unstructured(GVK("authentication.k8s.io", "v1", "TokenRequest"))
 _WORKERS = 8
+_NORMAL = frozenset({"Killing", "PortReplaced"})
+"""Reasons of events that are not warnings."""
 _log = log.logger_from("processes")
 
 
@@ -96,7 +98,9 @@ async def _run(parsed: argparse.Namespace) -> None:
         hosts=Hosts(directory / "hosts"),
         reader=mgr.api_reader,
         tokens=Tokens(mgr.api_reader),
-        record=lambda pod, reason, message: events.event(pod, recorder.WARNING, reason, message),
+        record=lambda pod, reason, message: events.event(
+            pod, recorder.NORMAL if reason in _NORMAL else recorder.WARNING, reason, message
+        ),
         server=urlsplit(config.address).netloc or config.address,
         isolated=not problem,
     )

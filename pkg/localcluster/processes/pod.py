@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Final
 
 import anyio
@@ -24,6 +25,8 @@ from pkg.localcluster.processes.status import ContainerRecord, PodRecord, Termin
 from pkg.localcluster.processes.volumes import Volumes
 
 DEADLINE: Final = "DeadlineExceeded"
+_RENEW_AFTER: Final = 0.4
+"""The part of a token's life after which it is renewed; a renewal that fails is tried again before its end."""
 
 
 class PodRunner:
@@ -84,6 +87,7 @@ class PodRunner:
             if self.pod.spec.active_deadline_seconds is not None:
                 tasks.start_soon(self._stop_at_deadline, float(self.pod.spec.active_deadline_seconds))
             if await self._prepare():
+                tasks.start_soon(self._renew_tokens)
                 await self._run_containers()
             tasks.cancel_scope.cancel()
         for runner in self._init + self._containers:
@@ -103,6 +107,7 @@ class PodRunner:
             )
             try:
                 made = await volumes.make()
+                self._volumes = volumes
                 environment = Environment(self.pod, address, references, rooms)
                 self._plans = Plans(self.pod, settings, made, environment, self._ports)
                 self._references = references
@@ -118,6 +123,14 @@ class PodRunner:
             self._update()
             return True
         return False
+
+    async def _renew_tokens(self) -> None:
+        """Renew the tokens of service accounts before they expire."""
+        life = self._volumes.token_seconds
+        while life is not None:
+            await anyio.sleep(life * _RENEW_AFTER)
+            with suppress(StatusError, RestError, OSError):  # the next renewal may succeed
+                await self._volumes.renew_tokens()
 
     async def _run_containers(self) -> None:
         """Run the init containers one after the other, then the containers; sidecars run until the others end."""

@@ -17,7 +17,7 @@ from pkg.localcluster.processes.names import Hosts
 from pkg.localcluster.processes.volumes import Tokens
 
 Record = Callable[[Pod, str, str], None]
-"""Records a Warning event: pod, reason, message."""
+"""Records an event: pod, reason, message."""
 
 
 @dataclass(frozen=True)

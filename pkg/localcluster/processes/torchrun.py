@@ -27,8 +27,10 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> tuple[dict[str, st
         name, equals, value = left.pop(0).lstrip("-").replace("_", "-").partition("=")
         if name in FLAGS:
             options[name] = "true"
+        elif name in {"h", "help", "version"}:
+            raise SystemExit(__doc__)
         else:
-            options[name] = value if equals else left.pop(0)
+            options[name] = value if equals or not left else left.pop(0)
     if not left:
         raise SystemExit("torchrun: the script is missing")
     if "m" in options or "module" in options:
@@ -41,13 +43,14 @@ def environments(options: Mapping[str, str]) -> list[dict[str, str]]:
     per_node = options.get("nproc-per-node", "1")
     count = int(per_node) if per_node.isdecimal() else (os.cpu_count() or 1 if per_node == "cpu" else 1)
     nodes, rank = int(options.get("nnodes", "1").partition(":")[0]), int(options.get("node-rank", "0"))
+    host, _, port = options.get("rdzv-endpoint", "").partition(":")
     shared = {
         "LOCAL_WORLD_SIZE": str(count),
         "WORLD_SIZE": str(nodes * count),
         "GROUP_RANK": str(rank),
         "GROUP_WORLD_SIZE": str(nodes),
-        "MASTER_ADDR": options.get("master-addr", "127.0.0.1"),
-        "MASTER_PORT": options.get("master-port", "29500"),
+        "MASTER_ADDR": options.get("master-addr") or host or "127.0.0.1",
+        "MASTER_PORT": options.get("master-port") or port or "29500",
     }
     return [{**shared, "LOCAL_RANK": str(each), "RANK": str(rank * count + each)} for each in range(count)]
 

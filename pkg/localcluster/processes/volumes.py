@@ -27,6 +27,8 @@ from pkg.localcluster.processes.downward import ConfigError
 from pkg.localcluster.processes.environment import References, expand
 
 _MODE: Final = 0o644
+_TOKEN_MODE: Final = 0o600
+_TOKEN_SECONDS: Final = 3600
 _Files = dict[str, tuple[bytes, int | None]]
 """Content and mode by path in the volume."""
 
@@ -59,6 +61,34 @@ class Volumes:
             StatusError: something cannot be read.
         """
         return {volume.name: await self._make(volume) for volume in self.pod.spec.volumes or []}
+
+    @property
+    def token_seconds(self) -> int | None:
+        """The shortest life of a token in the volumes, or None without tokens."""
+        lives = [token.expiration_seconds or _TOKEN_SECONDS for _, token in self._token_files()]
+        return min(lives, default=None)
+
+    async def renew_tokens(self) -> None:
+        """Replace each token by a new one. A reader sees the old or the new one.
+
+        Raises:
+            StatusError: a token is refused.
+        """
+        for name, projection in self._token_files():
+            path = self.folder / name / projection.path
+            new = path.with_name(f".{path.name}.new")
+            new.write_text(await self.tokens.token(self.pod, projection))
+            new.chmod(_TOKEN_MODE)
+            new.rename(path)
+
+    def _token_files(self) -> list[tuple[str, ServiceAccountTokenProjection]]:
+        """Return the tokens in projected volumes, each with the name of its volume."""
+        return [
+            (volume.name, source.service_account_token)
+            for volume in self.pod.spec.volumes or []
+            for source in (volume.projected.sources if volume.projected else None) or []
+            if source.service_account_token is not None
+        ]
 
     async def _make(self, volume: Volume) -> Path:
         if volume.host_path is not None:
@@ -101,7 +131,7 @@ class Volumes:
         if source.downward_api is not None:
             return self._fields(source.downward_api.items or [])
         if (token := source.service_account_token) is not None:
-            return {token.path: ((await self.tokens.token(self.pod, token)).encode(), 0o600)}
+            return {token.path: ((await self.tokens.token(self.pod, token)).encode(), _TOKEN_MODE)}
         raise ConfigError("a projected volume has a source that is not supported")
 
     def _fields(self, items: Iterable[DownwardAPIVolumeFile]) -> _Files:

@@ -29,7 +29,7 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
     if not snapshot.running and _is_behind(snapshot):
         since = max(filter(None, [pod.created for pod in snapshot.pods]), default=None)
         yield from _refused(snapshot, snapshot.train_job, _TRAIN_JOB, since)
-    if job_set is not None and (not snapshot.jobs or _lacks_service(snapshot, job_set)):
+    if job_set is not None and (not snapshot.all_jobs or _lacks_service(snapshot, job_set)):
         yield from _refused(snapshot, job_set, _JOB_SET)
     for job in snapshot.jobs:
         if snapshot.lacking(job):
@@ -52,7 +52,7 @@ def _refused(
 def _is_behind(snapshot: Snapshot) -> bool:
     """Return True if the TrainJob's children may be incomplete or not the current ones."""
     job_set = snapshot.job_set
-    if job_set is None or not snapshot.jobs:
+    if job_set is None or not snapshot.all_jobs:
         return True
     return (job_set.at("spec", "suspend") is True) != (snapshot.train_job.at("spec", "suspend") is True)
 

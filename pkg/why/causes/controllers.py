@@ -100,7 +100,7 @@ def _manager(snapshot: Snapshot) -> Iterator[Finding]:
 
 def _jobs(snapshot: Snapshot, job_set: Thing) -> Iterator[Finding]:
     wanted = [each for each in maps(job_set.data, "spec", "replicatedJobs") if not each.get("dependsOn")]
-    if wanted and not snapshot.jobs and not snapshot.events(job_set, "JobCreationFailed"):
+    if wanted and not snapshot.all_jobs and not snapshot.events(job_set, "JobCreationFailed"):
         down = _down(snapshot, JOB_SET_MANAGER) or leases.lost(snapshot, leases.JOB_SET)
         missing = f"{job_set} is {ago(job_set.created, snapshot.now)} old and has no Jobs"
         advice = "Check the Deployment jobset-controller-manager in the namespace jobset-system, and its log."

@@ -12,7 +12,7 @@ from typing import Final
 from pkg.why import kinds
 from pkg.why.causes.statuses import of_pod
 from pkg.why.finding import Finding
-from pkg.why.snapshot import Snapshot, condition_line
+from pkg.why.snapshot import CONTAINER_STEPS, Snapshot, condition_line
 from pkg.why.things import Thing, ago, number, text
 
 _REJECTED: Final = re.compile(
@@ -26,6 +26,7 @@ _DISRUPTED: Final = {
     "TerminationByKubelet": ("evicted", "the kubelet ended Pod {}"),
     "DeletionByPodGC": ("node-lost", "Pod {} was deleted because its node does not exist"),
 }
+_NO_SANDBOX: Final = ("FailedCreatePodSandBox", "NetworkNotReady")
 _SILENT: Final = timedelta(seconds=60)
 
 
@@ -135,7 +136,7 @@ def _lost(snapshot: Snapshot, pod: Thing, nodes: dict[str, Thing]) -> Iterator[F
 def _sandbox(snapshot: Snapshot, pod: Thing) -> Iterator[Finding]:
     if pod.text("status", "phase") not in ("", "Pending"):
         return
-    for event in snapshot.events(pod, "FailedCreatePodSandBox", "NetworkNotReady")[:1]:
+    for event in snapshot.lasting(pod, _NO_SANDBOX, CONTAINER_STEPS)[:1]:
         words = " ".join(event.text("message").split())
         advice = "Check the network plugin (CNI) and the container runtime of the node."
         yield Finding(

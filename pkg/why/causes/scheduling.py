@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from pkg.why import kinds
-from pkg.why.causes import capacity, leases
+from pkg.why.causes import capacity, leases, volumes
 from pkg.why.finding import Finding, Severity
 from pkg.why.snapshot import PATIENCE, Snapshot, condition_line
 from pkg.why.things import Thing, maps, text
@@ -149,6 +149,13 @@ def _missing_claim(snapshot: Snapshot, pod: Thing, match: re.Match[str]) -> Find
     )
 
 
+def _unbound(snapshot: Snapshot, pod: Thing, match: re.Match[str]) -> Finding:
+    del match
+    summary, advice = "a PersistentVolumeClaim of the pods is not bound", "See the events of the claim."
+    severity = Severity.NOTE if volumes.is_provisioned(snapshot, pod) else Severity.ERROR
+    return Finding("claim-pending", summary, (str(pod),), (), advice, severity)
+
+
 def _selected(snapshot: Snapshot, pod: Thing, match: re.Match[str]) -> Finding:
     del snapshot, match
     wanted = pod.at("spec", "nodeSelector") or {}
@@ -189,11 +196,7 @@ _RULES: Final[tuple[tuple[re.Pattern[str], _Maker], ...]] = (
     (_NO_CLAIM, _missing_claim),
     (
         _UNBOUND,
-        _simple(
-            "claim-pending",
-            "a PersistentVolumeClaim of the pods is not bound",
-            "See the events of the claim.",
-        ),
+        _unbound,
     ),
     (
         re.compile(r"[Rr]esource ?claim|cannot allocate all claims"),

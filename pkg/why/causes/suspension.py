@@ -11,7 +11,7 @@ from pkg.constants.trainer import FIELD_OWNER, TRAIN_JOB_CONTROLLER_NAME
 from pkg.why import kinds
 from pkg.why.finding import Finding, Severity
 from pkg.why.snapshot import PATIENCE, REPLICATED_JOB, Snapshot, finished
-from pkg.why.things import Thing, ago, at, text, texts
+from pkg.why.things import Thing, ago, at, moment, text, texts
 
 _OURS: Final = ("", TRAIN_JOB_CONTROLLER_NAME)
 
@@ -30,6 +30,8 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
             Severity.WAITING,
         )
     if job.at("spec", "suspend") is True:
+        if _just_admitted(snapshot):
+            return
         by_whom = writer(job, "f:suspend")
         by = f" by {by_whom}" if by_whom else ""
         yield Finding(
@@ -43,6 +45,15 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
     else:
         yield from _children(snapshot)
     yield from _deleted_child(snapshot)
+
+
+def _just_admitted(snapshot: Snapshot) -> bool:
+    """Return True if Kueue has admitted the TrainJob within the time in which it resumes it."""
+    for workload in snapshot.children(kinds.WORKLOAD, [snapshot.train_job]):
+        since = moment(workload.condition("Admitted"), "lastTransitionTime")
+        if workload.is_true("Admitted") and not workload.is_true("Evicted") and since is not None:
+            return snapshot.now - since < PATIENCE
+    return False
 
 
 def find_deletion(snapshot: Snapshot) -> Iterator[Finding]:

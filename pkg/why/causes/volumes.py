@@ -6,17 +6,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Final
 
 from pkg.why import kinds
 from pkg.why.finding import Finding, Severity
-from pkg.why.snapshot import Snapshot
+from pkg.why.snapshot import CONTAINER_STEPS, PATIENCE, Snapshot, event_time
 from pkg.why.things import Thing, maps, text
 
 _FAILED: Final = ("FailedMount", "FailedAttachVolume", "FailedMapVolume")
 _MISSING: Final = re.compile(r'\b(?P<kind>secret|configmap) "(?P<name>[^"]+)" not found')
 _KEY: Final = re.compile(r"references non-existent (?:secret|config) key: ?(?P<key>\S+)")
 _CLASS: Final = re.compile(r'storageclass[\w.]* "(?P<name>[^"]+)" not found')
+_VOLUME: Final = re.compile(r'volume "[^"]+"')
+_RACE: Final = re.compile(r"failed to sync (?:secret|configmap) cache|not registered")
+"""Failures of a kubelet that has not read the objects of a new pod yet."""
+_RACES: Final = 3
+_PROVISIONING: Final = ("ExternalProvisioning", "Provisioning")
+_PROVISIONED_WITHIN: Final = timedelta(seconds=60)
 _LATE: Final = ("WaitForFirstConsumer", "WaitForPodScheduled")
 
 
@@ -28,8 +35,43 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
         for name in _claims(pod):
             yield from _claim(snapshot, pod, name)
         if pod.text("spec", "nodeName"):
-            found = [_mount(snapshot, pod, event) for event in snapshot.events(pod, *_FAILED)]
+            found = [_mount(snapshot, pod, event) for event in _failures(snapshot, pod)]
             yield from sorted(found, key=lambda each: each.rank)[:1]
+
+
+def _failures(snapshot: Snapshot, pod: Thing) -> Iterator[Thing]:
+    """Yield the events of volumes that still fail."""
+    attached = snapshot.events(pod, "SuccessfulAttachVolume")
+    for event in snapshot.lasting(pod, _FAILED, CONTAINER_STEPS):
+        name, time = _VOLUME.search(event.text("message")), event_time(event) or snapshot.now
+        if event.text("reason") == "FailedAttachVolume" and any(
+            (event_time(each) or time) > time and name is not None and name[0] in each.text("message")
+            for each in attached
+        ):
+            continue
+        if (
+            _RACE.search(event.text("message"))
+            and event.number("count") <= _RACES
+            and snapshot.now - time < PATIENCE
+        ):
+            continue
+        yield event
+
+
+def is_provisioned(snapshot: Snapshot, pod: Thing) -> bool:
+    """Return True if provisioners work on each claim of a pod that is not bound, since a short time."""
+    claims = [each for each in snapshot.all(kinds.CLAIM) if each.name in _claims(pod)]
+    pending = [each for each in claims if each.text("status", "phase") == "Pending"]
+    return bool(pending) and all(_is_provisioned(snapshot, each) for each in pending)
+
+
+def _is_provisioned(snapshot: Snapshot, claim: Thing) -> bool:
+    events = snapshot.events(claim)
+    return (
+        any(each.text("reason") in _PROVISIONING for each in events)
+        and not any(each.text("type") == "Warning" for each in events)
+        and not claim.older_than(_PROVISIONED_WITHIN, snapshot.now)
+    )
 
 
 def _claims(pod: Thing) -> list[str]:
@@ -63,7 +105,7 @@ def _claim(snapshot: Snapshot, pod: Thing, name: str) -> Iterator[Finding]:
     elif words:
         summary = f"the claim {name} cannot be provisioned: {words}"
         yield Finding("claim-pending", summary, subjects, evidence, "Correct the claim or its storage class.")
-    elif not any(each.text("reason") in _LATE for each in events):
+    elif not any(each.text("reason") in _LATE for each in events) and not _is_provisioned(snapshot, claim):
         summary = f"the claim {name} is not bound to a volume"
         advice = "Create a PersistentVolume that matches, or set a storage class that provisions one."
         yield Finding("claim-pending", summary, subjects, evidence, advice, Severity.WAITING)

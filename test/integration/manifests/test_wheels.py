@@ -142,9 +142,8 @@ def contents(wheel: Path) -> tuple[set[str], email.message.Message]:
 
 def test_the_managers_wheel_requires_the_librarys(wheels: dict[str, Path]) -> None:
     names, metadata = contents(wheels["trainer-controller-manager"])
-    requirements = {
-        Requirement(each).name: Requirement(each) for each in metadata.get_all("Requires-Dist", [])
-    }
+    every = map(Requirement, metadata.get_all("Requires-Dist", []))
+    requirements = {each.name: each for each in every if each.marker is None}  # without those of extras
     _, library = contents(wheels["controller-runtime"])
     assert requirements["controller-runtime"].specifier.contains(str(library["Version"]))
     assert "kubernetes-asyncio" not in requirements
@@ -162,7 +161,7 @@ def test_the_librarys_wheel_contains_one_package_with_its_data(wheels: dict[str,
         if path.is_file() and "__pycache__" not in path.parts
     }
     assert files == held
-    assert set(metadata.get_all("Provides-Extra", [])) == {"crd", "envtest", "uvloop"}
+    assert set(metadata.get_all("Provides-Extra", [])) == {"crd", "envtest", "otel", "uvloop"}
 
 
 def test_an_installation_of_the_library_brings_what_is_listed() -> None:
@@ -170,6 +169,8 @@ def test_an_installation_of_the_library_brings_what_is_listed() -> None:
     assert closure("controller-runtime[crd]") == closure("controller-runtime")
     assert closure("controller-runtime[uvloop]") - closure("controller-runtime") == {"uvloop"}
     assert {"pytest", "pytest-asyncio"} <= closure("controller-runtime[envtest]")
+    exporter = {"opentelemetry-sdk", "opentelemetry-exporter-otlp-proto-http"}
+    assert exporter <= closure("controller-runtime[otel]") - closure("controller-runtime")
 
 
 def test_the_librarys_locks_pin_what_the_managers_pin() -> None:

@@ -4,6 +4,9 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import pytest
 from controller_runtime.envtest import EnvtestError
 
@@ -98,3 +101,26 @@ def test_the_command_names_the_releases_that_are_pinned(
 ) -> None:
     assert trainerctl.main(["cluster", "up", "--name", "no-such", flag, "9.9"]) == 1
     assert "9.9 is not among the pinned releases: " in capsys.readouterr().err
+
+
+def test_simulated_nodes_alone_need_kwok() -> None:
+    assert "kwok" in {tool.name for tool in Options().tools}
+    assert "kwok" not in {tool.name for tool in Options(run_processes=True).tools}
+
+
+def test_processes_need_linux() -> None:
+    Options().check("darwin")
+    with pytest.raises(EnvtestError, match="on Linux only"):
+        Options(run_processes=True).check("darwin")
+
+
+def test_images_need_processes(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "python").symlink_to(sys.executable)
+    assert trainerctl.main(["cluster", "up", "--name", "none", "--image", f"a={tmp_path}"]) != 0
+    assert "--image needs --run-processes" in capsys.readouterr().err
+
+
+def test_an_image_needs_a_folder_with_a_python(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    with pytest.raises(SystemExit):
+        trainerctl.main(["cluster", "up", "--run-processes", "--image", f"a={tmp_path}"])
+    assert f"{tmp_path} has no executable python" in capsys.readouterr().err

@@ -131,7 +131,7 @@ def test_a_watch_that_lists_again_after_a_short_refusal_is_found(
     refusals: int, streams: bool, broken: bool
 ) -> None:
     found: list[str] = []
-    resumes, process = Resumes(found.append), Process("manager-0")
+    resumes, process = Resumes(found.append, lambda: 0.0), Process("manager-0")
     watch = (("watch", "true"), ("resourceVersion", "5"))
     sent = rest.Request("GET", "/api/v1/pods", query=watch)
     for _ in range(refusals):

@@ -6,6 +6,8 @@ import ctypes
 import os
 from typing import Any, Final, NoReturn
 
+from pkg.localcluster.processes.shim import tree
+
 _SPACES: Final = ("user", "mnt", "uts")
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -18,6 +20,8 @@ def execute(pid: int, plan: dict[str, Any]) -> NoReturn:
     """
     spaces = [os.open(f"/proc/{pid}/ns/{name}", os.O_RDONLY) for name in _SPACES if not _is_shared(pid, name)]
     root = os.open(f"/proc/{pid}/root", os.O_PATH)
+    if not tree.is_marked(pid, plan["env"][tree.IDENTITY]):  # another process has the pid now
+        raise ProcessLookupError(f"process {pid} has ended")
     for space in spaces:
         if _libc.setns(space, 0) != 0:
             number = ctypes.get_errno()

@@ -51,6 +51,11 @@ class LogWriter:
         if len(self._part) > _LONGEST_PART:
             self.flush()
 
+    @property
+    def has_part(self) -> bool:
+        """True if a part of a line waits for its end."""
+        return bool(self._part)
+
     def flush(self) -> None:
         """Write the part of a line that has no end yet."""
         if self._part:

@@ -14,6 +14,7 @@ from pkg.localcluster.processes.shim import mounts, tree
 from pkg.localcluster.processes.shim.output import LogWriter
 
 _TICK: Final = 0.25
+_REAP_SECONDS: Final = 5.0
 _READ_BYTES: Final = 1 << 18
 _DRAIN_SECONDS: Final = 2.0
 _NOT_FOUND: Final = 127
@@ -65,7 +66,7 @@ class _Shim:
         self._selector.register(os.pidfd_open(self._pid), selectors.EVENT_READ, lambda: None)
         sampled = 0.0
         while (status := tree.reap(self._pid)) is None:
-            ready = self._selector.select(_TICK)
+            ready = self._selector.select(_TICK if self._memory or self._log.has_part else _REAP_SECONDS)
             for key, _ in ready:
                 key.data()
             if not ready:

@@ -72,14 +72,22 @@ def kill(timeout: float = 10) -> None:
 
 def kill_marked(identity: str) -> None:
     """Kill the descendants that have the identity of a container in their environment."""
-    mark = f"{IDENTITY}={identity}".encode()
     for pid in descendants():
         try:
-            with open(f"/proc/{pid}/environ", "rb") as file:
-                if mark in file.read().split(b"\0"):
-                    os.kill(pid, signal.SIGKILL)
+            if is_marked(pid, identity):
+                os.kill(pid, signal.SIGKILL)
         except OSError:  # it has ended
             continue
+
+
+def is_marked(pid: int, identity: str) -> bool:
+    """Return True if a process started with the identity of a container in its environment.
+
+    Raises:
+        OSError: the process has ended.
+    """
+    with open(f"/proc/{pid}/environ", "rb") as file:
+        return f"{IDENTITY}={identity}".encode() in file.read().split(b"\0")
 
 
 def _children(pid: int) -> list[int]:

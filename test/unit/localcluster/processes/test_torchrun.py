@@ -29,6 +29,18 @@ def test_the_variables_of_pet_are_those_of_torchrun() -> None:
     assert (second["MASTER_ADDR"], second["MASTER_PORT"]) == ("a", "1")
 
 
+def test_an_endpoint_is_the_address_of_the_first_process() -> None:
+    options, _ = torchrun.parse(["--rdzv_endpoint=a:2", "--max-restarts", "3", "x.py"], {})
+    (only,) = torchrun.environments(options)
+    assert (only["MASTER_ADDR"], only["MASTER_PORT"], only["WORLD_SIZE"]) == ("a", "2", "1")
+
+
+@pytest.mark.parametrize("argv", [[], ["--help"], ["--nnodes"], ["--version"]])
+def test_a_missing_script_is_reported(argv: list[str]) -> None:
+    with pytest.raises(SystemExit):
+        torchrun.parse(argv, {})
+
+
 def test_flags_win_over_variables() -> None:
     options, command = torchrun.parse(["--nproc_per_node=1", "--node-rank", "0", "-m", "mod"], PET)
     assert command == [sys.executable, "-u", "-m", "mod"]

@@ -16,11 +16,19 @@ from pkg.localcluster.processes.volumes import Volumes, mounted
 
 
 class _Tokens:
+    def __init__(self) -> None:
+        self.issued = 0
+
     async def token(self, pod: Pod, projection: Any) -> str:
-        return f"token of {pod.name} for {projection.audience}"
+        self.issued += 1
+        return f"token {self.issued} of {pod.name} for {projection.audience}"
 
 
 async def _make(folder: Path, *volumes: dict[str, Any]) -> dict[str, Path]:
+    return await _volumes(folder, *volumes).make()
+
+
+def _volumes(folder: Path, *volumes: dict[str, Any]) -> Volumes:
     metadata = {"namespace": "team"}
     objects = [
         ConfigMap.from_dict({"metadata": {"name": "cm", **metadata}, "data": {"a": "1", "b": "2"}}),
@@ -30,8 +38,7 @@ async def _make(folder: Path, *volumes: dict[str, Any]) -> dict[str, Path]:
     ]
     pod = Pod.from_dict({"metadata": {"name": "web", **metadata}, "spec": {"volumes": list(volumes)}})
     references = References(FakeClient(*objects), "team")
-    made = Volumes(pod, folder / "pod", folder / "claims", "127.64.0.1", references, _Tokens(), {})
-    return await made.make()
+    return Volumes(pod, folder / "pod", folder / "claims", "127.64.0.1", references, _Tokens(), {})
 
 
 def _files(folder: Path) -> dict[str, bytes]:
@@ -65,8 +72,24 @@ async def test_projected_sources_share_a_folder(tmp_path: Path) -> None:
         "a": b"1",
         "key": b"\x00\xff",
         "name": b"web",
-        "token": b"token of web for x",
+        "token": b"token 1 of web for x",
     }
+
+
+async def test_tokens_are_renewed_in_place(tmp_path: Path) -> None:
+    sources = [
+        {"serviceAccountToken": {"path": "token", "expirationSeconds": 600}},
+        {"configMap": {"name": "cm"}},
+    ]
+    volumes = _volumes(
+        tmp_path, {"name": "all", "projected": {"sources": sources}}, {"name": "e", "emptyDir": {}}
+    )
+    assert volumes.token_seconds == 600
+    made = await volumes.make()
+    await volumes.renew_tokens()
+    assert _files(made["all"]) == {"token": b"token 2 of web for None", "a": b"1", "b": b"2"}
+    assert (made["all"] / "token").stat().st_mode & 0o777 == 0o600
+    assert _volumes(tmp_path, {"name": "e", "emptyDir": {}}).token_seconds is None
 
 
 async def test_a_claim_outlives_its_pod(tmp_path: Path) -> None:

@@ -1,0 +1,128 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""``trainerctl why`` asked without a pause during the life of a TrainJob: no moment of a healthy life is called wrong."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+import anyio
+import pytest
+from controller_runtime.apis.machinery.conditions import is_true
+from controller_runtime.apis.machinery.errors import NotFoundError
+from controller_runtime.apis.machinery.gvk import NamespacedName
+from controller_runtime.client import MERGE, LiveClient, raw_patch
+from controller_runtime.envtest import eventually
+
+from pkg import why
+from pkg.apis.jobset.v1alpha2 import JobSet
+from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
+from pkg.why import State, Verdict, reading
+
+pytestmark = pytest.mark.e2e
+
+
+@asynccontextmanager
+async def asked(client: LiveClient, key: NamespacedName) -> AsyncIterator[list[Verdict]]:
+    """Ask again and again for the time of the block; the list has every answer."""
+    answers: list[Verdict] = []
+
+    async def ask() -> None:
+        while True:
+            try:
+                answers.append(why.diagnose(await reading.take(client, *key, datetime.now(UTC))))
+            except NotFoundError:
+                await anyio.sleep(0.02)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(ask)
+        yield answers
+        tasks.cancel_scope.cancel()
+
+
+def runtime(namespace: str, *, run_for: str, restarts: int = 0, exit_code: str = "") -> TrainingRuntime:
+    """Return a runtime of one step whose pods end as the simulated nodes are instructed."""
+    annotations = {"sim.local/run-for": run_for} | ({"sim.local/exit-code": exit_code} if exit_code else {})
+    containers = [{"name": "node", "image": "busybox"}]
+    pod: dict[str, Any] = {"metadata": {"annotations": annotations}, "spec": {"containers": containers}}
+    labels = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
+    job = {"metadata": {"labels": labels}, "spec": {"backoffLimit": 0, "template": pod}}
+    body: dict[str, Any] = {"replicatedJobs": [{"name": "node", "template": job}]}
+    if restarts:
+        body["failurePolicy"] = {"maxRestarts": restarts}
+    spec = {"mlPolicy": {"numNodes": 2}, "template": {"spec": body}}
+    return TrainingRuntime.from_dict({"metadata": {"name": "short", "namespace": namespace}, "spec": spec})
+
+
+def train_job(namespace: str) -> TrainJob:
+    ref = {"apiGroup": "trainer.kubeflow.org", "kind": "TrainingRuntime", "name": "short"}
+    return TrainJob.from_dict(
+        {"metadata": {"name": "job", "namespace": namespace}, "spec": {"runtimeRef": ref}}
+    )
+
+
+async def reaches(client: LiveClient, key: NamespacedName, wanted: str) -> None:
+    async def reached() -> bool:
+        return is_true((await client.get(TrainJob, key)).status.conditions, wanted)
+
+    await eventually(reached, timeout=120, reason=f"the TrainJob is {wanted}")
+
+
+def wrong(answers: list[Verdict]) -> list[str]:
+    return sorted(
+        {f"{each.sentence} {[one.cause for one in each.findings]}" for each in answers if each.exit_code}
+    )
+
+
+async def test_a_life_from_creation_to_completion(cluster_client: LiveClient, cluster_namespace: str) -> None:
+    await cluster_client.create(runtime(cluster_namespace, run_for="3s"))
+    job = train_job(cluster_namespace)
+    async with asked(cluster_client, job.key) as answers:
+        await cluster_client.create(job)
+        await reaches(cluster_client, job.key, "Complete")
+        await eventually(lambda: _last(answers, State.COMPLETE), timeout=30, reason="the answer is complete")
+    assert wrong(answers) == []
+    assert {State.STARTING, State.RUNNING, State.COMPLETE} <= {each.state for each in answers}
+
+
+async def test_a_job_set_that_is_built_again_after_an_edit(
+    cluster_client: LiveClient, cluster_namespace: str
+) -> None:
+    await cluster_client.create(runtime(cluster_namespace, run_for="1h"))
+    job = train_job(cluster_namespace)
+    job.spec.suspend = True
+    await cluster_client.create(job)
+    await reaches(cluster_client, job.key, "Suspended")
+    before = await eventually(
+        lambda: cluster_client.get(JobSet, job.key), timeout=60, reason="the JobSet exists"
+    )
+    async with asked(cluster_client, job.key) as answers:
+        edit = b'{"spec": {"suspend": false, "trainer": {"numNodes": 3}}}'
+        await cluster_client.patch(job, raw_patch(MERGE, edit))
+        await eventually(lambda: _last(answers, State.RUNNING), timeout=120, reason="the answer is running")
+    after = await cluster_client.get(JobSet, job.key)
+    assert before.metadata.uid
+    assert (after.spec.replicated_jobs or [])[0].template.spec.parallelism == 3
+    # Answers that were being read while the edit was written show the suspended TrainJob.
+    resumed = [each for each in answers if [one.cause for one in each.findings] != ["suspended"]]
+    assert wrong(resumed) == []
+
+
+async def test_a_job_set_that_restarts(cluster_client: LiveClient, cluster_namespace: str) -> None:
+    """The failed pods are the answer while they are there; the moments after their deletion are a start."""
+    await cluster_client.create(runtime(cluster_namespace, run_for="2s", restarts=2, exit_code="1"))
+    job = train_job(cluster_namespace)
+    async with asked(cluster_client, job.key) as answers:
+        await cluster_client.create(job)
+        await reaches(cluster_client, job.key, "Failed")
+    allowed = {"container-failed", "retries-exhausted", "pods-failing", "failed"}
+    others = {one.cause for each in answers if each.exit_code for one in each.findings} - allowed
+    assert others == set(), wrong(answers)
+    assert State.STARTING in {each.state for each in answers}
+
+
+async def _last(answers: list[Verdict], state: State) -> bool:
+    return bool(answers) and answers[-1].state is state

@@ -1,0 +1,260 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The reconciler of pods that run as local processes: real processes, a client in memory."""
+
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+from controller_runtime import reconcile
+from controller_runtime.apis.coordination.v1 import Lease
+from controller_runtime.apis.core.v1 import Node, Pod
+from controller_runtime.apis.machinery.errors import NotFoundError, ServerError
+from controller_runtime.client import interceptor
+from controller_runtime.client.fake import FakeClient
+from controller_runtime.envtest import eventually
+
+from pkg.localcluster.nodes import NodeShape, node
+from pkg.localcluster.podlogs.server import LogError
+from pkg.localcluster.processes import process
+from pkg.localcluster.processes.images import Images
+from pkg.localcluster.processes.kubelet import Kubelet
+from pkg.localcluster.processes.logserver import ProcessLogs
+from pkg.localcluster.processes.names import Hosts
+from pkg.localcluster.processes.nodes import LEASES, Nodes
+from pkg.localcluster.processes.settings import Settings
+
+REQUEST = reconcile.Request("team", "web")
+
+
+class _Tokens:
+    async def token(self, pod: Pod, projection: Any) -> str:
+        return "token"
+
+
+class _World:
+    """A kubelet that reconciles whenever a runner reports a change."""
+
+    def __init__(self, client: Any, settings: Settings) -> None:
+        self.client = client
+        self.kubelet = Kubelet(client, settings, {"node-0"}.__contains__)
+        self.logs = ProcessLogs(client, settings, self.kubelet.runner)
+        self._requests: set[reconcile.Request] = set()
+
+    def add(self, request: reconcile.Request) -> None:
+        self._requests.add(request)
+
+    async def work(self) -> None:
+        while True:
+            while self._requests:
+                request = self._requests.pop()
+                try:
+                    await self.kubelet.reconcile(request)
+                except ServerError:
+                    self._requests.add(request)
+                    break
+            await anyio.sleep(0.01)
+
+    async def until(self, condition: Callable[[Pod], object], reason: str) -> Pod:
+        async def holds() -> bool:
+            return bool(condition(await self.client.get(Pod, REQUEST)))
+
+        await eventually(holds, timeout=60, reason=reason)
+        found: Pod = await self.client.get(Pod, REQUEST)
+        return found
+
+    async def log(self, query: str = "", container: str = "main") -> bytes:
+        return b"".join(
+            [each async for each in self.logs.log(f"/containerLogs/team/web/{container}?{query}")]
+        )
+
+
+@pytest.fixture
+async def settings(tmp_path: Path) -> Settings:
+    return Settings(
+        directory=tmp_path,
+        images=Images(tmp_path / "programs", default=Path(sys.executable).parent),
+        hosts=Hosts(tmp_path / "hosts"),
+        reader=FakeClient(),
+        tokens=_Tokens(),
+        record=lambda pod, reason, message: None,
+        isolated=not await process.can_mount(),
+    )
+
+
+@asynccontextmanager
+async def _world(client: Any, settings: Settings) -> AsyncIterator[_World]:
+    world = _World(client, settings)
+    async with anyio.create_task_group() as tasks, world.kubelet.running():
+        tasks.start_soon(world.kubelet.feed, world)  # type: ignore[arg-type] # only add is used
+        tasks.start_soon(world.work)
+        await anyio.lowlevel.checkpoint()
+        world.add(REQUEST)
+        yield world
+        tasks.cancel_scope.cancel()
+
+
+def _pod(*command: str, uid: str = "u1", status: dict[str, Any] | None = None, **spec: Any) -> Pod:
+    container = {"name": "main", "image": "i", "command": list(command)}
+    return Pod.from_dict(
+        {
+            "metadata": {"name": "web", "namespace": "team", "uid": uid},
+            "spec": {"nodeName": "node-0", "restartPolicy": "Never", "containers": [container], **spec},
+            "status": {"phase": "Pending", **(status or {})},
+        }
+    )
+
+
+async def test_a_pod_runs_and_its_end_is_written(settings: Settings) -> None:
+    own = {"type": "Own", "status": "True"}
+    client = FakeClient(_pod("sh", "-c", "echo hi; exit 3", status={"conditions": [own]}))
+    async with _world(client, settings) as world:
+        pod = await world.until(lambda pod: pod.status.phase == "Failed", "the pod has failed")
+        assert await world.log() == b"hi\n"
+    (status,) = pod.status.container_statuses or []
+    assert status.state is not None
+    assert status.state.terminated is not None
+    assert status.state.terminated.exit_code == 3
+    conditions = {each.type: each.status for each in pod.status.conditions or []}
+    assert conditions["Own"] == "True", "a condition of another writer stays"
+    assert conditions["Ready"] == "False"
+    writes = [call for call in client.calls if call.verb == "patch"]
+    assert len(writes) <= 5, writes
+
+
+async def test_pods_of_other_nodes_are_left_alone(settings: Settings) -> None:
+    client = FakeClient(_pod("true", nodeName="node-9"))
+    async with _world(client, settings) as world:
+        await anyio.sleep(0.2)
+        assert world.kubelet.runner("team", "web") is None
+    assert not [call for call in client.calls if call.verb == "patch"]
+
+
+async def test_a_deleted_pod_is_stopped_and_then_removed(settings: Settings) -> None:
+    pod = _pod(
+        "sh",
+        "-c",
+        "trap 'exit 0' TERM; echo up; while :; do sleep 0.05; done",
+        terminationGracePeriodSeconds=30,
+    )
+    pod.metadata.finalizers = ["batch.kubernetes.io/job-tracking"]
+    client = FakeClient(pod)
+    async with _world(client, settings) as world:
+        await world.until(lambda pod: pod.status.phase == "Running", "the pod runs")
+
+        async def written() -> bool:
+            return await world.log() == b"up\n"
+
+        await eventually(written, timeout=30, reason="it writes")
+        await client.delete(pod, grace_period_seconds=30)
+        world.add(REQUEST)
+        pod = await world.until(lambda pod: pod.status.phase == "Succeeded", "the pod has ended")
+        removed = pod.deep_copy()
+        removed.metadata.finalizers = []
+        await client.update(removed)
+        world.add(REQUEST)
+
+        async def gone() -> bool:
+            return not (settings.directory / "pods" / "u1").exists()
+
+        await eventually(gone, timeout=30, reason="its folder is removed")
+
+
+async def test_a_pod_that_vanishes_ends_and_another_of_its_name_runs(settings: Settings) -> None:
+    client = FakeClient(_pod("sleep", "1357"))
+    async with _world(client, settings) as world:
+        await world.until(lambda pod: pod.status.phase == "Running", "the pod runs")
+        first = world.kubelet.runner("team", "web")
+        await client.delete(_pod("sleep"), grace_period_seconds=0)
+        with pytest.raises(NotFoundError):
+            await client.get(Pod, REQUEST)
+        await client.create(_pod("sh", "-c", "echo second", uid="u2"))
+        world.add(REQUEST)
+        await world.until(lambda pod: pod.status.phase == "Succeeded", "the second pod has ended")
+        assert first is not None
+        assert first.finished.is_set()
+        assert await world.log() == b"second\n"
+
+
+async def test_a_status_is_written_when_the_server_is_back(settings: Settings) -> None:
+    away = [True]
+
+    async def refuse(*args: Any, **options: Any) -> Any:
+        if away[0]:
+            raise ServerError("away")
+        return await client.status.patch(*args[-2:], **options)
+
+    client = FakeClient(_pod("true"))
+    wrapped = interceptor.wrap(client, interceptor.Funcs(subresource_patch=refuse))
+    async with _world(wrapped, settings) as world:
+        runner = None
+        with anyio.fail_after(30):
+            while runner is None or not runner.finished.is_set():
+                runner = world.kubelet.runner("team", "web")
+                await anyio.sleep(0.01)
+        assert (await client.get(Pod, REQUEST)).status.phase == "Pending"
+        away[0] = False
+        await world.until(lambda pod: pod.status.phase == "Succeeded", "the status arrives")
+
+
+async def test_a_container_that_ran_in_an_earlier_kubelet_has_ended(settings: Settings) -> None:
+    began = "2026-01-01T00:00:00Z"
+    ran = {"name": "main", "image": "i", "imageID": "", "restartCount": 1, "containerID": "process://x"}
+    status = {
+        "phase": "Running",
+        "containerStatuses": [{**ran, "ready": True, "state": {"running": {"startedAt": began}}}],
+    }
+    async with _world(FakeClient(_pod("true", status=status)), settings) as world:
+        pod = await world.until(lambda pod: pod.status.phase == "Failed", "the pod has failed")
+    (found,) = pod.status.container_statuses or []
+    assert found.restart_count == 1
+    assert found.state is not None
+    assert found.state.terminated is not None
+    assert (found.state.terminated.reason, found.state.terminated.started_at) == (
+        "ContainerStatusUnknown",
+        began,
+    )
+
+
+async def test_logs_follow_a_container_and_name_a_reason_without_one(settings: Settings) -> None:
+    client = FakeClient(_pod("sh", "-c", "echo one; sleep 0.5; echo two"))
+    async with _world(client, settings) as world:
+        with pytest.raises(LogError, match="waiting to start"):
+            await world.log()
+        await world.until(lambda pod: pod.status.phase == "Running", "the pod runs")
+        with anyio.fail_after(30):
+            assert await world.log("follow=true") == b"one\ntwo\n"
+        assert await world.log("tailLines=1") == b"two\n"
+        assert await world.log("limitBytes=2") == b"on"
+        with pytest.raises(LogError, match='container "no" in pod "web" not found'):
+            await world.log(container="no")
+        with pytest.raises(LogError, match="previous terminated"):
+            await world.log("previous=true")
+
+
+async def test_folders_of_pods_that_do_not_exist_are_removed(settings: Settings) -> None:
+    kubelet = Kubelet(FakeClient(), settings, lambda name: True)
+    for uid in ("old", "new"):
+        settings.pod(uid).mkdir(parents=True)
+    kubelet.forget_others({"new"})
+    assert [path.name for path in (settings.directory / "pods").iterdir()] == ["new"]
+
+
+async def test_nodes_are_made_ready_and_hold_leases() -> None:
+    client = FakeClient(node(0, NodeShape(), 1, processes=True), node(1, NodeShape(), 1))
+    nodes = Nodes(client)
+    for _ in range(2):
+        await nodes.heartbeat()
+    assert "node-0" in nodes
+    assert "node-1" not in nodes
+    ready = {
+        each.name: [c.status for c in each.status.conditions or [] if c.type == "Ready"]
+        for each in await client.list(Node)
+    }
+    assert ready == {"node-0": ["True"], "node-1": []}
+    assert [lease.key for lease in await client.list(Lease)] == [(LEASES, "node-0")]

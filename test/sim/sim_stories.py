@@ -1,0 +1,105 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Sequences of actions about one TrainJob, in which a manager must follow each single action."""
+
+from __future__ import annotations
+
+import random
+from typing import Any, Final
+
+import anyio
+from controller_runtime.apis.core.v1 import ConfigMap, Secret
+from controller_runtime.apis.machinery.object import Object
+from controller_runtime.client import MERGE, raw_patch
+from controller_runtime.simtest import Simulation
+from sim_jobs import Nodes
+from sim_objects import by_name, owned, refusals_expected
+from sim_users import Users
+
+from pkg.apis.jobset.v1alpha2 import JobSet
+from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
+from pkg.apis.trainer.v1alpha1 import TrainJob
+
+Document = dict[str, Any]
+_KEPT: Final = "example.com/kept"
+_SIBLINGS: Final[list[type[Object]]] = [ConfigMap, Secret, PodGroup]
+_LONG: Final = 120.0
+"""Seconds for which pods do not end: the manager cannot wait for them."""
+
+
+class Stories:
+    """The sequences."""
+
+    def __init__(self, users: Users, nodes: Nodes) -> None:
+        self._users = users
+        self._nodes = nodes
+
+    def let_pods_end(self) -> None:
+        """Let the pods end that were kept running."""
+        self._nodes.hold_until = 0.0
+
+    async def _run(self, sim: Simulation, rng: random.Random, name: str) -> None:
+        """Create a TrainJob whose pods do not end for a while, and let it start."""
+        self._nodes.hold_until = sim.loop.time() + _LONG
+        await self._users.replace(sim, rng, name)
+        await self._users.resume(sim, rng, name)
+        await anyio.sleep(15.0)
+
+    async def suspend_edited(self, sim: Simulation, rng: random.Random, name: str) -> None:
+        """Suspend a running TrainJob with another trainer."""
+        await self._run(sim, rng, name)
+        await self._users.change(sim, rng, name, {"suspend": True, **self._users.trainer(rng)})
+
+    async def delete_siblings(self, sim: Simulation, rng: random.Random, name: str) -> None:
+        """Delete the siblings of a running JobSet."""
+        await self._run(sim, rng, name)
+        if (job := _train_job(sim, name)) is not None:
+            for kind in _SIBLINGS:
+                for each in owned(sim, kind, job):
+                    with refusals_expected():
+                        await sim.client().delete(kind.from_dict(each))
+
+    async def relabel(self, sim: Simulation, rng: random.Random, name: str) -> None:
+        """Set labels of a suspended TrainJob, and remove them."""
+        await self._users.suspend(sim, rng, name)
+        for labels in ({"team": "a"}, None):
+            await anyio.sleep(10.0)
+            await self._users.change(sim, rng, name, {"labels": labels})
+
+    async def audit_meanwhile(self, sim: Simulation, rng: random.Random, name: str) -> None:
+        """Suspend and resume while another controller writes a condition again and again."""
+        for act in (self._users.suspend, self._users.resume):
+            async with anyio.create_task_group() as group:
+                group.start_soon(act, sim, rng, name)
+                for _ in range(6):
+                    await anyio.sleep(rng.random() * 0.02)
+                    await self._users.annotate_status(sim, rng, name)
+
+    async def delete_held(self, sim: Simulation, rng: random.Random, name: str) -> None:
+        """Delete a TrainJob that a finalizer keeps, and its children: they are not built again."""
+        await self._users.suspend(sim, rng, name)
+        if (document := _train_job(sim, name)) is None:
+            return
+        job = TrainJob.from_dict(document)
+        with refusals_expected():
+            await sim.client().patch(
+                job, raw_patch(MERGE, b'{"metadata":{"finalizers":["%s"]}}' % _KEPT.encode())
+            )
+            await sim.client().delete(job, propagation="Background")
+        await anyio.sleep(10.0)
+        for each in owned(sim, JobSet, document):
+            with refusals_expected():
+                await sim.client().delete(JobSet.from_dict(each))
+        await anyio.sleep(10.0)
+        held = _train_job(sim, name)
+        if held is not None and held["metadata"].get("deletionTimestamp"):
+            left = [
+                each for each in owned(sim, JobSet, held) if not each["metadata"].get("deletionTimestamp")
+            ]
+            assert not left, f"a JobSet was built for a TrainJob that is being deleted: {name}"
+        with refusals_expected():
+            await sim.client().patch(job, raw_patch(MERGE, b'{"metadata":{"finalizers":null}}'))
+
+
+def _train_job(sim: Simulation, name: str) -> Document | None:
+    return by_name(sim, TrainJob, {"metadata": {"namespace": "default", "name": name}})

@@ -1,0 +1,173 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Short states on the way to a start, which look like causes, and the causes that begin in the same way and last."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from why_world import World, condition, when
+
+from pkg.why import State
+
+TOKEN = 'MountVolume.SetUp failed for volume "kube-api-access-x7" : '
+ATTACHED = 'Multi-Attach error for volume "{}" Volume is already exclusively attached to one node and can\'t be attached to another'
+SANDBOX = "Failed to create pod sandbox: plugin type calico failed: connection refused"
+
+
+def readmitted(seconds: float) -> Callable[[World], Any]:
+    def build(world: World) -> None:
+        world.workload(
+            condition("QuotaReserved", age=seconds),
+            condition("Admitted", age=seconds),
+            condition("Evicted", "False", "QuotaReserved", "Previously: Preempted", age=seconds),
+        )
+
+    return build
+
+
+def readmitted_and_running(world: World) -> None:
+    world.train_job["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] = "team-queue"
+    past = condition("Evicted", "False", "QuotaReserved", "Previously: Preempted")
+    world.make("kueue.x-k8s.io/v1beta1", "Workload", "w", owner=world.train_job, spec={"queueName": "team-queue"},
+               status={"conditions": [condition("QuotaReserved"), condition("Admitted"), past]})  # fmt: skip
+
+
+def node_came_back(world: World) -> None:
+    world.nodes[0]["status"]["conditions"] = [condition("Ready", age=2)]
+    world.event(world.pods[0], "NodeNotReady", "Node is not ready", age=20)
+    world.pods[0]["status"]["conditions"] = [condition("PodScheduled"), condition("Ready", "False", age=20)]
+
+
+def pulled_at_the_second_try(world: World) -> None:
+    world.waits("ContainerCreating")
+    world.event(world.pods[0], "Failed", 'Failed to pull image "x": i/o timeout', age=20)
+    world.event(world.pods[0], "Pulled", 'Successfully pulled image "x"', age=1, kind="Normal")
+
+
+def job_set_deleted(seconds: float) -> Callable[[World], Any]:
+    def build(world: World) -> None:
+        for each in (world.job_set, world.job, *world.pods):
+            each["metadata"]["deletionTimestamp"] = when(seconds)
+        world.job_set["metadata"]["finalizers"] = ["foregroundDeletion"]
+
+    return build
+
+
+def job_set_restarts(seconds: float) -> Callable[[World], Any]:
+    """Return the state in which JobSet deletes a failed Job to make it again."""
+
+    def build(world: World) -> None:
+        world.job_set["status"] = {"restarts": 1}
+        world.job["metadata"]["deletionTimestamp"] = when(seconds)
+        world.job["status"] = {
+            "failed": 1,
+            "conditions": [condition("Failed", reason="BackoffLimitExceeded")],
+        }
+        world.ended(1)
+
+    return build
+
+
+def provisioned(seconds: float) -> Callable[[World], Any]:
+    def build(world: World) -> None:
+        claim = world.make(
+            "v1", "PersistentVolumeClaim", "data", spec={}, status={"phase": "Pending"}, age=seconds
+        )
+        world.event(claim, "ExternalProvisioning", "Waiting for a volume to be created", kind="Normal")
+        world.unscheduled("0/2 nodes are available: pod has unbound immediate PersistentVolumeClaims.")
+        for pod in world.pods:
+            pod["spec"]["volumes"] = [{"name": "d", "persistentVolumeClaim": {"claimName": "data"}}]
+
+    return build
+
+
+def attached(other: str) -> Callable[[World], Any]:
+    def build(world: World) -> None:
+        world.waits("ContainerCreating")
+        world.event(world.pods[0], "FailedAttachVolume", ATTACHED.format("pvc-1"), age=15)
+        done = f'AttachVolume.Attach succeeded for volume "{other}"'
+        world.event(world.pods[0], "SuccessfulAttachVolume", done, age=2, kind="Normal")
+
+    return build
+
+
+def token_is_not_mounted(words: str, *, count: int = 1) -> Callable[[World], Any]:
+    def build(world: World) -> None:
+        world.waits("ContainerCreating")
+        world.event(world.pods[0], "FailedMount", TOKEN + words, age=2, count=count)
+
+    return build
+
+
+def sandbox(failed: float, pulling: float) -> Callable[[World], Any]:
+    def build(world: World) -> None:
+        world.waits("ContainerCreating")
+        world.event(world.pods[0], "FailedCreatePodSandBox", SANDBOX, age=failed)
+        world.event(world.pods[0], "Pulling", 'Pulling image "x"', age=pulling, kind="Normal")
+
+    return build
+
+
+def deleted_by_a_taint(world: World) -> None:
+    """Make the pod of a node that was lost be replaced by one that runs."""
+    old = world.add_pod(0, suffix="old", age=900)
+    old["status"] = {
+        "phase": "Failed",
+        "conditions": [condition("DisruptionTarget", reason="DeletionByTaintManager")],
+    }
+
+
+HEALTHY: list[Any] = [
+    pytest.param(state, build, id=name)
+    for name, state, build in (
+        ("Kueue readmitted it a second ago", State.STARTING, readmitted(1)),
+        ("evicted, readmitted and running", State.RUNNING, readmitted_and_running),
+        ("the node came back", State.RUNNING, node_came_back),
+        ("pulled at the second try", State.RUNNING, pulled_at_the_second_try),
+        ("the JobSet is deleted to be built again", State.STARTING, job_set_deleted(3)),
+        ("the JobSet restarts", State.STARTING, job_set_restarts(2)),
+        ("a claim is being provisioned", State.STARTING, provisioned(5)),
+        ("a volume moved to another node", State.RUNNING, attached("pvc-1")),
+        ("the kubelet reads the token's ConfigMap", State.RUNNING, token_is_not_mounted(
+            "failed to sync configmap cache: timed out waiting for the condition")),
+        ("the kubelet does not know the ConfigMap yet", State.RUNNING, token_is_not_mounted(
+            'object "team-a"/"kube-root-ca.crt" not registered')),
+        ("the sandbox at the second try", State.RUNNING, sandbox(15, 3)),
+        ("a pod of a lost node was replaced", State.RUNNING, deleted_by_a_taint),
+    )
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("state", "build"), HEALTHY)
+def test_a_short_state_is_not_called_wrong(state: State, build: Callable[[World], Any]) -> None:
+    world = World()
+    build(world)
+    verdict = world.verdict()
+    assert (verdict.state, verdict.exit_code) == (state, 0), verdict.to_dict()
+    assert all(each.severity == "note" for each in verdict.findings)
+
+
+LASTING: list[Any] = [
+    pytest.param(cause, code, build, id=name)
+    for name, cause, code, build in (
+        ("Kueue admitted it and does not resume it", "suspended", 3, readmitted(60)),
+        ("the JobSet stays", "deletion-blocked", 3, job_set_deleted(60)),
+        ("the deleted Job stays", "container-failed", 1, job_set_restarts(60)),
+        ("a claim is not provisioned", "claim-pending", 1, provisioned(600)),
+        ("another volume was attached", "volume-in-use", 1, attached("pvc-2")),
+        ("the ConfigMap stays unknown", "volume-mount", 1, token_is_not_mounted(
+            'object "team-a"/"kube-root-ca.crt" not registered', count=12)),
+        ("the sandbox fails after a restart", "sandbox-failed", 1, sandbox(3, 200)),
+    )
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("cause", "code", "build"), LASTING)
+def test_a_state_that_lasts_is_the_answer(cause: str, code: int, build: Callable[[World], Any]) -> None:
+    world = World()
+    build(world)
+    verdict = world.verdict()
+    assert ([each.cause for each in verdict.findings[:1]], verdict.exit_code) == ([cause], code), (
+        verdict.to_dict()
+    )
