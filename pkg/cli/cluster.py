@@ -18,6 +18,7 @@ from controller_runtime.envtest.locks import file_lock
 from pkg.app.flags import feature_gates
 from pkg.cli.progress import progress_on
 from pkg.cli.terminal import Console
+from pkg.localcluster import prometheus
 from pkg.localcluster.cluster import Cluster
 from pkg.localcluster.kai import Programs
 from pkg.localcluster.names import DEFAULT_NAME, DEMO_NAME, root_directory, state_directory
@@ -53,6 +54,7 @@ async def up_command(parsed: argparse.Namespace, out: Console, err: Console) -> 
         manager_gates=feature_gates(parsed.feature_gates or ""),
         run_processes=parsed.run_processes,
         images=[f"{name}={folder}" for name, folder in parsed.image],
+        prometheus=parsed.prometheus,
     )
     options.check()
     async with _lock(parsed.name, err):
@@ -65,6 +67,9 @@ async def up_command(parsed: argparse.Namespace, out: Console, err: Console) -> 
     if parsed.without_manager:
         err.say("The manager was not started. To start it, run:")
         err.say(f"trainer-controller-manager {shlex.join(cluster.manager_arguments)}")
+    kept = State.read(directory)
+    if kept is not None and (address := kept.address_of(prometheus.NAME)):
+        err.say(f"Prometheus shows the dashboard's queries at {address}/{prometheus.PAGE}")
     err.say("The cluster keeps running; its service accounts' tokens are valid for 24 hours.")
     out.say(f"export KUBECONFIG={shlex.quote(str(cluster.kubeconfig))}")
     return 0
@@ -104,6 +109,7 @@ async def _keep(cluster: Cluster, parsed: argparse.Namespace, err: Console) -> N
         "--feature-gates": parsed.feature_gates,
         "--run-processes": parsed.run_processes or None,
         "--image": parsed.image or None,
+        "--prometheus": parsed.prometheus or None,
         "--kubernetes": parsed.kubernetes,
         "--jobset": parsed.jobset,
         "--kai-scheduler": parsed.kai_scheduler,

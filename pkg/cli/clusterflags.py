@@ -83,6 +83,7 @@ def _up(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="enable Kubernetes' own gang scheduling: the feature gates and the API (1.35 and newer)",
     )
+    add("--prometheus", action="store_true", help="run Prometheus, with a page of the dashboard's queries")
     add("--feature-gates", metavar="NAME=BOOL,...", help="feature gates of the manager, as for its own flag")
     _releases(parser)
     add(

@@ -82,6 +82,7 @@ class Ports:
     kai_binder: int
     pod_logs: int
     processes: int
+    prometheus: int
 
     @classmethod
     def choose(cls) -> Ports:

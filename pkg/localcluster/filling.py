@@ -15,7 +15,7 @@ from controller_runtime.envtest import Component, Progress, Supervisor, apply_ma
 from controller_runtime.envtest.crds import install_crds, wait_established
 from controller_runtime.envtest.ports import HOST
 
-from pkg.localcluster import contents, kai
+from pkg.localcluster import contents, kai, prometheus
 from pkg.localcluster.components import Parts
 from pkg.localcluster.nodes import is_usable, node
 from pkg.localcluster.options import Options
@@ -107,6 +107,11 @@ class Filling:
         components = [self.parts.jobset(), *([manager] if self.options.manager else [])]
         if self.options.kai is not None:
             components += self.parts.kai_components(self.options.kai)
+        if self.options.prometheus:
+            program, ports = self.parts.binaries[prometheus.NAME].path, self.parts.ports
+            components.append(
+                prometheus.component(program, self.parts.directory, ports.prometheus, ports.manager_metrics)
+            )
         for each in components:
             self.supervisor.start(each)
         return components

@@ -19,6 +19,7 @@ from pkg.localcluster.tools import (
     DEFAULT_KUBERNETES,
     JOBSETS,
     KUBERNETES_RELEASES,
+    PROMETHEUS,
     programs,
 )
 
@@ -52,14 +53,15 @@ class Options:
     """Run pods as local processes, instead of simulating them."""
     images: Sequence[str] = ()
     """Folders of programs for images, each as IMAGE=FOLDER."""
+    prometheus: bool = False
+    """Run Prometheus, which scrapes the manager."""
 
     @property
     def tools(self) -> list[Tool]:
         """The programs that the cluster needs."""
         simulated = not self.run_processes
-        return list(
-            programs(self.kubernetes, self.jobset, coscheduling=self.coscheduling, simulated=simulated)
-        )
+        found = programs(self.kubernetes, self.jobset, coscheduling=self.coscheduling, simulated=simulated)
+        return [*found, *((PROMETHEUS,) if self.prometheus else ())]
 
     @property
     def feature_gates(self) -> str:
@@ -102,6 +104,8 @@ class Options:
             raise EnvtestError(f"Kubernetes {self.kubernetes} has no gangs: use 1.35 or newer")
         if self.coscheduling and self.kubernetes != DEFAULT_KUBERNETES:
             raise EnvtestError(f"the coscheduling scheduler is built for Kubernetes {DEFAULT_KUBERNETES}")
+        if self.prometheus and not self.manager:
+            raise EnvtestError("Prometheus scrapes the manager, which is not started")
         if self.coscheduling and self.workloads:
             raise EnvtestError("the coscheduling scheduler does not schedule Kubernetes' own gangs")
         if self.kai is not None:

@@ -32,6 +32,11 @@ class State:
         """The components' names."""
         return [component.name for component in self.components]
 
+    def address_of(self, name: str) -> str:
+        """Return the address of a component's server, or an empty string."""
+        urls = [each.ready.url for each in self.components if each.name == name and each.ready is not None]
+        return "/".join(urls[0].split("/")[:3]) if urls else ""
+
     @staticmethod
     def exists(directory: Path) -> bool:
         """Return True if a cluster was started here, even if its state cannot be read."""

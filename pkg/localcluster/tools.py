@@ -46,6 +46,13 @@ COSCHEDULER: Final = Tool(
     "sigs.k8s.io/scheduler-plugins/cmd/scheduler",
     manifests=("manifests/coscheduling/crd.yaml",),
 )
+PROMETHEUS: Final = Tool(
+    "prometheus",
+    ToolGroup(_TOOLS / "prometheus", "github.com/prometheus/prometheus"),
+    "github.com/prometheus/prometheus/cmd/prometheus",
+    tags=("remove_all_sd",),
+)
+"""Without the ways of discovery that clouds need."""
 
 
 def programs(

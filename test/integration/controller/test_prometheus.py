@@ -22,12 +22,13 @@ from controller_runtime.apis.authentication.v1 import TokenRequest
 from controller_runtime.apis.core.v1 import ServiceAccount
 from controller_runtime.apis.rbac.v1 import ClusterRole, ClusterRoleBinding
 from controller_runtime.client import LiveClient
-from controller_runtime.envtest import Binaries, PlainProgress, Tool, ToolGroup, eventually
+from controller_runtime.envtest import Binaries, PlainProgress, eventually
 from controller_runtime.envtest.ports import free_ports
 from controller_runtime.metrics import with_authentication_and_authorization
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainJob
+from pkg.localcluster.tools import PROMETHEUS as PROMETHEUS_TOOL
 
 pytestmark = pytest.mark.integration
 
@@ -48,10 +49,7 @@ SILENT = (
 @pytest.fixture(scope="session")
 def prometheus() -> Path:
     """The program, without the ways of discovery that clouds need."""
-    group = ToolGroup(ROOT / "test" / "tools" / "prometheus", "github.com/prometheus/prometheus")
-    package = "github.com/prometheus/prometheus/cmd/prometheus"
-    tool = Tool("prometheus", group, package, tags=("remove_all_sd",))
-    return anyio.run(Binaries(progress=PlainProgress(sys.stderr)).locate, tool)["prometheus"].path
+    return anyio.run(Binaries(progress=PlainProgress(sys.stderr)).locate, PROMETHEUS_TOOL)["prometheus"].path
 
 
 @pytest.fixture
