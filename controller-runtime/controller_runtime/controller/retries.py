@@ -6,7 +6,8 @@ Failures are counted by cause, so that one cause does not lengthen the delays of
 the retries by many minutes; a 503 at its end must not.
 
 server unreachable   up to 8 s, without a token of the shared limit: its return must be noticed soon
-server failed        the limiter's delay, counted apart until the request succeeds or fails of its own
+server failed        the limiter's delay, at most 60 s, counted apart until the request succeeds or fails of its own:
+                     each event of a changing object is one more failure, and no time passes between them
 kind not served      the limiter's delay, at most 30 s: no event reports that the kind is served again
 any other            the limiter's delay
 """
@@ -22,6 +23,8 @@ from . import outcomes
 
 AWAY_DELAY: Final = 8.0
 """Maximum retry delay in seconds while the server cannot be reached, so that its return is noticed soon."""
+SERVER_DELAY: Final = 60.0
+"""Maximum retry delay in seconds after an answer that reports a failure of the server."""
 _DEGRADED_DELAY: Final = 30.0
 
 
@@ -59,7 +62,7 @@ class Retries:
         self._away.forget(request)
         if outcomes.is_of_server(error):
             self._servers.add(request)
-            wait = self._limiter.when(_ServerFailures(*request))
+            wait = min(self._limiter.when(_ServerFailures(*request)), SERVER_DELAY)
         else:
             self._forget_servers(request)
             wait = self._limiter.when(request)

@@ -87,14 +87,26 @@ async def test_a_failure_of_the_server_is_retried_soon_although_an_obstacle_last
     assert gaps[16:] == [0.005, 0.01, 0.02]
 
 
-async def test_failures_of_the_server_alone_are_retried_ever_later(make: Make) -> None:
+async def test_failures_of_the_server_alone_are_retried_ever_later_up_to_a_minute(make: Make) -> None:
     beside = ExceptionGroup("both", [ValueError("obstacle"), BUSY])
     script = Script(*[BUSY, beside] * 10)
     async with running(make(script)) as made:
         made.queue.add(A)
         await anyio.sleep(10_000)
     gaps = [later - sooner for sooner, later in itertools.pairwise(script.times)]
-    assert gaps == pytest.approx([min(0.005 * 2**count, 1000) for count in range(20)])
+    assert gaps == pytest.approx([min(0.005 * 2**count, 60) for count in range(20)])
+
+
+async def test_events_while_the_server_fails_do_not_put_the_retry_off(make: Make) -> None:
+    """Each event of a changing object is one more failure: twenty of them counted as an outage of an hour."""
+    script = Script(*[BUSY] * 40)
+    async with running(make(script)) as made:
+        for _ in range(20):
+            made.queue.add(A)
+            await anyio.sleep(0.1)
+        failed = len(script.times)
+        await anyio.sleep(61)
+    assert len(script.times) > failed >= 20
 
 
 async def test_an_obstacle_delays_ever_longer_although_the_server_fails_in_between(make: Make) -> None:
