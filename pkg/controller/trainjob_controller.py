@@ -43,6 +43,8 @@ _EVENT_REASON: Final = "TrainJobResourcesCreationFailed"
 _EVENT_MESSAGE: Final = "TrainJob resources reconciliation failed: {}"
 _EVENT_ERROR_LIMIT: Final = 950
 _NO_TIME: Final = timedelta()
+_WHILE_A_NAME_IS_TAKEN: Final = timedelta(seconds=60)
+"""The longest time between two attempts: the end of a foreign object does not enqueue the TrainJob."""
 
 
 # +kubebuilder:rbac:groups="",resources=events,verbs=create;watch;update;patch
@@ -129,6 +131,10 @@ class TrainJobReconciler:
             left = None
         if errors and left is not None:
             self.alarms.set(request, left)
+        if any(isinstance(each, ChildConflictError) for each in errors) and not trainjob.is_finished(
+            train_job
+        ):
+            self.alarms.set(request, _WHILE_A_NAME_IS_TAKEN)
         return _result(errors, left)
 
     async def _advance(

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import anyio
 import pytest
 from controller_runtime.apis.core.v1 import ConfigMap, Secret
 from controller_runtime.apis.machinery.errors import NotFoundError
@@ -14,6 +15,8 @@ from controller_runtime.apis.machinery.object import Object
 from controller_runtime.apis.meta.v1 import Condition
 from controller_runtime.client import MERGE, Client, interceptor, raw_patch
 from controller_runtime.client.fake import FakeClient
+from controller_runtime.reconcile import Request
+from controller_runtime.workqueue import PriorityQueue
 from jobset_server import KEY
 from trainjob_world import GANG, MPI, PLAIN, VOLCANO, World, train_job, world
 
@@ -70,6 +73,20 @@ async def orphaned(w: World) -> None:
     again = train_job(suspend=job.spec.suspend)
     again.metadata.uid = "uid-again"
     w.server.add(again)
+
+
+async def test_a_train_job_is_tried_each_minute_while_the_name_of_a_child_is_taken() -> None:
+    """The deletion of a Secret without an owner enqueues no TrainJob, and the retries become minutes apart."""
+    w = await world(MPI, planted(Secret, "job-mpi-ssh-auth", data={"ssh-privatekey": "eA=="}))
+    queue: PriorityQueue[Request] = PriorityQueue()
+    await w.reconciler.alarms.start(queue)
+    began = anyio.current_time()
+    with pytest.raises((ChildConflictError, ExceptionGroup)):
+        await w.reconcile()
+    queue.add(Request(*KEY), after=1000)  # the retry
+
+    assert await queue.get() == Request(*KEY)
+    assert anyio.current_time() - began == pytest.approx(60)
 
 
 @pytest.mark.parametrize(
