@@ -19,6 +19,8 @@ REQUEST: Final = 0.01
 """Minimum cost of a request in seconds: ten requests per second after the first hundred."""
 LONGEST: Final = 60.0
 """Maximum delay of a pod, in seconds."""
+DEBT: Final = SHARE * LONGEST
+"""Most worker seconds that a namespace may owe. The waits of several workers for a server that is away add up."""
 NAMESPACES: Final = 1024
 """Most accounts kept; above it, the half that owes least is closed."""
 
@@ -69,8 +71,9 @@ class Budget:
         return OverBudgetError(namespace, account.turn - now)
 
     def spend(self, namespace: str, seconds: float) -> None:
-        """Charge the namespace; its balance may become negative."""
-        self._account(namespace).balance.take(seconds)
+        """Charge the namespace; its balance may become negative, so that it waits ``LONGEST`` at most."""
+        balance = self._account(namespace).balance
+        balance.take(max(0.0, min(seconds, balance.tokens() + DEBT)))
 
     def _account(self, namespace: str) -> _Account:
         account = self._accounts.get(namespace)

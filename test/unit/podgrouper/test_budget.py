@@ -79,8 +79,20 @@ def test_accounts_that_owe_nothing_are_closed(budget: Budget, clock: Clock) -> N
     budget.spend("debtor", 10_000)
     for number in range(10_000):
         budget.spend(f"ns-{number}", REQUEST)
-        clock.now += 1
+        clock.now += 0.005
 
     assert len(budget) <= NAMESPACES
     with pytest.raises(OverBudgetError):
         budget.check("debtor")
+
+
+def test_waits_of_several_workers_do_not_put_a_namespace_off_for_longer_than_a_minute() -> None:
+    """Ten workers that wait five seconds for a server that is away have used fifty."""
+    time = 1000.0
+    budget = Budget(lambda: time)
+    for _ in range(10):
+        budget.spend("team", 5.0)
+    with pytest.raises(OverBudgetError):
+        budget.check("team")
+    time += LONGEST + 1
+    budget.check("team")
