@@ -39,6 +39,13 @@ class _Queue:
         self.requests.add(f"{request.namespace}/{request.name}")
 
 
+class _Cache:
+    """A cache whose watches were never interrupted."""
+
+    def interrupted_since(self, _kind: type[Object]) -> float | None:
+        return None
+
+
 async def woken_by(cluster: Cluster, happened: dict[str, Any]) -> dict[str, list[str]]:
     """Return the TrainJobs that the event enqueues, by plugin; plugins that do not watch its kind are omitted."""
     await runtimes(cluster)
@@ -50,7 +57,7 @@ async def woken_by(cluster: Cluster, happened: dict[str, Any]) -> dict[str, list
             continue
         notes: Any = _Notes()
         for add_watches in plugin.reconciler_builders():
-            notes = add_watches(notes, cluster, cast("Any", None))
+            notes = add_watches(notes, cluster, cast("Any", _Cache()))
         concerned = [watch for watch in notes.watched if watch[0].gvk == subject.gvk]
         if concerned:
             queue = _Queue()
