@@ -112,7 +112,7 @@ class Rules(Observer):
 
         async def one_at_a_time(request: Request) -> Result:
             if request in working:
-                self._fail(f"a request is reconciled twice at once: {controller.name} {request}")
+                self.fail(f"a request is reconciled twice at once: {controller.name} {request}")
             working.add(request)
             try:
                 return await reconcile(request)
@@ -121,7 +121,8 @@ class Rules(Observer):
 
         controller._reconcile = one_at_a_time  # type: ignore[method-assign]
 
-    def _fail(self, text: str) -> None:
+    def fail(self, text: str) -> None:
+        """Record that a rule is broken."""
         self._simulation.failures.append(AssertionError(text))
 
     # One writer.
@@ -135,7 +136,7 @@ class Rules(Observer):
         if replica.identity in holders:
             replica.has_led = True
         elif replica.has_led and holders - {""}:
-            self._fail(f"a replica wrote while another led: {process.name} {sent.method} {sent.path}")
+            self.fail(f"a replica wrote while another led: {process.name} {sent.method} {sent.path}")
 
     def _holders(self) -> set[str]:
         leases = self._simulation.server.objects(Lease)
@@ -191,21 +192,21 @@ class Rules(Observer):
             raise
         except CacheDegradedError:
             if (engine := _engine(replica, kind)) is not None and cacherules.is_readable(engine):
-                self._fail(f"a cache that was filled cannot be read: {kind.gvk.kind}")
+                self.fail(f"a cache that was filled cannot be read: {kind.gvk.kind}")
             raise
         metadata = found.entry if isinstance(found, CachedObject) else found.metadata
         uid, version = metadata.uid, int(metadata.resource_version)
         if expected is not None and uid == expected.uid and version < expected.version:
-            self._fail(f"a read is older than an own write: {kind.gvk.kind} {key[1]}")
+            self.fail(f"a read is older than an own write: {kind.gvk.kind} {key[1]}")
         engine = _engine(replica, kind)
         if engine is not None and cacherules.is_ghost(engine, place[1]):
-            self._fail(f"a read finds an own write that the watch has passed: {kind.gvk.kind} {key[1]}")
+            self.fail(f"a read finds an own write that the watch has passed: {kind.gvk.kind} {key[1]}")
         reported = engine.store.observed(place[1]) if engine is not None else None
         if reported is not None and uid == reported.uid and version < int(reported.resource_version):
-            self._fail(f"a read is older than the last event: {kind.gvk.kind} {key[1]}")
+            self.fail(f"a read is older than the last event: {kind.gvk.kind} {key[1]}")
         before = replica.read.get((kind, place))
         if before is not None and uid == before.uid and version < before.version:
-            self._fail(f"a read is older than the one before: {kind.gvk.kind} {key[1]}")
+            self.fail(f"a read is older than the one before: {kind.gvk.kind} {key[1]}")
         replica.read[kind, place] = _Written(uid, version)
         return found
 
@@ -216,9 +217,9 @@ class Rules(Observer):
         if not self._is_whole(replica, kind):
             return
         if expected is not None and self._is_stored(place, expected.uid):
-            self._fail(f"a read does not find an own write: {kind.gvk.kind} {place[1].name}")
+            self.fail(f"a read does not find an own write: {kind.gvk.kind} {place[1].name}")
         elif reported is not None and self._is_stored(place, reported.uid):
-            self._fail(f"a read does not find an object that exists: {kind.gvk.kind} {place[1].name}")
+            self.fail(f"a read does not find an object that exists: {kind.gvk.kind} {place[1].name}")
 
     async def _list(
         self, replica: Replica, read: Callable[..., Awaitable[Any]], kind: Any, **options: Any
@@ -235,7 +236,7 @@ class Rules(Observer):
             names = {(each.namespace, each.name) for each in found}
             for entry in cacherules.found(engine, options):
                 if entry.key not in names and not entry.refused:
-                    self._fail(f"a list lacks an object that a read finds: {kind.gvk.kind} {entry.name}")
+                    self.fail(f"a list lacks an object that a read finds: {kind.gvk.kind} {entry.name}")
         return found
 
     def _is_stored(self, place: Place, uid: str) -> bool:
@@ -253,7 +254,7 @@ class Rules(Observer):
     def see_end(self, name: str, error: BaseException) -> None:
         """Check the error that ended a manager."""
         if not ends.is_foreseen(error):
-            self._fail(f"{name} ended: {type(error).__name__}: {error}")
+            self.fail(f"{name} ended: {type(error).__name__}: {error}")
 
     async def watch_caches(self) -> None:
         """Check for the whole life that watches skip no change."""
@@ -267,9 +268,9 @@ class Rules(Observer):
                 for engine in _engines(replica):
                     held.update(cacherules.held_back(engine))
                     for key, _ in held & before:
-                        self._fail(f"{name}: a change is kept from handlers: {engine.gvk.kind} {key.name}")
+                        self.fail(f"{name}: a change is kept from handlers: {engine.gvk.kind} {key.name}")
                     for problem in cacherules.missed(self._simulation.server, engine):
-                        self._fail(f"{name}: {problem}")
+                        self.fail(f"{name}: {problem}")
 
     def _running(self) -> Iterator[tuple[str, Replica]]:
         for name, replica in sorted(self.replicas.items()):

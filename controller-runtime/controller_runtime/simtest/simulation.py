@@ -138,7 +138,7 @@ class Simulation:
             self.server,
             random.Random(f"{seed}/network"),
             self.record,
-            observers=[self.rules, Resumes(self._fail, loop.time)],
+            observers=[self.rules, Resumes(self.rules.fail, loop.time)],
         )
         self.webhooks = Webhooks(self)
         self.processes: dict[str, Process] = {}
@@ -190,9 +190,6 @@ class Simulation:
         self._registered.checks.append(check)
 
     # Called by the parts of the simulation.
-
-    def _fail(self, text: str) -> None:
-        self.failures.append(AssertionError(text))
 
     def record(self, actor: str, text: str) -> None:
         """Add a line to the timeline."""
