@@ -71,18 +71,17 @@ class Dropped(NamedTuple):
 def dropped(request: AdmissionRequest, old: TrainJob, new: TrainJob) -> list[Dropped]:
     """Return the fields that a client dropped although it never owned them; none without managed fields."""
     first, second = (_fields(old, new, wires) for wires in _GENERATIONS)
-    missing = [*first, *second, *_grace_periods(old, new)]
-    if not missing or not old.metadata.managed_fields or _is_patch(request):
+    rest = [*second, *_grace_periods(old, new)]
+    if not (first or rest) or not old.metadata.managed_fields or _is_patch(request):
         return []
     writers = _writers(request, old, new)
     if any(writer.startswith(_UNTYPED) for writer in writers):
         return []
     if new.spec.suspend and has_active_jobs(old):
-        return missing
-    if any(not _owned_by(old, each, writers) for each in first):
-        # The overrides are one value, which Kueue owns once it has added its own to those of the user.
-        return [*first, *(kept for each in missing[len(first) :] for kept in _not_owned(old, each, writers))]
-    return [kept for each in missing for kept in _not_owned(old, each, writers)]
+        return [*first, *rest]
+    # The overrides are one value, which Kueue owns once it has added its own to those of the user.
+    unknown = any(not _owned_by(old, each, writers) for each in first)
+    return [*(first if unknown else ()), *(kept for each in rest for kept in _not_owned(old, each, writers))]
 
 
 def has_active_jobs(train_job: TrainJob) -> bool:
