@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import argparse
-import ssl
 
 import anyio
 from controller_runtime.apis.machinery.errors import NotFoundError
@@ -14,7 +13,7 @@ from controller_runtime.client import LiveClient
 from controller_runtime.envtest.ports import HOST
 from controller_runtime.rest import RESTMapper, Transport, load_config
 
-from pkg.localcluster.podlogs.server import LogServer
+from pkg.localcluster.podlogs.server import LogServer, mutual_tls
 from pkg.localcluster.podlogs.simulated import SimulatedLogs
 from pkg.why import kinds
 from pkg.why.things import Thing
@@ -30,9 +29,7 @@ def main() -> None:
 
 
 async def _serve(parsed: argparse.Namespace) -> None:
-    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=parsed.client_ca)
-    tls.load_cert_chain(parsed.certificate, parsed.key)
-    tls.verify_mode = ssl.CERT_REQUIRED
+    tls = mutual_tls(parsed.certificate, parsed.key, parsed.client_ca)
     async with Transport(await load_config(parsed.kubeconfig)) as transport:
         client = LiveClient(transport, RESTMapper(transport))
         pods = unstructured(kinds.VERSIONS[kinds.POD][0])

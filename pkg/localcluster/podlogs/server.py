@@ -69,6 +69,36 @@ class Target:
         except ValueError as error:
             raise LogError(HTTPStatus.BAD_REQUEST, str(error)) from error
 
+    # The refusals, in a kubelet's words.
+
+    def no_pod(self) -> LogError:
+        """Return the refusal for a pod that does not exist."""
+        return LogError(HTTPStatus.NOT_FOUND, f'pod "{self.pod}" not found')
+
+    def no_container(self) -> LogError:
+        """Return the refusal for a container that the pod does not have."""
+        return LogError(HTTPStatus.NOT_FOUND, f"{self._place} not found")
+
+    def no_previous(self) -> LogError:
+        """Return the refusal for a container that has not run before."""
+        return LogError(HTTPStatus.BAD_REQUEST, f"previous terminated {self._place} not found")
+
+    def waits(self, reason: str) -> LogError:
+        """Return the refusal for a container that has not started, with the reason for which it waits."""
+        return LogError(HTTPStatus.BAD_REQUEST, f"{self._place} is waiting to start: {reason}")
+
+    @property
+    def _place(self) -> str:
+        return f'container "{self.container}" in pod "{self.pod}"'
+
+
+def mutual_tls(certificate: str, key: str, client_authority: str) -> ssl.SSLContext:
+    """Return the TLS settings of a server whose clients must have a certificate of ``client_authority``."""
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=client_authority)
+    tls.load_cert_chain(certificate, key)
+    tls.verify_mode = ssl.CERT_REQUIRED
+    return tls
+
 
 class LogServer:
     """Answers requests for logs; ``log`` yields the pieces of the log that a request names, or raises LogError."""

@@ -6,14 +6,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime
-from http import HTTPStatus
 from typing import Final
 
 import anyio
 
 from pkg.localcluster.podlogs.container import Container
 from pkg.localcluster.podlogs.query import Query
-from pkg.localcluster.podlogs.server import LogError, Target
+from pkg.localcluster.podlogs.server import Target
 from pkg.localcluster.podlogs.training import lines
 from pkg.why.things import Thing
 
@@ -64,13 +63,12 @@ class SimulatedLogs:
         """Return the container and the options of a request."""
         pod = await self._read_pod(wanted.namespace, wanted.pod)
         if pod is None:
-            raise LogError(HTTPStatus.NOT_FOUND, f'pod "{wanted.pod}" not found')
+            raise wanted.no_pod()
         container = Container(pod, wanted.container)
-        place = f'container "{wanted.container}" in pod "{wanted.pod}"'
         if container.spec is None:
-            raise LogError(HTTPStatus.NOT_FOUND, f"{place} not found")
+            raise wanted.no_container()
         if wanted.query.previous:
-            raise LogError(HTTPStatus.BAD_REQUEST, f"previous terminated {place} not found")
+            raise wanted.no_previous()
         if container.started is None:
-            raise LogError(HTTPStatus.BAD_REQUEST, f"{place} is waiting to start: {container.waiting_reason}")
+            raise wanted.waits(container.waiting_reason)
         return container, wanted.query

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import ssl
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
@@ -19,7 +18,7 @@ from controller_runtime.apis.machinery.gvk import GVK
 from controller_runtime.apis.machinery.object import ObjectMeta, unstructured
 from controller_runtime.envtest.ports import HOST
 
-from pkg.localcluster.podlogs.server import LogServer
+from pkg.localcluster.podlogs.server import LogServer, mutual_tls
 from pkg.localcluster.processes import images, process
 from pkg.localcluster.processes.kubelet import Kubelet
 from pkg.localcluster.processes.logserver import ProcessLogs
@@ -108,9 +107,7 @@ async def _run(parsed: argparse.Namespace) -> None:
 
 
 async def _start(mgr: ctrl.Manager, settings: Settings, parsed: argparse.Namespace) -> None:
-    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=parsed.client_ca)
-    tls.load_cert_chain(parsed.certificate, parsed.key)
-    tls.verify_mode = ssl.CERT_REQUIRED
+    tls = mutual_tls(parsed.certificate, parsed.key, parsed.client_ca)
     nodes = Nodes(mgr.api_reader)
     kubelet = Kubelet(mgr.client, settings, nodes.__contains__)
     logs = ProcessLogs(mgr.client, settings, kubelet.runner)

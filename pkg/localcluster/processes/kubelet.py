@@ -151,7 +151,7 @@ class Kubelet:
 
     async def _write(self, pod: Pod, desired: _Status) -> None:
         body = msgspec.json.encode({"metadata": {"uid": pod.metadata.uid}, "status": desired})
-        patch = client.raw_patch("application/strategic-merge-patch+json", body)
+        patch = client.raw_patch(client.STRATEGIC, body)
         try:
             await self._client.status.patch(pod, patch)
         except NotFoundError:

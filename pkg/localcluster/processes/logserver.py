@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from http import HTTPStatus
 from pathlib import Path
 from typing import Final
 
@@ -14,7 +13,7 @@ from controller_runtime import client
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.apis.machinery.errors import NotFoundError
 
-from pkg.localcluster.podlogs.server import LogError, Target
+from pkg.localcluster.podlogs.server import Target
 from pkg.localcluster.processes import logs
 from pkg.localcluster.processes.pod import PodRunner
 from pkg.localcluster.processes.settings import Settings
@@ -64,22 +63,21 @@ class ProcessLogs:
         try:
             return await self._reader.get(Pod, (wanted.namespace, wanted.pod))
         except NotFoundError as error:
-            raise LogError(HTTPStatus.NOT_FOUND, f'pod "{wanted.pod}" not found') from error
+            raise wanted.no_pod() from error
 
     def _started(self, pod: Pod, wanted: Target) -> tuple[Path, Callable[[], bool]]:
         """Return the folder of the log of one start, and a function that returns True while it grows."""
-        place = f'container "{wanted.container}" in pod "{wanted.pod}"'
         every = [*(pod.spec.init_containers or []), *(pod.spec.containers or [])]
         if not any(each.name == wanted.container for each in every):
-            raise LogError(HTTPStatus.NOT_FOUND, f"{place} not found")
+            raise wanted.no_container()
         folder = self._settings.logs(pod.metadata.uid or "", wanted.container)
         starts = logs.attempts(folder)
         if wanted.query.previous:
             if len(starts) < 2:
-                raise LogError(HTTPStatus.BAD_REQUEST, f"previous terminated {place} not found")
+                raise wanted.no_previous()
             return folder / str(starts[-2]), lambda: False
         if not starts:
-            raise LogError(HTTPStatus.BAD_REQUEST, f"{place} is waiting to start: {_waiting(pod, wanted)}")
+            raise wanted.waits(_waiting(pod, wanted))
         start, uid = starts[-1], pod.metadata.uid
 
         def runs() -> bool:

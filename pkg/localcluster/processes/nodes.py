@@ -18,6 +18,7 @@ from controller_runtime.apis.machinery.time import format_micro_time, format_tim
 from controller_runtime.rest import RestError
 
 from pkg.localcluster.nodes import PROCESS_NODES
+from pkg.localcluster.processes.status import condition_is_true
 
 LEASES: Final = "kube-node-lease"
 _LEASE_SECONDS: Final = 40
@@ -57,7 +58,7 @@ class Nodes:
         for node in await self._client.list(Node, labels=PROCESS_NODES):
             self._names.add(node.name)
             await self._renew(node, now)
-            if not _is_ready(node):
+            if not condition_is_true(node, "Ready"):
                 await self._make_ready(node, now)
 
     async def _renew(self, node: Node, now: datetime) -> None:
@@ -71,7 +72,7 @@ class Nodes:
         )
         body = msgspec.json.encode({"spec": {"renewTime": format_micro_time(now)}})
         try:
-            await self._client.patch(lease, client.raw_patch("application/merge-patch+json", body))
+            await self._client.patch(lease, client.raw_patch(client.MERGE, body))
         except NotFoundError:
             await self._client.create(lease)
 
@@ -83,10 +84,4 @@ class Nodes:
         ]
         conditions.append({"type": "Ready", "status": "True", "reason": "KubeletReady", **times})
         body = msgspec.json.encode({"status": {"conditions": conditions}})
-        await self._client.status.patch(
-            node, client.raw_patch("application/strategic-merge-patch+json", body)
-        )
-
-
-def _is_ready(node: Node) -> bool:
-    return any(each.type == "Ready" and each.status == "True" for each in node.status.conditions or [])
+        await self._client.status.patch(node, client.raw_patch(client.STRATEGIC, body))

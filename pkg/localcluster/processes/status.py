@@ -14,6 +14,7 @@ from controller_runtime.apis.core.v1 import (
     ContainerState,
     ContainerStateTerminated,
     ContainerStatus,
+    Node,
     Pod,
 )
 from controller_runtime.apis.machinery.base import JSON
@@ -166,9 +167,9 @@ def refused(pod: Pod, reason: str, message: str, now: datetime) -> dict[str, JSO
     }
 
 
-def condition_is_true(pod: Pod, kind: str) -> bool:
-    """Return True if a condition of the pod is True."""
-    return any(each.type == kind and each.status == "True" for each in pod.status.conditions or [])
+def condition_is_true(obj: Pod | Node, kind: str) -> bool:
+    """Return True if a condition of the object is True."""
+    return any(each.type == kind and each.status == "True" for each in obj.status.conditions or [])
 
 
 def records(pod: Pod, containers: Sequence[Container], *, init: bool, now: datetime) -> list[ContainerRecord]:
