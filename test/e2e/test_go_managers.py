@@ -24,11 +24,12 @@ from controller_runtime.apis.machinery.errors import ServerError
 from controller_runtime.apis.machinery.gvk import GVK
 from controller_runtime.apis.machinery.object import Object, Unstructured, unstructured
 from controller_runtime.client import MERGE, LiveClient, raw_patch
-from controller_runtime.envtest import Binaries, PlainProgress, Tool, ToolGroup, eventually
+from controller_runtime.envtest import Binaries, PlainProgress, eventually
 from controller_runtime.envtest.binaries import Binary
 from controller_runtime.envtest.crds import CRD, wait_established
 from controller_runtime.envtest.ports import HOST, free_ports
 from controller_runtime.envtest.webhooks import point_at
+from harness import gomanagers
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob
@@ -39,8 +40,6 @@ from pkg.offline import shipped
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
 ROOT = Path(__file__).parents[2]
-MODULE = "github.com/kubeflow/trainer/v2"
-PROGRAM = "trainer-controller-manager"
 Document = dict[str, Any]
 JOB = unstructured(GVK("batch", "v1", "Job"))
 WATCHED: tuple[type[Object], ...] = (TrainJob, JobSet, JOB, Pod, ConfigMap)
@@ -67,24 +66,18 @@ SECOND: Document = {
 class Release:
     """A release of the Go manager, the fields that its clients write, and the profile that replaces it."""
 
-    folder: str
+    version: str
     fields: Document
     others: Document
     profile: str
     older: bool = False
     """The profile is of a newer release: snapshots of runtimes are new, and runtimes have no finalizer."""
 
-    @property
-    def tool(self) -> Tool:
-        group = ToolGroup(ROOT / "test" / "tools" / self.folder, MODULE)
-        manifests = ("manifests/base/crds/trainer*.yaml", "manifests/base/webhook/manifests.yaml")
-        return Tool(PROGRAM, group, f"{MODULE}/cmd/{PROGRAM}", manifests=manifests)
-
 
 RELEASES = [
-    pytest.param(Release("trainer", FIRST, SECOND, "2.1"), id="v2.1.0"),
-    pytest.param(Release("trainer-2.2", SECOND, FIRST, "2.3", older=True), id="v2.2.1"),
-    pytest.param(Release("trainer-2.3", SECOND, FIRST, "2.3"), id="v2.3.0"),
+    pytest.param(Release("2.1.0", FIRST, SECOND, "2.1"), id="v2.1.0"),
+    pytest.param(Release("2.2.1", SECOND, FIRST, "2.3", older=True), id="v2.2.1"),
+    pytest.param(Release("2.3.0", SECOND, FIRST, "2.3"), id="v2.3.0"),
 ]
 
 
@@ -97,7 +90,9 @@ def release(request: pytest.FixtureRequest) -> Release:
 @pytest.fixture
 def binary(release: Release) -> Binary:
     """The Go manager, built if need be: that may take longer than the test."""
-    return anyio.run(Binaries(progress=PlainProgress(sys.stderr)).locate, release.tool)[PROGRAM]
+    return anyio.run(Binaries(progress=PlainProgress(sys.stderr)).locate, gomanagers.tool(release.version))[
+        gomanagers.PROGRAM
+    ]
 
 
 @pytest.fixture

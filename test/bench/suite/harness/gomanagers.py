@@ -15,9 +15,16 @@ from harness.plan import Entrant
 RELEASES: Final = {"2.1.0": "trainer", "2.2.1": "trainer-2.2", "2.3.0": "trainer-2.3"}
 """The folder in ``test/tools`` with the module file of each release."""
 
+PROGRAM: Final = "trainer-controller-manager"
 _TOOLS: Final = Path(__file__).resolve().parents[3] / "tools"
 _MODULE: Final = "github.com/kubeflow/trainer/v2"
-_PROGRAM: Final = "trainer-controller-manager"
+
+
+def tool(release: str) -> Tool:
+    """Return the manager of a release with its CRDs and webhooks, to be built from its pinned module."""
+    group = ToolGroup(_TOOLS / RELEASES[release], _MODULE)
+    manifests = ("manifests/base/crds/trainer*.yaml", "manifests/base/webhook/manifests.yaml")
+    return Tool(PROGRAM, group, f"{_MODULE}/cmd/{PROGRAM}", manifests=manifests)
 
 
 async def entrants(releases: Sequence[str]) -> list[Entrant]:
@@ -28,10 +35,6 @@ async def entrants(releases: Sequence[str]) -> list[Entrant]:
     """
     binaries, found = Binaries(progress=PlainProgress(sys.stderr)), []
     for release in releases:
-        # The same manifests as in the tests: programs are cached by their whole description.
-        manifests = ("manifests/base/crds/trainer*.yaml", "manifests/base/webhook/manifests.yaml")
-        group = ToolGroup(_TOOLS / RELEASES[release], _MODULE)
-        tool = Tool(_PROGRAM, group, f"{_MODULE}/cmd/{_PROGRAM}", manifests=manifests)
-        built = (await binaries.locate(tool))[_PROGRAM]
+        built = (await binaries.locate(tool(release)))[PROGRAM]
         found.append(Entrant(f"go-{release}", f"{built.path} --config {{config}}"))
     return found
