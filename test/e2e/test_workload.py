@@ -21,11 +21,11 @@ import pytest
 from controller_runtime.apis.core.v1 import Event, Node, Pod
 from controller_runtime.apis.machinery.conditions import is_true
 from controller_runtime.apis.machinery.gvk import GVK
-from controller_runtime.apis.machinery.object import Object, unstructured
+from controller_runtime.apis.machinery.object import unstructured
 from controller_runtime.client import MERGE, LiveClient, raw_patch
 from controller_runtime.envtest import consistently, eventually
+from gang_releases import JOBSET, KUBERNETES, gang_kind
 
-from pkg.apis.scheduling import v1alpha1, v1alpha2, v1beta1
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
 from pkg.localcluster.cluster import Cluster
 from pkg.localcluster.nodes import NodeShape, node
@@ -35,25 +35,12 @@ from pkg.why.reading import take
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(3600)]
 
-KUBERNETES = os.environ.get("CLUSTER_KUBERNETES", "1.35")
-JOBSET = os.environ.get("CLUSTER_JOBSET", "0.11" if KUBERNETES == "1.35" else "0.12")
-GANGS: dict[str, type[Object]] = {
-    "1.35": v1alpha1.Workload,
-    "1.36": v1alpha2.PodGroup,
-    "1.37": v1beta1.PodGroup,
-}
+GANG = gang_kind()
 ROUNDS = int(os.environ.get("GANG_ROUNDS", "3"))
 NODES, GPUS = 4, 8
 JOB_OF_POD = "jobset.sigs.k8s.io/jobset-name"
 Start = Callable[..., Any]
 RunCluster = Callable[[Options], AbstractContextManager[Cluster]]
-
-KEEPS_FIELD = {"1.35": {"0.11", "0.12"}, "1.36": {"0.12"}, "1.37": {"0.12"}}
-"""The releases of JobSet whose CRD keeps the field of the pods."""
-
-if JOBSET not in KEEPS_FIELD.get(KUBERNETES, ()):
-    reason = f"Kubernetes {KUBERNETES} with JobSet {JOBSET} cannot schedule gangs"
-    pytest.skip(reason, allow_module_level=True)
 
 
 @pytest.fixture(scope="module")
@@ -152,7 +139,7 @@ async def test_a_gang_that_fits_is_bound_as_a_whole_and_completes(
         return await is_complete(cluster_client, made)
 
     await eventually(complete, timeout=180, reason="the gang is Complete")
-    gang = await cluster_client.get(GANGS[KUBERNETES], made.key)
+    gang = await cluster_client.get(GANG, made.key)
     assert f"'minCount': {NODES}" in str(gang.to_dict()["spec"])
 
 
@@ -208,7 +195,7 @@ async def test_a_gang_that_is_suspended_leaves_its_nodes_and_resumes_as_a_whole_
     await patch(trainer={"numNodes": 3})
     await patch(suspend=False)
     await are(3)
-    gang = await cluster_client.get(GANGS[KUBERNETES], made.key)
+    gang = await cluster_client.get(GANG, made.key)
     assert "'minCount': 3" in str(gang.to_dict()["spec"])
 
 

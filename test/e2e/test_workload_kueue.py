@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager
 from typing import Any
@@ -15,12 +14,12 @@ from typing import Any
 import anyio
 import pytest
 from controller_runtime.apis.core.v1 import Node, Pod
-from controller_runtime.apis.machinery.object import Object, Unstructured
+from controller_runtime.apis.machinery.object import Unstructured
 from controller_runtime.client import MERGE, LiveClient, raw_patch
 from controller_runtime.envtest import consistently, eventually
+from gang_releases import JOBSET, KUBERNETES, gang_kind
 from kueue_writes import MANAGER, QUEUE, ActiveError, Kueue
 
-from pkg.apis.scheduling import v1alpha1, v1alpha2, v1beta1
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
 from pkg.localcluster.cluster import Cluster
 from pkg.localcluster.nodes import NodeShape
@@ -28,21 +27,10 @@ from pkg.localcluster.options import Options
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
-KUBERNETES = os.environ.get("CLUSTER_KUBERNETES", "1.35")
-JOBSET = os.environ.get("CLUSTER_JOBSET", "0.11" if KUBERNETES == "1.35" else "0.12")
-GANGS: dict[tuple[str, str], type[Object]] = {
-    ("1.35", "0.11"): v1alpha1.Workload,
-    ("1.35", "0.12"): v1alpha1.Workload,
-    ("1.36", "0.12"): v1alpha2.PodGroup,
-    ("1.37", "0.12"): v1beta1.PodGroup,
-}
+GANG = gang_kind()
 FLAVORS = {"spot": ("node-0", "node-1"), "reserved": ("node-2", "node-3")}
 WHOLE, GPUS = 2, 8
 RunCluster = Callable[[Options], AbstractContextManager[Cluster]]
-
-if (KUBERNETES, JOBSET) not in GANGS:
-    reason = f"Kubernetes {KUBERNETES} with JobSet {JOBSET} cannot schedule gangs"
-    pytest.skip(reason, allow_module_level=True)
 
 
 @pytest.fixture(scope="module")
@@ -164,7 +152,6 @@ async def test_what_is_evicted_starts_elsewhere_once_all_of_it_fits(
 ) -> None:
     kueue = Kueue(cluster_client, cluster_namespace, generation)
     key = (cluster_namespace, "job")
-    kind = GANGS[KUBERNETES, JOBSET]
 
     async def bound_to(flavor: str) -> None:
         async def reached() -> bool:
@@ -178,7 +165,7 @@ async def test_what_is_evicted_starts_elsewhere_once_all_of_it_fits(
         await gang.ungate()
 
     await create(cluster_client, cluster_namespace, generation)
-    await eventually(lambda: cluster_client.get(kind, key), timeout=60, reason="the gang is made")
+    await eventually(lambda: cluster_client.get(GANG, key), timeout=60, reason="the gang is made")
     async with gang.never_in_part():
         await start("spot")
         await bound_to("spot")
@@ -195,7 +182,7 @@ async def test_what_is_evicted_starts_elsewhere_once_all_of_it_fits(
         await consistently(none_is_bound, duration=8, reason="half of the gang would fit")
         await cluster_client.delete(other)
         await bound_to("reserved")
-    assert f"'minCount': {WHOLE}" in str((await cluster_client.get(kind, key)).to_dict()["spec"])
+    assert f"'minCount': {WHOLE}" in str((await cluster_client.get(GANG, key)).to_dict()["spec"])
 
 
 def stopped(kueue: Kueue) -> Callable[[], Awaitable[bool]]:

@@ -148,6 +148,25 @@ class World:
         self._namespace = namespace
         self._runtime = runtime
         self.names = [f"job-{number}" for number in range(jobs)]
+        self._users: dict[str, Document] = {}
+
+    async def note_users(self) -> None:
+        """Note the users' part of every TrainJob, for :meth:`nothing_is_lost`."""
+        self._users = {name: users_part(each) for name, each in (await self.train_jobs()).items()}
+
+    async def nothing_is_lost(self) -> None:
+        """Check that every TrainJob has the users' part that was noted."""
+        found = await self.train_jobs()
+        assert {name: users_part(each) for name, each in found.items()} == self._users
+
+    async def evict_active(self, kueue: Kueue) -> None:
+        """Suspend every TrainJob; its placement stays, because its jobs are active."""
+
+        async def evict(name: str) -> None:
+            with pytest.raises(ActiveError):
+                await kueue.stop(name)
+
+        await self.for_all(evict)
 
     async def create(self) -> None:
         for number, name in enumerate(self.names):
@@ -234,32 +253,24 @@ async def test_placing_evicting_and_placing_again_loses_nothing(
         kueue = Kueue(kueue_client, namespace, generation)
         world = World(live_client, namespace, torch_runtime)
         await World(sdk, namespace, torch_runtime).create()
-        users = {name: users_part(each) for name, each in (await world.train_jobs()).items()}
+        await world.note_users()
         await world.built(None)
         sent.clear()
 
-        async def nothing_is_lost() -> None:
-            found = await world.train_jobs()
-            assert {name: users_part(each) for name, each in found.items()} == users
-
         await world.for_all(lambda name: kueue.start(name, ["node"], "spot"))
         await world.built("spot")
-        await nothing_is_lost()
+        await world.nothing_is_lost()
         await world.report(active=1)
 
-        async def evict(name: str) -> None:
-            with pytest.raises(ActiveError):
-                await kueue.stop(name)
-
-        await world.for_all(evict)
+        await world.evict_active(kueue)
         await world.report(active=0)
-        await nothing_is_lost()
+        await world.nothing_is_lost()
         await world.for_all(kueue.stop)
         await world.built(None)
-        await nothing_is_lost()
+        await world.nothing_is_lost()
         await world.for_all(lambda name: kueue.start(name, ["node"], "reserved"))
         await world.built("reserved")
-        await nothing_is_lost()
+        await world.nothing_is_lost()
 
     # Kueue's own: a PUT and a patch for each start, a PUT to suspend, and a patch that removes the placement.
     for method in ("PUT", "PATCH"):
@@ -289,7 +300,7 @@ async def test_a_kueue_of_another_release_evicts_what_the_one_before_it_placed(
         world = World(live_client, namespace, torch_runtime, len(KINDS))
         async with kueue_webhook(before):
             await World(sdk, namespace, torch_runtime, len(KINDS)).create()
-        users = {name: users_part(each) for name, each in (await world.train_jobs()).items()}
+        await world.note_users()
         kueue = Kueue(kueue_client, namespace, before)
         await world.for_all(lambda name: kueue.start(name, ["node"], "spot"))
         await world.built("spot")
@@ -298,23 +309,15 @@ async def test_a_kueue_of_another_release_evicts_what_the_one_before_it_placed(
 
         kueue = Kueue(kueue_client, namespace, after)
 
-        async def evict(name: str) -> None:
-            with pytest.raises(ActiveError):
-                await kueue.stop(name)
-
-        async def nothing_is_lost() -> None:
-            found = await world.train_jobs()
-            assert {name: users_part(each) for name, each in found.items()} == users
-
-        await world.for_all(evict)
-        await nothing_is_lost()
+        await world.evict_active(kueue)
+        await world.nothing_is_lost()
         await world.report(active=0)
         await world.for_all(kueue.stop)
-        await nothing_is_lost()
+        await world.nothing_is_lost()
         if after == 2:  # an older one removes the entry of a newer one with the PUT that places the TrainJob
             await world.built(None)
         await world.for_all(lambda name: kueue.start(name, ["node"], "reserved"))
-        await nothing_is_lost()
+        await world.nothing_is_lost()
         await world.built("reserved")
 
 
@@ -331,7 +334,7 @@ async def test_a_newer_kueue_places_a_train_job_that_waited_for_the_older_one_on
         world = World(live_client, namespace, torch_runtime, len(KINDS))
         async with kueue_webhook(1):
             await World(sdk, namespace, torch_runtime, len(KINDS)).create()
-        users = {name: users_part(each) for name, each in (await world.train_jobs()).items()}
+        await world.note_users()
         kueue = Kueue(kueue_client, namespace, 2)
         with pytest.raises(LookupError, match="kueue runtime patch not found"):
             await kueue.start(world.names[0], ["node"], "spot")
@@ -343,5 +346,4 @@ async def test_a_newer_kueue_places_a_train_job_that_waited_for_the_older_one_on
             await live_client.apply(Unstructured.wrap(target), field_owner="kueue-upgrade")
         await world.for_all(lambda name: kueue.start(name, ["node"], "spot"))
         await world.built("spot")
-        found = await world.train_jobs()
-        assert {name: users_part(each) for name, each in found.items()} == users
+        await world.nothing_is_lost()
