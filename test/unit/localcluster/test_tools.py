@@ -17,8 +17,8 @@ NEWER = {"k8s.io/cri-api", "k8s.io/cri-client"}
 def versions(group: ToolGroup) -> dict[str, str]:
     """Return the version of each module of a group, replacements applied."""
     text = (group.directory / "go.mod").read_text()
-    required = dict(re.findall(r"^\s+(\S+) (v\S+)(?: // indirect)?$", text, re.MULTILINE))
-    replaced = dict(re.findall(r"^\s+(\S+) => \S+ (v\S+)$", text, re.MULTILINE))
+    required: dict[str, str] = dict(re.findall(r"^\s+(\S+) (v\S+)(?: // indirect)?$", text, re.MULTILINE))
+    replaced: dict[str, str] = dict(re.findall(r"^\s+(\S+) => \S+ (v\S+)$", text, re.MULTILINE))
     return {module: replaced.get(module, version) for module, version in required.items()}
 
 
