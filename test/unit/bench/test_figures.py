@@ -157,6 +157,18 @@ def test_the_ceiling_is_compared_where_it_was_measured_and_nowhere_else() -> Non
     ]
 
 
+def test_figures_that_the_ceiling_lacks_stay_when_nothing_else_is_measured() -> None:
+    whole = {
+        "ours": [found(rate=(2.0, "jobs/s"), cpu=(1.0, "s"))],
+        "ceiling": [found(rate=(4.0, "jobs/s"))],
+    }
+    made = contest.combine("burst", whole)
+    assert [(each.name, each.alternative, each.value) for each in made] == [
+        ("burst.rate", "ceiling", 2.0),
+        ("burst.cpu", "", 1.0),
+    ]
+
+
 def test_the_table_has_a_column_for_each_program_with_ratios_and_their_spans() -> None:
     assert summary.table(measured()) == [
         "| figure | this manager | ratio to go-2.1.0; its figure | ratio to ceiling; its figure | goal |",

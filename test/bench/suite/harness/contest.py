@@ -132,9 +132,12 @@ def combine(
     for name in names:
         unit = next(each.values[name][1] for found in whole.values() for each in found if name in each.values)
         rounds = [each.values.get(name, (0.0, unit))[0] for each in ours]
-        for other, theirs in others or [("", [])]:
-            if other == CEILING and not any(name in each.values for each in theirs):
-                continue
+        beside = [
+            (other, theirs)
+            for other, theirs in others
+            if other != CEILING or any(name in each.values for each in theirs)
+        ]
+        for other, theirs in beside or [("", [])]:
             alternative = (other, [each.values.get(name, (0.0, unit))[0] for each in theirs])
             made.append(
                 figures.figure(

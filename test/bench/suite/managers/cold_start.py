@@ -37,7 +37,7 @@ async def run(plan: Plan, where: Cluster) -> list[figures.Figure]:
 
 
 async def _measure(plan: Plan, where: Cluster, existing: int, entrant: Entrant) -> Found:
-    found, new = Found(), f"zz-{entrant.name}-{secrets.token_hex(3)}"
+    found, new = Found(), f"zz-{secrets.token_hex(6)}"
     async with (
         where.api.watching(objects.JOB_SETS, [new]) as watch,
         running(entrant, where) as manager,
