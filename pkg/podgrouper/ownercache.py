@@ -126,6 +126,14 @@ class OwnerCache:
         with self.costs.decoding(owner.namespace, known.rest):
             return _assembled(kind, meta, msgspec.json.decode(known.rest))
 
+    def is_current(self, owner: PartialObjectMetadata, namespace: str) -> bool:
+        """Return False if the watch has reported a change since :meth:`metadata` returned ``owner``, or may have.
+
+        A pod as an owner counts as current: its cache is read each time.
+        """
+        kind = type(owner).gvk
+        return kind == Pod.gvk or self._watches.believed((kind, namespace, owner.name)) is owner
+
     # Reader.
 
     async def get(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> T:
