@@ -15,12 +15,13 @@ from typing import Any, Final
 
 import anyio
 from controller_runtime.simtest import Simulation
+from sim_administrators import Administrators
 from sim_end import End, obstacle
 from sim_jobs import Nodes
 from sim_objects import by_name, is_deleted, is_suspended, is_true, owned
 from sim_steps import Act, about, perform, settled
 from sim_stories import Stories
-from sim_users import OTHERS, Administrators, Users
+from sim_users import OTHERS, Users
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainJob

@@ -105,6 +105,8 @@ class Groups:
             return
         name = pod["metadata"]["name"]
         assert before != wanted.name, f"a pod was taken out of its group: {name}: {now}, not {before}"
+        if now != wanted.name and now in self._rights[pod["metadata"]["uid"]]:
+            return  # its owners were released while it was grouped
         groups = {each["metadata"]["name"] for each in self._sim.server.objects(PodGroup)}
         assert now in groups, f"a pod was given a group that does not exist: {name}: {now}"
         if now != wanted.name:
@@ -202,6 +204,8 @@ class Groups:
         if not metadata.get("ownerReferences") and grouped is not None and grouped != wanted.name:
             return  # orphaned after it was grouped
         if not exactly and grouped != wanted.name and grouped in self._rights.get(metadata["uid"], ()):
+            groups = {each["metadata"]["name"] for each in sim.server.objects(PodGroup)}
+            assert grouped in groups, f"a pod is in a group that does not exist: {name}: {grouped}"
             return
         assert grouped == wanted.name, f"a pod is not in its group: {name}: {grouped}, not {wanted.name}"
         sub_group = (metadata.get("labels") or {}).get(kai.SUB_GROUP_LABEL_KEY, "")
