@@ -41,6 +41,10 @@ _POD_SPEC: Document = {"schedulerName": kai.SCHEDULER_NAME, "containers": [{"nam
 _JOB_SPEC: Document = {"template": {"spec": _POD_SPEC}}
 
 
+OWNERS: tuple[type[Object], ...] = (Job, JobSet, TrainJob, RayCluster)
+"""Kinds of workloads with pods."""
+
+
 class Workloads:
     """Users who create workloads, and operators that create the dependents."""
 
@@ -71,22 +75,19 @@ class Workloads:
 
     async def job(self, sim: Simulation, rng: random.Random) -> None:
         """Create a Job."""
-        spec = {**_JOB_SPEC, "parallelism": rng.randint(1, 3)}
-        await self._create(sim, Job, self._metadata(rng, "job"), spec)
+        await self._create(sim, Job, self._metadata(rng, "job"), _spec_of(Job, rng))
 
     async def job_set(self, sim: Simulation, rng: random.Random) -> None:
         """Create a JobSet."""
-        await self._create(sim, JobSet, self._metadata(rng, "set"), _job_set_spec(rng))
+        await self._create(sim, JobSet, self._metadata(rng, "set"), _spec_of(JobSet, rng))
 
     async def train_job(self, sim: Simulation, rng: random.Random) -> None:
         """Create a TrainJob."""
-        reference = {"runtimeRef": {"name": "any"}}
-        await self._create(sim, TrainJob, self._metadata(rng, "train"), reference)
+        await self._create(sim, TrainJob, self._metadata(rng, "train"), _spec_of(TrainJob, rng))
 
     async def ray_cluster(self, sim: Simulation, rng: random.Random) -> None:
         """Create a RayCluster."""
-        groups = [{"groupName": f"workers-{each}", "replicas": rng.randint(1, 2)} for each in range(2)]
-        await self._create(sim, RayCluster, self._metadata(rng, "ray"), {"workerGroupSpecs": groups})
+        await self._create(sim, RayCluster, self._metadata(rng, "ray"), _spec_of(RayCluster, rng))
 
     async def delete(self, sim: Simulation, rng: random.Random) -> None:
         """Delete a workload; some create it again at once."""
@@ -105,6 +106,18 @@ class Workloads:
                 await sim.client().delete(kind.from_dict(rng.choice(tops)), propagation=propagation)
         if rng.random() < 0.5:
             await create(sim, rng)
+
+    async def replace(self, sim: Simulation, rng: random.Random, kind: type[Object], name: str) -> None:
+        """Delete a workload without an owner, and create another of its name at once; or change its size or label."""
+        found = [each for each in sim.server.objects(kind) if each["metadata"]["name"] == name]
+        if not found or found[0]["metadata"].get("ownerReferences") or is_deleted(found[0]):
+            return
+        if rng.random() < 0.5:
+            await rng.choice([self.label, self.scale])(sim, rng)
+            return
+        await sim.client().delete(kind.from_dict(found[0]), propagation=rng.choice(["Background", "Orphan"]))
+        sim.server.collect_garbage()
+        await self._create(sim, kind, {"namespace": "default", "name": name}, _spec_of(kind, rng))
 
     async def act_calmly(self, sim: Simulation, problem: Callable[[], Awaitable[str | None]]) -> None:
         """Act with short faults at most: soon after each action there must be no problem."""
@@ -215,6 +228,18 @@ class Workloads:
                 after = {**pod, "status": {"phase": "Running" if phase is None else "Succeeded"}}
                 with refusals_expected():
                     await sim.client("kubelet").status.update(Pod.from_dict(after))
+
+
+def _spec_of(kind: type[Object], rng: random.Random) -> Document:
+    """Return a spec of any size."""
+    if kind is Job:
+        return {**_JOB_SPEC, "parallelism": rng.randint(1, 3)}
+    if kind is TrainJob:
+        return {"runtimeRef": {"name": "any"}}
+    if kind is RayCluster:
+        groups = [{"groupName": f"workers-{each}", "replicas": rng.randint(1, 2)} for each in range(2)]
+        return {"workerGroupSpecs": groups}
+    return _job_set_spec(rng)
 
 
 def _job_set_spec(rng: random.Random) -> Document:
