@@ -27,6 +27,7 @@ from pkg.constants import kai
 
 from .budget import Budget, OverBudgetError
 from .owners import short
+from .ownerwatch import UNWATCHED_TTL
 from .plugins import InvalidOwnerError
 from .podgroup import Handler, Metadata, Rules
 from .podgrouper import Grouping, PodGrouper
@@ -37,6 +38,8 @@ _MESSAGE_LIMIT: Final = 1024
 _LONG: Final = 0.005
 """Decoding a pod for longer than this is charged to its namespace, in seconds: ten times an ordinary pod's time."""
 
+_AGAIN: Final = timedelta(seconds=UNWATCHED_TTL)
+"""When a pod is reconciled again whose owners may have changed while it was grouped: they are read again by then."""
 _CONFLICT_DELAY: Final = timedelta(seconds=1)
 """Delay after other writers of a group were faster several times."""
 
@@ -55,7 +58,8 @@ class _Mark(NamedTuple):
 
     version: str
     alone: bool
-    """Our write was the only change to the fields we read, and the owners did not change meanwhile."""
+    """Our write was the only change to the fields we read."""
+    found: Grouping
 
 
 class PodReconciler:
@@ -153,7 +157,7 @@ class PodReconciler:
         if older(version, mark.version):
             return True  # our write is still to be observed and triggers a reconcile
         self._marks.pop(key, None)
-        return mark.alone and version == mark.version
+        return mark.alone and version == mark.version and self._grouper.is_current(mark.found, key.namespace)
 
     async def selects(self, namespace: str) -> bool:
         """Return True if pods of ``namespace`` are to be grouped."""
@@ -194,9 +198,11 @@ class PodReconciler:
                 raise
             log.logger_from().debug("PodGroup was changed by another writer", error=error)
             return ctrl.Result(requeue_after=_CONFLICT_DELAY)
-        if await self._assign(pod, metadata, found):
-            self._report_owner(pod, found, metadata)
-        return ctrl.Result()
+        if not await self._assign(pod, metadata, found):
+            return ctrl.Result()
+        self._report_owner(pod, found, metadata)
+        current = self._grouper.is_current(found, pod.namespace)
+        return ctrl.Result() if current else ctrl.Result(requeue_after=_AGAIN)
 
     async def _has_another_group(self, pod: Pod, name: str) -> bool:
         current = pod.annotations.get(kai.POD_GROUP_ANNOTATION_FOR_POD, name)
@@ -249,8 +255,8 @@ class PodReconciler:
             and (after.annotations or {}) == _merged(pod.annotations, patch.get("annotations", {}))
             and after.generation == before.generation
             and after.deletion_timestamp == before.deletion_timestamp
-            and after.owner_references == before.owner_references
-            and self._grouper.is_current(found, pod),
+            and after.owner_references == before.owner_references,
+            found,
         )
         return True
 

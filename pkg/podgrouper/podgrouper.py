@@ -77,9 +77,9 @@ class PodGrouper:
             raise GroupingError(_not_found(reference, pod, _expired(reference)))
         return Grouping(grouper, found, owners)
 
-    def is_current(self, found: Grouping, pod: Pod) -> bool:
-        """Return False if an owner of ``pod`` may have changed since :meth:`get_pod_owners` returned ``found``."""
-        return all(self._owners.is_current(each, pod.namespace) for each in found.owners)
+    def is_current(self, found: Grouping, namespace: str) -> bool:
+        """Return False if an owner may have changed since :meth:`get_pod_owners` returned ``found``."""
+        return all(self._owners.is_current(each, namespace) for each in found.owners)
 
     async def _walk(self, pod: Pod) -> tuple[PartialObjectMetadata, list[PartialObjectMetadata]]:
         owners: list[PartialObjectMetadata] = []

@@ -87,15 +87,17 @@ class Groups:
         """By uid, the uids of an object's owners since it exists."""
         self._deleted: dict[str, float] = {}
         """By name, when a group was last deleted."""
+        self._doomed: set[str] = set()
+        """Names of groups that were created a moment after their owner was deleted."""
         self._last = 0.0
         self._touches = 0
 
     def see(self, event: Event) -> None:
         """Check a change."""
         kind, metadata = event.table.facts.gvk.kind, event.document["metadata"]
+        owners = {each["uid"] for each in metadata.get("ownerReferences") or ()}
         if kind not in ("Lease", "Event"):
             self._last = self._sim.loop.time()
-            owners = {each["uid"] for each in metadata.get("ownerReferences") or ()}
             self._above.setdefault(metadata["uid"], set()).update(owners)
         if event.type == "DELETED":
             self._deleted[metadata["name"]] = self._sim.loop.time()
@@ -110,6 +112,9 @@ class Groups:
         elif kind == "PodGroup" and event.before is None:
             name = event.document["metadata"]["name"]
             assert name in self._names, f"a group that no pod may have: {name}"
+            kinds = (*_OWNERS.values(), Pod)
+            if not any(by_uid(self._sim, kind, uid) for kind in kinds for uid in owners):
+                self._doomed.add(name)
 
     def _pod(self, event: Event) -> None:
         pod, wanted = event.document, self._group_of(event.document)
@@ -244,7 +249,9 @@ class Groups:
             return  # orphaned after it was grouped
         if not exactly and grouped != wanted.name and grouped in self._rights.get(metadata["uid"], ()):
             groups = {each["metadata"]["name"] for each in sim.server.objects(PodGroup)}
-            assert grouped in groups, f"a pod is in a group that does not exist: {name}: {grouped}"
+            assert grouped in groups | self._doomed, (
+                f"a pod is in a group that does not exist: {name}: {grouped}"
+            )
             return
         assert grouped == wanted.name, f"a pod is not in its group: {name}: {grouped}, not {wanted.name}"
         sub_group = (metadata.get("labels") or {}).get(kai.SUB_GROUP_LABEL_KEY, "")

@@ -21,6 +21,7 @@ from pkg.apis.kai.v2alpha2 import PodGroup
 from pkg.podgrouper import Options, PodGrouper, PodReconciler, Rules, new_plugins_hub
 from pkg.podgrouper.budget import OverBudgetError
 from pkg.podgrouper.ownercache import OwnerCache
+from pkg.podgrouper.ownerwatch import UNWATCHED_TTL
 from pkg.podgrouper.podgroup import Handler
 
 MakeObject = Callable[..., Unstructured]
@@ -114,10 +115,10 @@ async def test_an_own_mark_is_looked_at_again_when_an_owner_changed_before_it_wa
     grouper = PodGrouper(owners, new_plugins_hub(owners, found=[]))
     handler = Handler(seen, seen, node_pool_key="pool", queue_key="kai.scheduler/queue")
     reconciler = PodReconciler(seen, recorder, grouper, handler)
-    await reconciler.reconcile(REQUEST)
+    result = await reconciler.reconcile(REQUEST)
 
-    await reconciler.reconcile(REQUEST)
-
+    assert result.requeue_after == timedelta(seconds=UNWATCHED_TTL)
+    assert await reconciler.reconcile(REQUEST) == Result()
     assert (await client.get(PodGroup, ("team-a", GROUP))).labels["user"] == "v"
 
 
