@@ -75,7 +75,9 @@ class Administrators:
         with refusals_expected():
             await sim.client("admin").delete(found)
 
-    async def lose_runtime(self, sim: Simulation, rng: random.Random, name: str = "") -> None:
+    async def lose_runtime(
+        self, sim: Simulation, rng: random.Random, name: str = "", seconds: float = 0.0
+    ) -> None:
         """Delete a runtime by force although TrainJobs may refer to it; install it again later."""
         found = runtimes.runtime(name or rng.choice(runtimes.NAMES))
         self.lost[found.name] = sim.loop.time()
@@ -83,7 +85,7 @@ class Administrators:
             none = raw_patch(MERGE, b'{"metadata":{"finalizers":null}}')
             await sim.client("admin").patch(found, none)
             await sim.client("admin").delete(found)
-        await anyio.sleep(rng.uniform(1, 20))
+        await anyio.sleep(seconds or rng.uniform(1, 20))
         await self.install(sim)
         self.lost[found.name] = sim.loop.time()
 

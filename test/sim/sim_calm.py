@@ -29,6 +29,8 @@ from pkg.apis.trainer.v1alpha1 import TrainJob
 Document = dict[str, Any]
 Look = Callable[[Simulation, Document], Awaitable[str | None]]
 """Returns a problem of a TrainJob."""
+_LONG: Final = 240.0
+"""Seconds after which the next retry is minutes away."""
 _STORIES: Final = 3
 """How many a whole life has."""
 
@@ -70,6 +72,8 @@ class Calm:
                     stories.relabel,
                     stories.audit_meanwhile,
                     stories.delete_held,
+                    stories.orphan_unseen,
+                    stories.suspend_child,
                 ]
             ),
             users.delete_child,
@@ -85,7 +89,9 @@ class Calm:
         if job is not None:
             async with anyio.create_task_group() as group:
                 runtime = job["spec"]["runtimeRef"]["name"]
-                group.start_soon(self._administrators.lose_runtime, sim, rng, runtime)
+                group.start_soon(
+                    self._administrators.lose_runtime, sim, rng, runtime, rng.choice([0.0, _LONG])
+                )
                 await anyio.sleep(rng.random())
                 await self._users.resume(sim, rng, name)
 
