@@ -350,6 +350,8 @@ async def act_calmly(sim: Simulation) -> None:
             ("expiring", {"value": "1", "class": "low", "ttl": "20"}),
         )
     )
+    for process in sim.processes.values():
+        process.drift = 0.0  # the clock that the server's times are compared with
     await sim.client().create(broken)
     await sim.client().create(expiring)
     await anyio.sleep(60.0)
