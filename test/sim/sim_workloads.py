@@ -119,12 +119,30 @@ class Workloads:
         sim.server.collect_garbage()
         await self._create(sim, kind, {"namespace": "default", "name": name}, _spec_of(kind, rng))
 
+    async def replace_unseen(self, sim: Simulation, rng: random.Random) -> None:
+        """Replace a workload before watches report that: the first pods of the new one come earlier."""
+        kinds: list[type[Object]] = [Job, JobSet, RayCluster]
+        kind, watches = rng.choice(kinds), sim.server.watches
+        tops = [each for each in sim.server.objects(kind) if not each["metadata"].get("ownerReferences")]
+        if not tops:
+            return
+        found, table, before = rng.choice(tops), sim.server.table(kind), watches.delay
+        watches.delay = lambda watch: 6.0 if watch.table is table else before(watch)
+        with refusals_expected():
+            await sim.client().delete(kind.from_dict(found), propagation="Background")
+            sim.server.collect_garbage()
+            metadata = {"namespace": "default", "name": found["metadata"]["name"]}
+            await self._create(sim, kind, metadata, _spec_of(kind, rng))
+        await anyio.sleep(5.0)
+        watches.delay = before
+
     async def act_calmly(self, sim: Simulation, problem: Callable[[], Awaitable[str | None]]) -> None:
         """Act with short faults at most: soon after each action there must be no problem."""
         rng = random.Random(f"{sim.seed}/calm")
         creates = [self.pod, self.job, self.job_set, self.train_job, self.ray_cluster]
         steps = max(3, round(_STEPS * sim.actions))
-        for act in rng.choices([*creates, self.delete, self.delete, self.delete, self.delete_pod], k=steps):
+        deletes = [self.delete, self.delete, self.delete, self.delete_pod]
+        for act in rng.choices([*creates, *deletes, self.replace_unseen, self.replace_unseen], k=steps):
             await perform(sim, rng, act)
             await settled(sim, act, problem)
 
