@@ -29,7 +29,7 @@ from pkg.apis.trainer.v1alpha1 import TrainJob
 Document = dict[str, Any]
 Look = Callable[[Simulation, Document], Awaitable[str | None]]
 """Returns a problem of a TrainJob."""
-_LONG: Final = 240.0
+_LONG: Final = 190.0
 """Seconds after which the next retry is minutes away."""
 _STORIES: Final = 3
 """How many a whole life has."""
