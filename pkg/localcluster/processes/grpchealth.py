@@ -3,7 +3,7 @@
 """The health check of gRPC (``grpc.health.v1.Health/Check``): one unary call over HTTP/2, without TLS and compression.
 
 Only the frames that such a call needs are understood. Headers of the answer are not decoded: an answer without a
-message is an error whatever its status is.
+message is an error, with any status.
 """
 
 from __future__ import annotations

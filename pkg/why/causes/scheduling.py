@@ -102,7 +102,7 @@ def _unschedulable(snapshot: Snapshot, pod: Thing, message: str) -> Finding:
         if not pod.condition("PodScheduled")
         else condition_line(pod, "PodScheduled")
     )
-    evidence = (line, *_queues(snapshot, pod))
+    evidence = (line, *_scaling(snapshot, pod))
     for pattern, maker in _RULES:
         if match := pattern.search(current):
             found = maker(snapshot, pod, match)
@@ -122,8 +122,9 @@ def _unschedulable(snapshot: Snapshot, pod: Thing, message: str) -> Finding:
     )
 
 
-def _queues(snapshot: Snapshot, pod: Thing) -> Iterator[str]:
-    for event in snapshot.events(pod, "NotTriggerScaleUp")[:1]:
+def _scaling(snapshot: Snapshot, pod: Thing) -> Iterator[str]:
+    """Yield the newest event of an autoscaler."""
+    for event in snapshot.events(pod, "NotTriggerScaleUp", "TriggeredScaleUp", "Nominated")[:1]:
         yield snapshot.quote(event)
 
 
@@ -237,8 +238,8 @@ _RULES: Final[tuple[tuple[re.Pattern[str], _Maker], ...]] = (
     ),
     (
         re.compile(
-            r"volume node affinity conflict|didn't find available persistent volumes"
-            r"|no available volume zone|exceed max volume count"
+            r"volume node affinity conflict|didn't match PersistentVolume's node affinity"
+            r"|didn't find available persistent volumes|no available volume zone|exceed max volume count"
         ),
         _simple(
             "volume-node",
