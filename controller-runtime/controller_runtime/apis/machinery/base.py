@@ -10,7 +10,6 @@ server, are kept as decoded JSON and written back. Decoding is strict about JSON
 
 from __future__ import annotations
 
-import difflib
 import typing
 from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
@@ -198,6 +197,8 @@ def _check_names(model: type[Struct], data: Collection[str]) -> None:
     aliases = {field.alias for field in fields.values()}
     for name in data:
         if name not in fields and name not in aliases:
+            import difflib  # only for this error
+
             close = difflib.get_close_matches(name, [*fields, *filter(None, aliases)], n=1)
             hint = f"; did you mean {close[0]}?" if close else ""
             raise TypeError(f"{model.__name__} has no field {name}{hint}")
