@@ -75,7 +75,7 @@ def test_what_cannot_be_done_is_said(
     assert (slim.main(arguments), capsys.readouterr().err) == (code, error)
 
 
-def test_libraries_are_loaded_without_what_debuggers_read(tmp_path: Path) -> None:
+def test_libraries_are_loaded_without_their_symbols(tmp_path: Path) -> None:
     spec = importlib.util.find_spec("yaml._yaml")
     assert spec is not None
     assert spec.origin is not None

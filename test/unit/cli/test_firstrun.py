@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the first use of the local cluster prints before programs are built."""
+"""The first use of the local cluster names the programs that it builds, and previews its TrainJob."""
 
 import io
 from pathlib import Path
