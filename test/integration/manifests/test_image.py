@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The image's file tree, built by the Containerfile's commands, has the listed files and runs the manager read-only."""
 
+import gzip
 import os
 import re
 import shutil
@@ -150,6 +151,12 @@ def test_the_image_holds_what_is_listed_and_nothing_else(image: Image) -> None:
         if each.suffix in {".py", ".so"} or (each.is_dir() and each.suffix != ".dist-info")
     } - {"__pycache__"}
     assert modules == MODULES
+
+
+def test_the_image_adds_at_most_15_mb_to_its_base(image: Image) -> None:
+    """As a layer: compressed."""
+    archive = subprocess.run(["tar", "-c", "."], cwd=image.app, capture_output=True, check=True).stdout
+    assert len(gzip.compress(archive, 9)) <= 15_000_000
 
 
 def test_the_manager_loads_no_module_that_the_image_does_not_hold(image: Image) -> None:
