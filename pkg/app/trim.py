@@ -3,7 +3,8 @@
 """Returns free memory to the kernel.
 
 The C library keeps freed memory for later: after large bodies and answers have come and gone, 20 MiB and more
-between the memory in use. It is returned once there is much of it; otherwise the process's memory does not change.
+between the memory in use. It is returned once the memory in use has grown much since the start; otherwise the
+process's memory does not change.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class Trimmer:
 
     async def start(self) -> None:
         """Check the memory in use until cancelled."""
-        used = 0
+        used = self._resident()
         while True:
             now = self._resident()
             if now > used + max(_GROWTH, used // _SHARE):

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the program loads before it does anything: start-up time and memory that every replica pays."""
+"""The modules that the program loads before it does anything: start-up time and memory that every replica pays."""
 
 import json
 import subprocess
