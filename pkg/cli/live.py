@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -14,6 +15,7 @@ from controller_runtime.apis.machinery.object import unstructured
 from controller_runtime.client import LiveClient
 from controller_runtime.rest import Transport, load_config
 
+from pkg.cli.serverclock import ServerClock
 from pkg.why import Snapshot, Thing, kinds, reading
 
 FIELD_OWNER: Final = "trainerctl"
@@ -26,6 +28,7 @@ class Cluster(NamedTuple):
 
     client: LiveClient
     namespace: str
+    clock: ServerClock
 
     async def snapshot(self, name: str) -> Snapshot:
         """Return the objects of a TrainJob.
@@ -33,7 +36,9 @@ class Cluster(NamedTuple):
         Raises:
             StatusError: the TrainJob cannot be read; NotFoundError if it does not exist.
         """
-        return await reading.take(self.client, self.namespace, name, datetime.now(UTC))
+        began = datetime.now(UTC)
+        found = await reading.take(self.client, self.namespace, name, began)
+        return dataclasses.replace(found, now=self.clock.corrected(began))
 
     async def all(
         self, kind: str, *, namespace: str = "", fields: Mapping[str, str] | None = None
@@ -59,4 +64,5 @@ async def connect(arguments: argparse.Namespace) -> AsyncIterator[Cluster]:
     """Connect to the cluster of the kubeconfig; the namespace is the flag's, else the context's."""
     config = await load_config(arguments.kubeconfig, context=arguments.context)
     async with Transport(config) as transport:
-        yield Cluster(LiveClient(transport), arguments.namespace or config.namespace or DEFAULT_NAMESPACE)
+        clock = ServerClock(transport)
+        yield Cluster(LiveClient(clock), arguments.namespace or config.namespace or DEFAULT_NAMESPACE, clock)

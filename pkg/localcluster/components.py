@@ -49,6 +49,8 @@ _CONTROLLERS: Final = (
     "resourcequota-controller",
     "ttl-after-finished-controller",
     "persistentvolume-binder-controller",
+    "persistentvolume-protection-controller",
+    "persistentvolumeclaim-protection-controller",
     "root-ca-certificate-publisher-controller",
 )
 _ENDPOINTS: Final = "endpointslice-controller"

@@ -17,6 +17,7 @@ from controller_runtime.envtest.binaries import Binary
 from pkg.apis.config.v1alpha1 import defaulted
 from pkg.apis.jobset.v1alpha2 import JOB_SET_NAME_KEY
 from pkg.constants import trainer as constants
+from pkg.localcluster import recycling
 from pkg.localcluster.access import role_binding, service_account
 from pkg.offline import shipped
 
@@ -34,6 +35,11 @@ TRAINER_SUBJECT: Final = {
 TRAINER_SERVER: Final = f"{defaulted().cert_management.webhook_service_name}.{TRAINER_NAMESPACE}.svc"
 """The host name by which pods call the manager."""
 VOLUMES: Final = 16
+_RECYCLES: Final = {
+    "apiGroups": [""],
+    "resources": ["persistentvolumes"],
+    "verbs": ["list", "watch", "patch"],
+}
 _POD_HOOKS: Final = frozenset({"mpod.kb.io", "vpod.kb.io"})
 
 
@@ -74,9 +80,9 @@ def _kwok_rights(kwok: Binary) -> list[Manifest]:
 
 
 def _log_rights() -> list[Manifest]:
-    """Return the permission of the server of logs: it reads pods."""
+    """Return the permissions of the server of logs: it reads pods, and recycles volumes."""
     name, api = "pod-logs", "rbac.authorization.k8s.io"
-    rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]
+    rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}, _RECYCLES]
     role = {"apiVersion": f"{api}/v1", "kind": "ClusterRole", "metadata": {"name": name}, "rules": rules}
     return [role, role_binding(name, {"kind": "User", "apiGroup": api, "name": name})]
 
@@ -88,7 +94,12 @@ def _process_rights() -> list[Manifest]:
         {"apiGroups": [""], "resources": ["pods", "nodes"], "verbs": ["get", "list", "watch"]},
         {"apiGroups": [""], "resources": ["pods"], "verbs": ["delete"]},
         {"apiGroups": [""], "resources": ["pods/status", "nodes/status"], "verbs": ["patch"]},
-        {"apiGroups": [""], "resources": ["secrets", "configmaps"], "verbs": ["get"]},
+        {
+            "apiGroups": [""],
+            "resources": ["secrets", "configmaps", "persistentvolumeclaims"],
+            "verbs": ["get"],
+        },
+        _RECYCLES,
         {"apiGroups": [""], "resources": ["serviceaccounts/token"], "verbs": ["create"]},
         {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch", "update"]},
         {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create", "patch"]},
@@ -184,7 +195,7 @@ def volumes() -> list[Manifest]:
         {
             "apiVersion": "v1",
             "kind": "PersistentVolume",
-            "metadata": {"name": f"volume-{number}"},
+            "metadata": {"name": f"volume-{number}", "labels": recycling.LABELS},
             "spec": spec,
         }
         for number in range(VOLUMES)

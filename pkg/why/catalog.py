@@ -40,6 +40,7 @@ CAUSES: Final[dict[str, str]] = {
     "image-not-found": "an image does not exist",
     "image-rate-limited": "the registry limits the rate of pulls",
     "image-pull": "an image cannot be pulled",
+    "image-pulling": "an image is being pulled. This is a note: nothing is wrong",
     "command-not-found": "the command of a container cannot be executed",
     "container-config": "a container's configuration is not valid",
     "container-create": "a container cannot be created",

@@ -120,9 +120,8 @@ def diagnose(snapshot: Snapshot) -> Verdict:
     state, progress = _state(snapshot, findings)
     if state is State.STARTING and not findings and job.older_than(_LONG, snapshot.now):
         findings, state, progress = (_unexplained(snapshot),), State.WAITING, "waits"
-    unread = tuple(
-        f"{kind}: {reason}" for kind, reason in snapshot.unread.items() if reason != controllers.NOT_INSTALLED
-    )
+    reasons = [*snapshot.unread.items(), *snapshot.truncated.items()]
+    unread = tuple(f"{kind}: {reason}" for kind, reason in reasons if reason != controllers.NOT_INSTALLED)
     return Verdict(job.namespace, job.name, state, progress, findings, unread)
 
 

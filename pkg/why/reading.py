@@ -28,6 +28,8 @@ from pkg.why.snapshot import Reference, Snapshot
 from pkg.why.things import Thing, at
 
 _PAGE: Final = 500
+_PAGES: Final = 40
+"""The most pages of a kind that are read: a namespace may have any number of events."""
 LOG_TYPE: Final = "text/plain"
 """The media type of a log."""
 _LOGS: Final = 3
@@ -50,6 +52,7 @@ class Reading:
         self._name = name
         self._objects: dict[str, list[Thing]] = {}
         self._unread: dict[str, str] = {}
+        self._truncated: dict[str, str] = {}
         self._absent: set[Reference] = set()
         self._logs: dict[tuple[str, str], list[str]] = {}
 
@@ -72,7 +75,8 @@ class Reading:
                     self._list,
                     [(kind, _Selection()) for kind in (kinds.VALIDATING_WEBHOOK, kinds.MUTATING_WEBHOOK)],
                 )
-        return dataclasses.replace(snapshot, absent=frozenset(self._absent), logs=self._logs)
+        absent = frozenset(self._absent)
+        return dataclasses.replace(snapshot, absent=absent, logs=self._logs, truncated=self._truncated)
 
     async def _list(self, wanted: Iterable[tuple[str, _Selection]]) -> None:
         async with anyio.create_task_group() as group:
@@ -82,7 +86,7 @@ class Reading:
     async def _list_kind(self, kind: str, selection: _Selection) -> None:
         for version in kinds.VERSIONS[kind]:
             try:
-                found = await self._pages(version, selection)
+                found, missing = await self._pages(version, selection)
             except NoKindMatchError:
                 self._unread[kind] = controllers.NOT_INSTALLED
                 continue
@@ -91,18 +95,22 @@ class Reading:
                 return
             self._unread.pop(kind, None)
             self._objects.setdefault(kind, []).extend(found)
+            if missing:
+                self._truncated[kind] = missing
             return
 
-    async def _pages(self, version: GVK, selection: _Selection) -> list[Thing]:
+    async def _pages(self, version: GVK, selection: _Selection) -> tuple[list[Thing], str]:
+        """Return the objects, and why some are missing."""
         found: list[Thing] = []
         token = ""
-        while True:
+        for _ in range(_PAGES):
             page = await self._client.list(
                 unstructured(version), limit=_PAGE, continue_token=token, **selection
             )
             found += [Thing(each.to_dict()) for each in page]
             if not (token := page.continue_token):
-                return found
+                return found, ""
+        return found, f"only the first {len(found)} were read"
 
     async def _look_up(self, wanted: Iterable[Reference]) -> None:
         async with anyio.create_task_group() as group:

@@ -49,6 +49,8 @@ class Snapshot:
     """Objects that were looked up by name and do not exist."""
     logs: Mapping[tuple[str, str], Sequence[str]] = field(default_factory=dict)
     """The last lines of a container's log, by pod and container."""
+    truncated: Mapping[str, str] = field(default_factory=dict)
+    """The kinds of which some objects were not read, and why."""
 
     def all(self, kind: str) -> Sequence[Thing]:
         """Return the objects of a kind."""
@@ -56,8 +58,8 @@ class Snapshot:
 
     def children(self, kind: str, owners: Iterable[Thing]) -> list[Thing]:
         """Return the objects of a kind that one of ``owners`` owns."""
-        uids = [each.uid for each in owners]
-        return [each for each in self.all(kind) if any(each.owned_by(uid) for uid in uids)]
+        uids = {each.uid for each in owners} - {""}
+        return [each for each in self.all(kind) if uids.intersection(each.owner_uids)]
 
     @cached_property
     def job_set(self) -> Thing | None:
@@ -125,13 +127,18 @@ class Snapshot:
 
     def events(self, obj: Thing, *reasons: str) -> list[Thing]:
         """Return the events of an object that exists, newest first; those of an earlier object of its name are not."""
-        found = [
-            each
-            for each in self.all(kinds.EVENT)
-            if each.text("involvedObject", "uid") == obj.uid
-            and (not reasons or each.text("reason") in reasons)
-        ]
-        return sorted(found, key=lambda each: event_time(each) or self.now, reverse=True)
+        found = self._events.get(obj.uid, ())
+        return [each for each in found if not reasons or each.text("reason") in reasons]
+
+    @cached_property
+    def _events(self) -> Mapping[str, Sequence[Thing]]:
+        """All events by the uid of their objects, newest first."""
+        found: dict[str, list[Thing]] = {}
+        for each in sorted(
+            self.all(kinds.EVENT), key=lambda each: event_time(each) or self.now, reverse=True
+        ):
+            found.setdefault(each.text("involvedObject", "uid"), []).append(each)
+        return found
 
     def lasting(self, obj: Thing, failures: Sequence[str], successes: Sequence[str]) -> list[Thing]:
         """Return the events of failures that no later event of a success has overcome, newest first."""

@@ -151,7 +151,12 @@ class Thing:
 
     def owned_by(self, uid: str) -> bool:
         """Return True if the object of ``uid`` owns this one."""
-        return bool(uid) and any(each.get("uid") == uid for each in self.maps("metadata", "ownerReferences"))
+        return bool(uid) and uid in self.owner_uids
+
+    @property
+    def owner_uids(self) -> list[str]:
+        """The uids of the owners."""
+        return [text(each, "uid") for each in self.maps("metadata", "ownerReferences")]
 
     def older_than(self, age: timedelta, now: datetime) -> bool:
         """Return True if the object was created before ``age``."""

@@ -386,9 +386,17 @@ async def test_a_launcher_is_refused_with_a_reason(
 ) -> None:
     spec = {"containers": [_container("bash", "-c", "mpirun -n 2 python x.py")], "restartPolicy": "Never"}
     pod = await _pod(cluster_client, cluster_namespace, "mpi", spec)
-    pod = await _until_phase(cluster_client, pod, "Failed")
-    assert pod.status.reason == "ProcessesUnsupported"
-    assert "mpirun" in (pod.status.message or "")
+
+    async def waits() -> str:
+        (status,) = (await cluster_client.get(Pod, pod.key)).status.container_statuses or []
+        waiting = status.state.waiting if status.state else None
+        return (waiting.message or "") if waiting and waiting.reason == "ProcessesUnsupported" else ""
+
+    async def has_status() -> bool:
+        return bool((await cluster_client.get(Pod, pod.key)).status.container_statuses)
+
+    await eventually(has_status, timeout=60, reason="the pod is refused")
+    assert "mpirun" in await waits()
 
 
 async def test_processes_end_with_a_killed_shim(

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""``python -m pkg.localcluster.podlogs``: the server of a cluster, one for all its nodes."""
+"""``python -m pkg.localcluster.podlogs``: the server of a cluster, one for all its nodes. It also recycles volumes."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from controller_runtime.client import LiveClient
 from controller_runtime.envtest.ports import HOST
 from controller_runtime.rest import RESTMapper, Transport, load_config
 
+from pkg.localcluster import recycling
 from pkg.localcluster.podlogs.server import LogServer, mutual_tls
 from pkg.localcluster.podlogs.simulated import SimulatedLogs
 from pkg.why import kinds
@@ -40,7 +41,10 @@ async def _serve(parsed: argparse.Namespace) -> None:
             except NotFoundError:
                 return None
 
-        await LogServer(SimulatedLogs(read_pod).log).serve(HOST, parsed.port, tls)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(recycling.recycle, client, lambda *claim: None)
+            await LogServer(SimulatedLogs(read_pod).log).serve(HOST, parsed.port, tls)
+            tasks.cancel_scope.cancel()
 
 
 if __name__ == "__main__":

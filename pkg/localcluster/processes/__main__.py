@@ -18,6 +18,7 @@ from controller_runtime.apis.machinery.gvk import GVK
 from controller_runtime.apis.machinery.object import ObjectMeta, unstructured
 from controller_runtime.envtest.ports import HOST
 
+from pkg.localcluster import recycling
 from pkg.localcluster.podlogs.server import LogServer, mutual_tls
 from pkg.localcluster.processes import images, process
 from pkg.localcluster.processes.kubelet import Kubelet
@@ -26,6 +27,7 @@ from pkg.localcluster.processes.names import Hosts
 from pkg.localcluster.processes.nodes import Nodes
 from pkg.localcluster.processes.settings import Settings
 from pkg.localcluster.processes.shim import tree
+from pkg.localcluster.processes.volumes import forget
 
 _TOKEN_REQUEST = unstructured(GVK("authentication.k8s.io", "v1", "TokenRequest"))
 _WORKERS = 8
@@ -121,6 +123,7 @@ async def _start(mgr: ctrl.Manager, settings: Settings, parsed: argparse.Namespa
     )
     mgr.add(nodes)
     mgr.add(_Runnable(partial(LogServer(logs.log).serve, HOST, parsed.port, tls)))
+    mgr.add(_Runnable(partial(recycling.recycle, mgr.api_reader, partial(forget, settings.claims))))
     async with mgr, ctrl.setup_signal_handler() as stop, kubelet.running():
         await nodes.heartbeat()
         existing = await mgr.api_reader.list(Pod)

@@ -12,13 +12,15 @@ from typing import Final, TypeVar
 
 from controller_runtime.apis.core.v1 import ConfigMap, Container, EnvFromSource, EnvVar, Pod, Secret
 from controller_runtime.apis.machinery.errors import NotFoundError
-from controller_runtime.apis.machinery.object import Object
+from controller_runtime.apis.machinery.gvk import GVK
+from controller_runtime.apis.machinery.object import Object, metadata_only
 from controller_runtime.client import Reader
 
 from pkg.localcluster.processes import downward
 from pkg.localcluster.processes.downward import ConfigError
 
 T = TypeVar("T", bound=Object)
+_CLAIM: Final = metadata_only(GVK("", "v1", "PersistentVolumeClaim"))
 _REFERENCE: Final = re.compile(r"\$(?:\$|\(([^()]*)\))")
 
 
@@ -33,7 +35,7 @@ def expand(text: str, values: Mapping[str, str]) -> str:
 
 @dataclass
 class References:
-    """Reads the Secrets and ConfigMaps of one namespace, each that exists at most once."""
+    """Reads the Secrets, ConfigMaps and claims of one namespace, each that exists at most once."""
 
     reader: Reader
     namespace: str
@@ -60,6 +62,11 @@ class References:
             return None
         texts = {key: each.encode() for key, each in (found.data or {}).items()}
         return {**texts, **{key: base64.b64decode(each) for key, each in (found.binary_data or {}).items()}}
+
+    async def claim(self, name: str) -> str:
+        """Return the uid of a claim. Raises like `secret`."""
+        found = await self._get(_CLAIM, name, "persistentvolumeclaim", optional=False)
+        return (found.metadata.uid or "") if found is not None else ""
 
     async def _get(self, kind: type[T], name: str, word: str, optional: bool | None) -> T | None:
         key = (word, name)

@@ -10,7 +10,7 @@ from typing import Final
 
 import anyio
 from controller_runtime import client
-from controller_runtime.apis.core.v1 import Pod
+from controller_runtime.apis.core.v1 import ContainerStatus, Pod
 from controller_runtime.apis.machinery.errors import NotFoundError
 
 from pkg.localcluster.podlogs.server import Target
@@ -73,9 +73,9 @@ class ProcessLogs:
         folder = self._settings.logs(pod.metadata.uid or "", wanted.container)
         starts = logs.attempts(folder)
         if wanted.query.previous:
-            if len(starts) < 2:
+            if (previous := _previous(pod, wanted)) not in starts:
                 raise wanted.no_previous()
-            return folder / str(starts[-2]), lambda: False
+            return folder / str(previous), lambda: False
         if not starts:
             raise wanted.waits(_waiting(pod, wanted))
         start, uid = starts[-1], pod.metadata.uid
@@ -88,12 +88,26 @@ class ProcessLogs:
         return folder / str(start), runs
 
 
+def _status(pod: Pod, wanted: Target) -> ContainerStatus | None:
+    every = [*(pod.status.init_container_statuses or []), *(pod.status.container_statuses or [])]
+    return next((each for each in every if each.name == wanted.container), None)
+
+
 def _waiting(pod: Pod, wanted: Target) -> str:
     """Return the reason for which a container waits."""
-    for each in [*(pod.status.init_container_statuses or []), *(pod.status.container_statuses or [])]:
-        if each.name == wanted.container and each.state is not None and each.state.waiting is not None:
-            return each.state.waiting.reason or ""
+    found = _status(pod, wanted)
+    if found is not None and found.state is not None and found.state.waiting is not None:
+        return found.state.waiting.reason or ""
     return pod.status.reason or "ContainerCreating"
+
+
+def _previous(pod: Pod, wanted: Target) -> int:
+    """Return the number of the last start that has ended; a container that waits to start again has ended all."""
+    found = _status(pod, wanted)
+    if found is None:
+        return -1
+    waits = found.state is not None and found.state.waiting is not None
+    return (found.restart_count or 0) - (0 if waits else 1)
 
 
 def _record(runner: PodRunner, name: str) -> ContainerRecord | None:

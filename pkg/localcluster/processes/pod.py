@@ -101,7 +101,7 @@ class PodRunner:
         reported = ""
         while not self._stopping.is_set():
             references = References(settings.reader, self.pod.namespace)
-            claims, address, rooms = settings.directory / "claims", self.record.address, settings.allocatable
+            claims, address, rooms = settings.claims, self.record.address, settings.allocatable
             volumes = Volumes(
                 self.pod, folder / "volumes", claims, address, references, settings.tokens, rooms
             )

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Probes of a running container: startup, liveness and readiness, by a command, HTTP or a connection."""
+"""Probes of a running container: startup, liveness and readiness, by a command, HTTP, gRPC or a connection."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from controller_runtime.apis.core.v1 import (
     Probe,
 )
 
-from pkg.localcluster.processes import process
+from pkg.localcluster.processes import grpchealth, process
 from pkg.localcluster.processes.status import ContainerRecord
 
 _Kill = Callable[[str], Awaitable[None]]
@@ -50,6 +50,9 @@ class ProbeTarget:
                     port = self._port(handler.tcp_socket.port)
                     await (await anyio.connect_tcp(handler.tcp_socket.host or self.address, port)).aclose()
                     return True, ""
+                if isinstance(handler, Probe) and handler.grpc is not None:
+                    port = self._port(handler.grpc.port)
+                    return await grpchealth.check(self.address, port, handler.grpc.service or "")
         except TimeoutError:
             return False, f"timed out after {timeout:g} s"
         except (OSError, ValueError, anyio.BrokenResourceError) as error:

@@ -58,6 +58,11 @@ class Settings:
         """The part of addresses that differs between clusters."""
         return str(self.directory)
 
+    @property
+    def claims(self) -> Path:
+        """The folder of claims, which outlive their pods."""
+        return self.directory / "claims"
+
     def pod(self, uid: str) -> Path:
         """Return the folder of a pod."""
         return self.directory / "pods" / uid

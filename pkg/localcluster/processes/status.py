@@ -156,14 +156,17 @@ def render(
 
 
 def refused(pod: Pod, reason: str, message: str, now: datetime) -> dict[str, JSON]:
-    """Return the status of a pod that does not run here."""
+    """Return the status of a pod that cannot run here: it waits, because its Job would try a failed one again."""
     condition = _Conditions(_transitions(pod, None), now)
+    waiting = Waiting(reason, message)
     return {
-        "phase": FAILED,
-        "reason": reason,
-        "message": message,
+        "phase": PENDING,
         "startTime": format_time(now),
         "conditions": [condition(kind, False, (reason, message)) for kind in ("ContainersReady", "Ready")],
+        "containerStatuses": [
+            ContainerRecord(each.name, each.image or "", waiting).to_dict()
+            for each in pod.spec.containers or []
+        ],
     }
 
 

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -94,7 +95,8 @@ class Volumes:
         if volume.host_path is not None:
             return _host_path(volume.host_path)
         if volume.persistent_volume_claim is not None:
-            path = self.claims / self.pod.namespace / volume.persistent_volume_claim.claim_name
+            name = volume.persistent_volume_claim.claim_name
+            path = folder_of(self.claims, self.pod.namespace, name, await self.references.claim(name))
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
             return path
         path = self.folder / volume.name
@@ -146,6 +148,16 @@ class Volumes:
                 continue
             files[item.path] = (text.encode(), item.mode)
         return files
+
+
+def folder_of(claims: Path, namespace: str, name: str, uid: str) -> Path:
+    """Return the folder of a claim; a later claim of the same name has another one."""
+    return claims / namespace / f"{name}-{uid}"
+
+
+def forget(claims: Path, namespace: str, name: str, uid: str) -> None:
+    """Remove the data of a claim that was deleted."""
+    shutil.rmtree(folder_of(claims, namespace, name, uid), ignore_errors=True)
 
 
 def mounted(mount: VolumeMount, volumes: Mapping[str, Path], values: Mapping[str, str]) -> dict[str, object]:

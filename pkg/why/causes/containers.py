@@ -19,7 +19,9 @@ _CONFIG: Final = (
     "CreateContainerError",
     "RunContainerError",
     "PostStartHookError",
+    "ProcessesUnsupported",
 )
+"""The waiting reasons of containers that cannot be created; the last one is that of the local cluster's kubelet."""
 _MISSING: Final = re.compile(r'\b(?P<kind>secret|configmap) "(?P<name>[^"]+)" not found')
 _KEY: Final = re.compile(r"couldn't find key (?P<key>\S+) in (?P<kind>Secret|ConfigMap) (?P<name>\S+)")
 _NO_COMMAND: Final = re.compile(
@@ -90,7 +92,8 @@ def _unstartable(snapshot: Snapshot, status: Status) -> Finding:
         summary = f"the command of the {name} cannot be executed: {_last(words)}"
         advice = "Correct spec.trainer.command, or use an image that contains the program for the nodes' architecture."
         return Finding("command-not-found", summary, subject, tuple(evidence), advice)
-    cause = "container-config" if status.waiting == "CreateContainerConfigError" else "container-create"
+    configured = status.waiting in ("CreateContainerConfigError", "ProcessesUnsupported")
+    cause = "container-config" if configured else "container-create"
     summary = f"the {name} cannot be created: {words.strip() or status.waiting}"
     return Finding(
         cause,

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from pkg.why.causes.statuses import Status, statuses
-from pkg.why.finding import Finding
-from pkg.why.snapshot import Snapshot
-from pkg.why.things import text
+from pkg.why.finding import Finding, Severity
+from pkg.why.snapshot import CONTAINER_STEPS, Snapshot, event_time
+from pkg.why.things import Thing, ago, text
 
 REASONS: Final = (
     "ErrImagePull",
@@ -49,18 +49,37 @@ _BY_TEXT: Final = (
         "Correct the image's name and tag, and check that the image is built for the nodes' architecture.",
     ),
 )
+_PULL_SECRETS: Final = re.compile(r"Unable to retrieve some image pull secrets \((?P<names>[^)]+)\)")
 
 
 def find(snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield a finding for each container that waits for its image."""
+    """Yield a finding for each container that waits for its image, and a note on each pod that pulls one."""
+    for pod in snapshot.pods:
+        yield from _pulling(snapshot, pod)
     for status in statuses(snapshot):
         if status.waiting not in REASONS:
             continue
         events = snapshot.events(status.pod, "Failed", "FailedToRetrieveImagePullSecret", "InspectFailed")
         words = " ".join([status.message, *(each.text("message") for each in events)])
         cause, summary, advice = _cause(status, words)
+        if (secrets := _PULL_SECRETS.search(words)) and cause in ("image-unauthorized", "image-not-found"):
+            cause, named = "secret-missing", secrets["names"]
+            summary = f"the image pull secrets {named} do not exist, and the registry refuses {status.image}"
+            advice = f"Create the Secret in namespace {status.pod.namespace}, or correct imagePullSecrets."
         evidence = [status.line, *(snapshot.quote(each) for each in events[:2])]
         yield Finding(cause, f"{summary} of {status.label}", (str(status.pod),), tuple(evidence), advice)
+
+
+def _pulling(snapshot: Snapshot, pod: Thing) -> Iterator[Finding]:
+    """Yield a note on a pod whose last step is the beginning of a pull."""
+    if pod.text("status", "phase") not in ("", "Pending"):
+        return
+    for event in snapshot.events(pod, *CONTAINER_STEPS, "Failed", "BackOff")[:1]:
+        if event.text("reason") == "Pulling":
+            image = event.text("message").partition('"')[2].strip('"')
+            summary = f"the image {image} is being pulled for {ago(event_time(event), snapshot.now)}"
+            evidence = (snapshot.quote(event),)
+            yield Finding("image-pulling", summary, (str(pod),), evidence, "Wait.", Severity.NOTE)
 
 
 def _cause(status: Status, words: str) -> tuple[str, str, str]:

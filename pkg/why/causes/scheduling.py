@@ -8,6 +8,8 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from controller_runtime.apis.machinery.base import JSON
+
 from pkg.why import kinds
 from pkg.why.causes import capacity, leases, volumes
 from pkg.why.finding import Finding, Severity
@@ -28,7 +30,7 @@ _SHORT: Final = re.compile(
 
 _DEFAULT: Final = "default-scheduler"
 
-_Maker = Callable[[Snapshot, Thing, "re.Match[str]"], Finding]
+_Maker = Callable[[Snapshot, Thing, "re.Match[str]"], "Finding | None"]
 
 
 def find(snapshot: Snapshot) -> Iterator[Finding]:
@@ -100,10 +102,12 @@ def _unschedulable(snapshot: Snapshot, pod: Thing, message: str) -> Finding:
         if not pod.condition("PodScheduled")
         else condition_line(pod, "PodScheduled")
     )
-    evidence = (line, *_queues(snapshot, pod))
+    evidence = (line, *_scaling(snapshot, pod))
     for pattern, maker in _RULES:
         if match := pattern.search(current):
             found = maker(snapshot, pod, match)
+            if found is None:
+                continue
             return Finding(
                 found.cause,
                 found.summary,
@@ -118,8 +122,9 @@ def _unschedulable(snapshot: Snapshot, pod: Thing, message: str) -> Finding:
     )
 
 
-def _queues(snapshot: Snapshot, pod: Thing) -> Iterator[str]:
-    for event in snapshot.events(pod, "NotTriggerScaleUp")[:1]:
+def _scaling(snapshot: Snapshot, pod: Thing) -> Iterator[str]:
+    """Yield the newest event of an autoscaler."""
+    for event in snapshot.events(pod, "NotTriggerScaleUp", "TriggeredScaleUp", "Nominated")[:1]:
         yield snapshot.quote(event)
 
 
@@ -151,14 +156,28 @@ def _missing_claim(snapshot: Snapshot, pod: Thing, match: re.Match[str]) -> Find
 
 def _unbound(snapshot: Snapshot, pod: Thing, match: re.Match[str]) -> Finding:
     del match
-    summary, advice = "a PersistentVolumeClaim of the pods is not bound", "See the events of the claim."
+    names = volumes.pending(snapshot, pod)
+    named = f"the claim {names[0]}" if names else "a PersistentVolumeClaim of the pods"
+    summary, advice = f"{named} is not bound to a volume", "See the events of the claim."
     severity = Severity.NOTE if volumes.is_provisioned(snapshot, pod) else Severity.ERROR
     return Finding("claim-pending", summary, (str(pod),), (), advice, severity)
 
 
-def _selected(snapshot: Snapshot, pod: Thing, match: re.Match[str]) -> Finding:
-    del snapshot, match
+def _has_labelled_node(snapshot: Snapshot, pod: Thing, wanted: JSON) -> bool:
+    """Return True if a node matches the node selector, and the pod has no other conditions on nodes."""
+    if not isinstance(wanted, dict) or not wanted or pod.at("spec", "affinity", "nodeAffinity") is not None:
+        return False
+    return any(
+        all(node.label(key) == value for key, value in wanted.items()) for node in snapshot.all(kinds.NODE)
+    )
+
+
+def _selected(snapshot: Snapshot, pod: Thing, match: re.Match[str]) -> Finding | None:
+    """Return nothing if a node has the labels: an earlier filter has excluded it, which is the cause."""
+    del match
     wanted = pod.at("spec", "nodeSelector") or {}
+    if _has_labelled_node(snapshot, pod, wanted):
+        return None
     shown = ", ".join(f"{key}={value}" for key, value in wanted.items()) if isinstance(wanted, dict) else ""
     summary = (
         f"no node has the labels {shown} of the node selector"
@@ -219,8 +238,8 @@ _RULES: Final[tuple[tuple[re.Pattern[str], _Maker], ...]] = (
     ),
     (
         re.compile(
-            r"volume node affinity conflict|didn't find available persistent volumes"
-            r"|no available volume zone|exceed max volume count"
+            r"volume node affinity conflict|didn't match PersistentVolume's node affinity"
+            r"|didn't find available persistent volumes|no available volume zone|exceed max volume count"
         ),
         _simple(
             "volume-node",

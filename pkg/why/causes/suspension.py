@@ -13,22 +13,20 @@ from pkg.why.finding import Finding, Severity
 from pkg.why.snapshot import PATIENCE, REPLICATED_JOB, Snapshot, finished
 from pkg.why.things import Thing, ago, at, moment, text, texts
 
-_OURS: Final = ("", TRAIN_JOB_CONTROLLER_NAME)
+_OURS: Final = (
+    "",
+    TRAIN_JOB_CONTROLLER_NAME,
+    "jobset.sigs.k8s.io/jobset-controller",
+    "kubernetes.io/job-controller",
+)
+
+_CONTROLLERS: Final = {"TrainJob": "Trainer", "JobSet": "JobSet controller", "Job": "Job controller"}
 
 
 def find(snapshot: Snapshot) -> Iterator[Finding]:
     """Yield who suspends or manages the TrainJob."""
     job = snapshot.train_job
-    manager = job.text("spec", "managedBy")
-    if manager not in _OURS:
-        yield Finding(
-            "managed-by",
-            f"the controller {manager} manages the TrainJob, not this cluster's Trainer",
-            (str(job),),
-            (f"spec.managedBy is {manager}",),
-            f"Look at {manager}; with MultiKueue the TrainJob runs in another cluster.",
-            Severity.WAITING,
-        )
+    yield from _managed(snapshot)
     if job.at("spec", "suspend") is True:
         if _just_admitted(snapshot):
             return
@@ -45,6 +43,23 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
     else:
         yield from _children(snapshot)
     yield from _deleted_child(snapshot)
+
+
+def _managed(snapshot: Snapshot) -> Iterator[Finding]:
+    """Yield the TrainJob, JobSet or Job that another controller manages."""
+    for obj in snapshot.owners:
+        manager = obj.text("spec", "managedBy")
+        if manager in _OURS or finished(obj):
+            continue
+        yield Finding(
+            "managed-by",
+            f"the controller {manager} manages the {obj.kind}, not this cluster's {_CONTROLLERS[obj.kind]}",
+            (str(obj),),
+            (f"spec.managedBy of {obj} is {manager}",),
+            f"Look at {manager}; with MultiKueue the {obj.kind} runs in another cluster.",
+            Severity.WAITING,
+        )
+        return
 
 
 def _just_admitted(snapshot: Snapshot) -> bool:
@@ -112,8 +127,8 @@ def _has_turn(job_set: Thing | None, child: Thing) -> bool:
 
 
 def _deleted_child(snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield a JobSet or Job that finalizers keep, so that it cannot be built again."""
-    for child in snapshot.owners[1:]:
+    """Yield a JobSet, Job or pod that still exists, so that it cannot be built again."""
+    for child in (*snapshot.owners[1:], *snapshot.pods):
         if child.deleted is None or snapshot.now - child.deleted < PATIENCE or finished(snapshot.train_job):
             continue
         finalizers = ", ".join(texts(child.data, "metadata", "finalizers")) or "none"
@@ -122,7 +137,7 @@ def _deleted_child(snapshot: Snapshot) -> Iterator[Finding]:
             f"its finalizers are {finalizers}",
         )
         summary = f"the {child.kind} {child.name} is being deleted and still exists"
-        advice = "Look for pods that do not end and for finalizers; the manager builds it again once it is deleted."
+        advice = "Look for pods that do not end and for finalizers; it is built again once it is deleted."
         yield Finding("deletion-blocked", summary, (str(child),), evidence, advice, Severity.WAITING)
         return
 

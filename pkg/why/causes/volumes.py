@@ -58,11 +58,20 @@ def _failures(snapshot: Snapshot, pod: Thing) -> Iterator[Thing]:
         yield event
 
 
+def pending(snapshot: Snapshot, pod: Thing) -> list[str]:
+    """Return the names of a pod's claims that are not bound."""
+    return [each.name for each in _pending(snapshot, pod)]
+
+
 def is_provisioned(snapshot: Snapshot, pod: Thing) -> bool:
     """Return True if provisioners work on each claim of a pod that is not bound, since a short time."""
+    claims = _pending(snapshot, pod)
+    return bool(claims) and all(_is_provisioned(snapshot, each) for each in claims)
+
+
+def _pending(snapshot: Snapshot, pod: Thing) -> list[Thing]:
     claims = [each for each in snapshot.all(kinds.CLAIM) if each.name in _claims(pod)]
-    pending = [each for each in claims if each.text("status", "phase") == "Pending"]
-    return bool(pending) and all(_is_provisioned(snapshot, each) for each in pending)
+    return [each for each in claims if each.text("status", "phase") == "Pending"]
 
 
 def _is_provisioned(snapshot: Snapshot, claim: Thing) -> bool:

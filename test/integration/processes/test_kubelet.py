@@ -5,6 +5,7 @@
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from pkg.localcluster.processes.kubelet import Kubelet
 from pkg.localcluster.processes.logserver import ProcessLogs
 from pkg.localcluster.processes.names import Hosts
 from pkg.localcluster.processes.nodes import LEASES, Nodes
-from pkg.localcluster.processes.settings import Settings
+from pkg.localcluster.processes.settings import BackOff, Settings
 
 REQUEST = reconcile.Request("team", "web")
 
@@ -235,6 +236,24 @@ async def test_logs_follow_a_container_and_name_a_reason_without_one(settings: S
             await world.log(container="no")
         with pytest.raises(LogError, match="previous terminated"):
             await world.log("previous=true")
+
+
+async def test_the_previous_log_of_a_container_that_waits_is_that_of_its_last_start(
+    settings: Settings,
+) -> None:
+    slow = replace(settings, back_off=BackOff(first=300, longest=300))
+    client = FakeClient(_pod("sh", "-c", "echo diverged; exit 3", restartPolicy="OnFailure"))
+    async with _world(client, slow) as world:
+
+        def waits(pod: Pod) -> bool:
+            (status,) = pod.status.container_statuses or []
+            return bool(
+                status.state and status.state.waiting and status.state.waiting.reason == "CrashLoopBackOff"
+            )
+
+        await world.until(lambda pod: bool(pod.status.container_statuses) and waits(pod), "it waits")
+        assert await world.log("previous=true") == b"diverged\n"
+        assert await world.log() == b"diverged\n"
 
 
 async def test_folders_of_pods_that_do_not_exist_are_removed(settings: Settings) -> None:

@@ -108,3 +108,25 @@ async def test_secrets_are_read_as_metadata_alone() -> None:
 
     assert not snapshot.absent
     assert "Secret" not in snapshot.objects
+
+
+async def test_a_kind_with_any_number_of_objects_is_read_in_a_bounded_number_of_requests() -> None:
+    world = World()
+    world.without_children()
+    for _ in range(3):
+        world.event(world.train_job, "Noise", "nothing")
+    requests = 0
+
+    async def listing(inner: Any, kind: type[Object], **options: Any) -> Any:
+        nonlocal requests
+        found = await inner.list(kind, **{**options, "continue_token": ""})
+        if kind.gvk.kind == "Event":
+            requests += 1
+            found.continue_token = "more"
+        return found
+
+    client = interceptor.wrap(client_of(world), interceptor.Funcs(list=listing))
+    snapshot = await reading.take(client, "team-a", "llama", NOW)
+
+    assert requests == 40
+    assert "Event: only the first 120 were read" in diagnose(snapshot).unread

@@ -8,11 +8,15 @@ from typing import Any
 
 import pytest
 from controller_runtime.apis.core.v1 import ConfigMap, Pod, Secret, VolumeMount
+from controller_runtime.apis.machinery.gvk import GVK
+from controller_runtime.apis.machinery.object import unstructured
 from controller_runtime.client.fake import FakeClient
 
 from pkg.localcluster.processes.downward import ConfigError
 from pkg.localcluster.processes.environment import References
-from pkg.localcluster.processes.volumes import Volumes, mounted
+from pkg.localcluster.processes.volumes import Volumes, forget, mounted
+
+CLAIM = unstructured(GVK("", "v1", "PersistentVolumeClaim"))
 
 
 class _Tokens:
@@ -32,6 +36,13 @@ def _volumes(folder: Path, *volumes: dict[str, Any]) -> Volumes:
     metadata = {"namespace": "team"}
     objects = [
         ConfigMap.from_dict({"metadata": {"name": "cm", **metadata}, "data": {"a": "1", "b": "2"}}),
+        CLAIM.wrap(
+            {
+                "apiVersion": "v1",
+                "kind": "PersistentVolumeClaim",
+                "metadata": {"name": "data", "uid": "uid-of-data", **metadata},
+            }
+        ),
         Secret.from_dict(
             {"metadata": {"name": "s", **metadata}, "data": {"key": base64.b64encode(b"\x00\xff").decode()}}
         ),
@@ -92,9 +103,14 @@ async def test_tokens_are_renewed_in_place(tmp_path: Path) -> None:
     assert _volumes(tmp_path, {"name": "e", "emptyDir": {}}).token_seconds is None
 
 
-async def test_a_claim_outlives_its_pod(tmp_path: Path) -> None:
+async def test_a_claim_outlives_its_pod_and_its_data_ends_with_it(tmp_path: Path) -> None:
     made = await _make(tmp_path, {"name": "data", "persistentVolumeClaim": {"claimName": "data"}})
-    assert made["data"] == tmp_path / "claims" / "team" / "data"
+    assert made["data"] == tmp_path / "claims" / "team" / "data-uid-of-data"
+    (made["data"] / "model").write_text("weights")
+    forget(tmp_path / "claims", "team", "data", "uid-of-a-later-claim")
+    assert _files(made["data"]) == {"model": b"weights"}
+    forget(tmp_path / "claims", "team", "data", "uid-of-data")
+    assert not made["data"].exists()
 
 
 @pytest.mark.parametrize(

@@ -275,6 +275,27 @@ def tainted(world: World) -> None:
         node["spec"] = {"taints": [{"key": "gpu-only", "effect": "NoSchedule"}]}
 
 
+def selected_but(message: str, *, taint: str = "") -> Callable[[World], Any]:
+    """Return the state in which one node has the labels of the node selector, and the scheduler excludes it before."""
+
+    def state(world: World) -> None:
+        world.unscheduled(f"0/3 nodes are available: {message}")
+        world.nodes[0]["metadata"]["labels"] = {"pool": "gpu"}
+        world.nodes[0]["spec"] = (
+            {"taints": [{"key": taint, "effect": "NoSchedule"}]} if taint else {"unschedulable": True}
+        )
+        for pod in world.pods:
+            pod["spec"]["nodeSelector"] = {"pool": "gpu"}
+
+    return state
+
+
+def unbound_claim(world: World) -> None:
+    claimed("Pending")(world)
+    for pod in world.pods:
+        pod["spec"]["volumes"].append({"name": "none", "emptyDir": {}})
+
+
 def huge(world: World) -> None:
     world.unscheduled(NO_GPU)
     for pod in world.pods:

@@ -1,0 +1,74 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Check the file that another project releases against its pinned digest: ``python -m hack.third_party NAME FILE``.
+
+The digest is that of the objects: their order, their formatting and the tags of their images do not count. The pinned
+one comes from the same release as a Go module, whose content go.sum pins; so a test computes it again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import yaml
+
+_IMAGE: Final = re.compile(r"(?:[\w.:-]+/)+(?P<name>[\w-]+):[\w.-]+")
+
+
+class Pin(NamedTuple):
+    """A release of another project."""
+
+    version: str
+    digest: str
+
+
+PINS: Final[Mapping[str, Pin]] = {
+    "jobset": Pin("v0.10.1", "sha256:f7e33b421893de5660ac12a95c22b745f9272826f3742d1bb973ed246ee2523d"),
+    "leaderworkerset": Pin(
+        "v0.7.0", "sha256:0d968852f80b7a45b15c23a93fa8966a9c83304f6608a0585881c94495d11029"
+    ),
+}
+"""The releases of ``config/third-party``."""
+
+
+def digest(objects: Iterable[Mapping[str, Any]]) -> str:
+    """Return the digest of objects."""
+    lines = sorted(json.dumps(_untagged(each), sort_keys=True) for each in objects if each)
+    return f"sha256:{hashlib.sha256(chr(10).join(lines).encode()).hexdigest()}"
+
+
+def _untagged(data: Any) -> Any:
+    """Return an object with the names of its images alone: the overlays choose their registry and tag."""
+    if isinstance(data, Mapping):
+        return {
+            key: _IMAGE.sub(r"\g<name>", value)
+            if key == "image" and isinstance(value, str)
+            else _untagged(value)
+            for key, value in data.items()
+        }
+    return [_untagged(each) for each in data] if isinstance(data, list) else data
+
+
+def main(arguments: list[str]) -> int:
+    """Write the verdict on a file; return 1 if it is another one than the pinned release."""
+    if len(arguments) != 2 or arguments[0] not in PINS:
+        sys.stderr.write(f"usage: python -m hack.third_party {{{','.join(PINS)}}} FILE\n")
+        return 2
+    name, path = arguments
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    found, pin = digest(yaml.load_all(Path(path).read_text(), Loader=loader)), PINS[name]
+    if found != pin.digest:
+        sys.stderr.write(f"{path} is not {name} {pin.version}: its digest is {found}, not {pin.digest}\n")
+        return 1
+    sys.stdout.write(f"{path} is {name} {pin.version}: {found}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,304 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The table of causes in docs/why.md on a real control plane: each cause is the first answer once it is visible.
+
+API server, scheduler, controllers and JobSet are real, and most pods are processes. Statuses that need a container
+runtime or a registry are written by the test as a kubelet writes them, on a node of its own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import why_health as health
+from controller_runtime.client import LiveClient
+from controller_runtime.envtest import apply_manifests
+from controller_runtime.envtest.crds import wait_established
+from why_faults import (
+    ENV,
+    HIGH,
+    PULL,
+    PYTHON,
+    between_retries,
+    claim_lost,
+    claim_pending,
+    cordoned,
+    deadline,
+    forbidden,
+    full,
+    gang,
+    gone,
+    job_controller,
+    job_refused,
+    job_set_controller,
+    kept,
+    key_missing,
+    kubelet,
+    limit_range,
+    managed,
+    manager,
+    manager_scaled_down,
+    name_taken,
+    no_quota,
+    node_lost,
+    node_removed,
+    on_one_host,
+    pod_security,
+    policy,
+    ports_taken,
+    processes,
+    queue_missing,
+    queued,
+    quota,
+    quota_of_jobs,
+    retries_exhausted,
+    runtime_removed,
+    scheduler,
+    service_removed,
+    starts,
+    storage_class,
+    suspended,
+    unread,
+    unsupported,
+    untolerated,
+    volume_of_another_zone,
+    webhook_unreachable,
+)
+from why_faults import State as Build
+from why_live import NAME, Live, condition, container, crds, is_running, waits
+
+from pkg.localcluster.cluster import Cluster
+from pkg.localcluster.nodes import NodeShape
+from pkg.localcluster.options import Options
+from pkg.why import State
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+
+NOT_PLAYED: Final = {
+    "child-suspended": "a program that suspends the JobSet again each time the manager resumes it",
+    "object-invalid": "a JobSet that its own schema refuses, and that of the runtime accepts",
+    "device-claim": "a DRA driver",
+    "device-claim-missing": "a DRA driver",
+    "failed": "a pod that fails for a reason that Kubernetes does not have today",
+    "gang-unavailable": "PodGroups: test_workload.py",
+    "image-pulling": "a note, which is not an answer",
+    "kubelet-silent": "a node that reports for a minute and starts no pod",
+    "no-nodes": "a cluster without nodes",
+    "jobset-missing": "a control plane without JobSet",
+    "kind-missing": "a control plane without a kind of PodGroups",
+    "unexplained": "the absence of every other cause",
+}
+"""The causes of docs/why.md that this module does not play, and what they would need."""
+
+
+@pytest.fixture(scope="module")
+def local_cluster(run_cluster: Any) -> Iterator[Cluster]:
+    """A cluster whose pods run as processes, on nodes that have GPUs by name."""
+    with run_cluster(Options(nodes=2, shape=NodeShape(gpus=8), run_processes=True)) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+async def live(
+    cluster_client: LiveClient, cluster_namespace: str, local_cluster: Cluster
+) -> AsyncIterator[Live]:
+    """A namespace for one TrainJob, in a cluster that serves the kinds of Kueue and Volcano."""
+    await apply_manifests(cluster_client, crds())
+    await wait_established(cluster_client, [each["metadata"]["name"] for each in crds()], timeout=30)
+    made = Live(cluster_client, local_cluster, cluster_namespace)
+    async with made.undo:
+        yield made
+
+
+CAUSES: list[Any] = [
+    pytest.param(cause, code, words, build, id=name)
+    for name, cause, code, words, build in (
+        ("suspended by a person", "suspended", 3, "suspended", suspended),
+        ("managed by MultiKueue", "managed-by", 3, "multikueue", managed),
+        ("a finalizer holds it", "deletion-blocked", 3, "example.com/backup", kept),
+        ("a scheduling gate", "scheduling-gated", 3, "example.com/hold", starts(pod={"schedulingGates": [{"name": "example.com/hold"}]})),
+        ("the namespace is deleted", "namespace-terminating", 1, "is being deleted", gone),
+        ("quota", "quota-exceeded", 1, "compute", quota),
+        ("quota of Jobs", "quota-exceeded", 1, "count/jobs.batch", quota_of_jobs),
+        ("limit range", "limit-range", 1, "maximum memory", limit_range),
+        ("pod security", "pod-security", 1, "restricted", pod_security),
+        ("service account", "service-account-missing", 1, "nope", starts(until="FailedCreate", pod={"serviceAccountName": "nope"})),
+        ("priority class", "priority-class-missing", 1, "urgent", starts(until="FailedCreate", pod={"priorityClassName": "urgent"})),
+        ("RuntimeClass", "runtime-class-missing", 1, "nvidia", starts(until="FailedCreate", pod={"runtimeClassName": "nvidia"})),
+        ("webhook of pods without a server", "webhook-unreachable", 1, "policy.example.com", webhook_unreachable),
+        ("admission policy", "webhook-denied", 1, "images must have digests", policy),
+        ("JobSet's webhook refuses", "webhook-denied", 1, "nope", starts(
+            until="TrainJobResourcesCreationFailed", job_set={"successPolicy": {"operator": "All", "targetReplicatedJobs": ["nope"]}})),
+        ("another JobSet has the name", "name-conflict", 1, NAME, name_taken),
+        ("the manager's role is too small", "forbidden", 1, "jobsets", forbidden),
+        ("the runtime was removed", "runtime-missing", 1, "plain", runtime_removed),
+        ("no replica is wanted", "manager-down", 1, "scaled to 0", manager_scaled_down),
+        ("the manager does not run", "manager-silent", 1, "does not react", manager),
+        ("JobSet's controller does not run", "jobset-controller", 1, "does not react", job_set_controller),
+        ("kube-controller-manager does not run", "job-controller", 1, "does not react", job_controller),
+        ("an unknown scheduler", "scheduler-missing", 1, "nope", scheduler),
+        ("Secret of a variable", "secret-missing", 1, "hf-token", processes(
+            container(env=[ENV]), waiting="CreateContainerConfigError")),
+        ("ConfigMap of a variable", "config-map-missing", 1, "settings", processes(
+            container(envFrom=[{"configMapRef": {"name": "settings"}}]), waiting="CreateContainerConfigError")),
+        ("claim that does not exist", "claim-missing", 1, "data", starts(
+            pod={"volumes": [{"name": "d", "persistentVolumeClaim": {"claimName": "data"}}]})),
+        ("claim too large", "claim-pending", 1, "data", claim_pending),
+        ("storage class", "storage-class-missing", 1, "fast", storage_class),
+        ("volume removed", "claim-lost", 1, "data", claim_lost),
+        ("volume elsewhere", "volume-in-use", 1, "another node", kubelet(
+            waits("ContainerCreating"), ("FailedAttachVolume", 'Multi-Attach error for volume "pvc-1" Volume is already used'))),
+        ("NFS", "volume-mount", 1, "status 32", kubelet(
+            waits("ContainerCreating"), ("FailedMount", 'MountVolume.SetUp failed for volume "nfs" : mount failed: exit status 32'))),
+        ("image does not exist", "image-not-found", 1, "does not exist", kubelet(waits("ErrImagePull", PULL + "not found"))),
+        ("image pull's back-off", "image-not-found", 1, "does not exist", kubelet(
+            waits("ImagePullBackOff", 'Back-off pulling image "registry.example/train:1"'),
+            ("Failed", f'Failed to pull image "registry.example/train:1": {PULL}not found'))),
+        ("image needs credentials", "image-unauthorized", 1, "refuses access", kubelet(
+            waits("ErrImagePull", "unexpected status from HEAD request: 401 Unauthorized"))),
+        ("registry limits pulls", "image-rate-limited", 1, "rate", kubelet(waits("ErrImagePull", "429 Too Many Requests - toomanyrequests"))),
+        ("registry is not reached", "image-pull", 1, "cannot be pulled", kubelet(waits("ErrImagePull", "dial tcp: i/o timeout"))),
+        ("image name", "image-name-invalid", 1, "not valid", kubelet(waits("InvalidImageName", "couldn't parse image name"))),
+        ("command", "command-not-found", 1, "torchrunn", processes(container(command=["torchrunn"]), code=128)),
+        ("configuration of a container", "container-config", 1, "runAsNonRoot", kubelet(
+            waits("CreateContainerConfigError", "container has runAsNonRoot and image will run as root"))),
+        ("container cannot be created", "container-create", 1, "device", kubelet(waits("CreateContainerError", "no such device"))),
+        ("out of memory", "out-of-memory", 1, "100Mi", processes(container(
+            command=[*PYTHON, "x = bytearray(300 << 20); import time; time.sleep(300)"], resources={"limits": {"memory": "100Mi"}}), code=137)),
+        ("exit code", "container-failed", 1, "bad learning rate", processes(
+            container(command=["sh", "-c", "echo bad learning rate; exit 2"]), code=2)),
+        ("crash loop", "crash-loop", 1, "diverged", processes(
+            container(command=["sh", "-c", "echo diverged; exit 3"]), waiting="CrashLoopBackOff", pod={"restartPolicy": "OnFailure"})),
+        ("host name", "dns-failure", 1, "host name", processes(container(
+            command=[*PYTHON, "import socket; socket.getaddrinfo('job-node-0-9.nowhere.invalid', 80)"]), code=1)),
+        ("init container", "container-failed", 1, "init container", processes(
+            pod={"initContainers": [container("prepare", ["sh", "-c", "exit 5"])]}, code=5)),
+        ("probe", "probe-failing", 1, "503", kubelet(
+            lambda: is_running(ready=False, since=900), ("Unhealthy", "Readiness probe failed: HTTP probe failed with statuscode: 503"))),
+        ("evicted", "evicted", 1, "ephemeral-storage", kubelet(
+            {"phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: ephemeral-storage."})),
+        ("preempted", "preempted", 1, "preempted", kubelet(lambda: {
+            "phase": "Failed", "conditions": [condition("DisruptionTarget", "True", "PreemptionByScheduler", "preempting")]})),
+        ("node refuses the pod", "node-rejected", 1, "unhealthy", kubelet({
+            "phase": "Failed", "reason": "UnexpectedAdmissionError", "message": "Allocate failed: no healthy, only unhealthy devices"})),
+        ("network plugin", "sandbox-failed", 1, "sandbox", kubelet(
+            waits("ContainerCreating"), ("FailedCreatePodSandBox", "Failed to create pod sandbox: plugin type calico failed"))),
+        ("node does not report", "node-lost", 1, "does not report", node_lost),
+        ("node removed", "node-lost", 1, "does not exist", node_removed),
+        ("more GPUs than a node has", "never-fits", 1, "16 nvidia.com/gpu", starts(container(resources=HIGH))),
+        ("GPUs are in use", "insufficient-resources", 3, "8 nvidia.com/gpu free", full),
+        ("node selector", "node-selector", 1, "zone=moon", starts(pod={"nodeSelector": {"zone": "moon"}})),
+        ("taint", "taints", 1, "example.com/own", untolerated),
+        ("cordoned", "nodes-cordoned", 1, "cordoned", cordoned),
+        ("affinity", "affinity", 1, "affinity", starts(pod=on_one_host({"app": "nothing"}))),
+        ("queued", "queued", 3, "insufficient unused quota", queued(no_quota(
+            "couldn't assign flavors to pod set node: insufficient unused quota for nvidia.com/gpu in flavor spot, 4 more needed"))),
+        ("LocalQueue does not exist", "queue-missing", 1, "team-queue", queue_missing),
+        ("ClusterQueue is inactive", "queue-inactive", 3, "inactive", queued(no_quota("ClusterQueue all is inactive", "Inadmissible"))),
+        ("admission check", "admission-check", 3, "provisioning", queued(
+            condition("QuotaReserved"), admissionChecks=[{"name": "provisioning", "state": "Pending", "message": "waits for nodes"}])),
+        ("admission check rejects", "admission-check", 1, "no budget", queued(
+            condition("QuotaReserved"), admissionChecks=[{"name": "budget", "state": "Rejected", "message": "no budget"}])),
+        ("Workload deactivated", "workload-deactivated", 3, "deactivated", queued(no_quota("The workload is deactivated"), active=False)),
+        ("Workload evicted", "workload-evicted", 3, "Preempted", queued(
+            condition("Evicted", "True", "Preempted", "Preempted to accommodate a workload"), no_quota("Preempted"))),
+        ("key of a Secret", "key-missing", 1, "token", key_missing),
+        ("launcher over SSH", "container-config", 1, "mpirun", processes(container(command=["mpirun", "x"]), waiting="ProcessesUnsupported")),
+        ("the Job failed and its pods are deleted", "retries-exhausted", 1, "BackoffLimitExceeded", retries_exhausted),
+        ("host port", "unschedulable", 3, "host ports", ports_taken),
+        ("volume of another zone", "volume-node", 1, "no node can use the volumes", volume_of_another_zone),
+        ("headless service removed", "service-missing", 1, "does not exist", service_removed),
+        ("unknown kind of runtime", "runtime-unsupported", 1, "not supported", unsupported),
+        ("Job refused as invalid", "creation-failed", 1, "create the Jobs", job_refused),
+        ("pods may not be read", "not-ready", 3, "step node", unread(
+            starts(pod={"nodeSelector": {"zone": "moon"}}), "trainjobs", "jobsets", "jobs")),
+        ("neither pods nor events may be read", "pods-missing", 3, "step node", unread(
+            starts(until="FailedCreate", pod={"serviceAccountName": "nope"}), "trainjobs", "jobsets", "jobs")),
+        ("gang does not fit", "gang-unschedulable", 3, "2/2 tasks", gang(1, condition("Unschedulable", message="2/2 tasks in gang unschedulable"))),
+        ("gang larger than the cluster", "gang-too-large", 3, "larger than the cluster", gang(
+            3, nodes=3, gpus=8)),
+        ("gang without its other pods", "gang-waiting", 3, "needs 5 pods", gang(5)),
+        ("between retries", "pods-failing", 1, "waits before it creates the next", between_retries),
+        ("deadline", "deadline-exceeded", 1, "deadline", deadline),
+    )
+]  # fmt: skip
+
+
+def test_the_table_of_the_documentation_is_played() -> None:
+    documented = re.findall(
+        r"^\| `([\w-]+)` \| ", (Path(__file__).parents[2] / "docs" / "why.md").read_text(), re.MULTILINE
+    )
+    played = {each.values[0] for each in CAUSES}
+    assert played | NOT_PLAYED.keys() == set(documented)
+    assert not played & NOT_PLAYED.keys()
+
+
+@pytest.mark.parametrize(("cause", "code", "words", "build"), CAUSES)
+async def test_the_first_answer_names_a_visible_cause(
+    cause: str, code: int, words: str, build: Build, live: Live
+) -> None:
+    await build(live)
+
+    verdict = await live.verdict()
+
+    assert [each.cause for each in verdict.findings[:1]] == [cause], verdict.to_dict()
+    assert verdict.exit_code == code, verdict.to_dict()
+    assert words in str(verdict.findings[0].to_dict()), verdict.to_dict()
+
+
+HEALTHY: list[Any] = [
+    pytest.param(state, build, id=name)
+    for name, state, build in (
+        ("created just now", State.STARTING, health.just_created),
+        ("runs", State.RUNNING, health.runs()),
+        ("two pods run", State.RUNNING, health.runs(nodes=2)),
+        ("complete", State.COMPLETE, health.complete),
+        ("complete, pods deleted", State.COMPLETE, health.after(health.complete, health.without_pods)),
+        ("complete after a retry", State.COMPLETE, health.after_a_retry),
+        ("a failed pod was replaced", State.RUNNING, health.replaced),
+        ("a container restarted once", State.RUNNING, health.restarted),
+        ("resumed", State.RUNNING, health.resumed),
+        ("suspended and resumed", State.RUNNING, health.suspended_and_resumed),
+        ("the first step runs", State.RUNNING, health.two_steps(["sleep", "1000"])),
+        ("the second step runs", State.RUNNING, health.second_step),
+        ("a sidecar runs", State.RUNNING, health.runs(pod=health.SIDECAR)),
+        ("a Secret deleted after the start", State.RUNNING, health.deleted_secret),
+        ("an optional Secret", State.RUNNING, health.runs(pod=health.optional("secret", "secretName"))),
+        ("an optional ConfigMap", State.RUNNING, health.runs(pod=health.optional("configMap", "name"))),
+        ("a claim is bound", State.RUNNING, health.with_a_claim),
+        ("another pod is unschedulable", State.RUNNING, health.after(health.other_pod_is_unschedulable, health.runs())),
+        ("another TrainJob failed", State.RUNNING, health.after(health.other_job_failed, health.runs())),
+        ("an earlier TrainJob of the name failed", State.RUNNING, health.after(health.failed_before, health.runs())),
+        ("a quota refused the pods before", State.RUNNING, health.refused_before),
+        ("a quota that is used up", State.RUNNING, health.after(health.quota_with_room, health.runs())),
+        ("a LimitRange with defaults", State.RUNNING, health.after(health.limit_range, health.runs())),
+        ("another node is lost", State.RUNNING, health.after(health.runs(), health.other_node_is_lost)),
+        ("another node is cordoned", State.RUNNING, health.after(health.other_node_is_cordoned, health.runs())),
+        ("a priority class", State.RUNNING, health.priority),
+        ("a RuntimeClass", State.RUNNING, health.class_of_runtime),
+        ("pulls an image", State.STARTING, health.pulls),
+        ("pulled at the second try", State.RUNNING, health.pulled_at_the_second_try),
+        ("not ready yet", State.RUNNING, health.not_ready_yet),
+        ("the node comes back", State.RUNNING, health.node_comes_back),
+        ("Kueue admitted it just now", State.STARTING, health.admitted),
+        ("Kueue admitted it, and it runs", State.RUNNING, health.admitted_and_running),
+        ("the manager restarts", State.RUNNING, health.manager_restarts),
+        ("the JobSet restarted", State.RUNNING, health.job_set_restarts),
+        ("the gang runs", State.RUNNING, health.gang_runs),
+        ("only TrainJob, JobSet, Jobs and pods may be read", State.RUNNING, unread(health.runs(), *health.READER)),
+    )
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("state", "build"), HEALTHY)
+async def test_a_healthy_state_is_not_called_wrong(state: State, build: Build, live: Live) -> None:
+    await build(live)
+
+    verdict = await live.verdict()
+
+    assert (verdict.state, verdict.exit_code) == (state, 0), verdict.to_dict()
+    assert all(each.severity == "note" for each in verdict.findings), verdict.to_dict()

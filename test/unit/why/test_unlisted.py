@@ -1,0 +1,215 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""States with two causes, with traces of a cause that has passed, and with causes of a neighbour's kind."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from why_states import NO_GPU, failed, unread
+from why_world import NOW, World, condition, when
+
+from pkg.cli.serverclock import ServerClock
+from pkg.why import State, Thing, diagnose
+
+REFUSED = "pull access denied, repository does not exist or may require authorization"
+
+
+def two_causes(world: World) -> None:
+    world.waits("CreateContainerConfigError", 'secret "hf-token" not found', pod=0)
+    world.waits("ErrImagePull", "manifest unknown", pod=1)
+
+
+def job_set_of_another(world: World) -> None:
+    world.job_set["spec"]["managedBy"] = "kueue.x-k8s.io/multikueue"
+    world.remove(world.service, world.job, *world.pods)
+
+
+def job_of_another(world: World) -> None:
+    world.job["spec"]["managedBy"] = "kueue.x-k8s.io/multikueue"
+    world.without_pods()
+    world.job["status"].clear()
+
+
+def pod_stays(world: World) -> None:
+    world.pods[0]["metadata"].update(deletionTimestamp=when(600), finalizers=["example.com/backup"])
+
+
+def pod_ends(world: World) -> None:
+    world.pods[0]["metadata"]["deletionTimestamp"] = when(-20)
+
+
+def pull_secret(world: World) -> None:
+    world.waits("ImagePullBackOff", "Back-off pulling image")
+    world.event(world.pods[0], "FailedToRetrieveImagePullSecret", "Unable to retrieve some image pull secrets (regcred); "
+                "attempting to pull the image may not succeed.")  # fmt: skip
+    world.event(world.pods[0], "Failed", f"Failed to pull image: {REFUSED}")
+
+
+def public_image_without_its_secret(world: World) -> None:
+    world.event(
+        world.pods[0],
+        "FailedToRetrieveImagePullSecret",
+        "Unable to retrieve some image pull secrets (regcred)",
+    )
+
+
+def autoscaler(world: World) -> None:
+    world.unscheduled(NO_GPU)
+    world.event(
+        world.pods[0], "TriggeredScaleUp", "pod triggered scale-up: [{gpu 0->1 (max: 4)}]", kind="Normal"
+    )
+
+
+def initializer_fails(world: World) -> None:
+    world.pods[0]["metadata"]["labels"]["jobset.sigs.k8s.io/replicatedjob-name"] = "dataset-initializer"
+    world.ended(1, message="403 Client Error")
+
+
+def suspended_by_both(world: World) -> None:
+    world.workload(
+        condition("QuotaReserved", "False", "Pending", "insufficient quota"), spec={"active": False}
+    )
+
+
+def failed_twice(world: World) -> None:
+    """Make the newest pod fail for another reason than the one before it."""
+    older = world.add_pod(0, suffix="older", age=900)
+    older["status"] = {"phase": "Failed", "reason": "Evicted", "message": "low on memory"}
+    world.ended(2)
+
+
+def other_pool(world: World) -> None:
+    world.unscheduled("0/2 nodes are available: 2 node(s) were unschedulable.")
+    for node in world.nodes:
+        node["spec"] = {"unschedulable": True}
+
+
+def drained(world: World) -> None:
+    disrupted = condition(
+        "DisruptionTarget", reason="EvictionByEvictionAPI", message="Eviction API: evicting"
+    )
+    world.pods[0]["status"] = {"phase": "Failed", "conditions": [disrupted]}
+
+
+def ttl(world: World) -> None:
+    """Make the TTL of a complete TrainJob's JobSet delete it."""
+    world.train_job["status"]["conditions"] = [condition("Complete")]
+    world.without_children()
+
+
+def pulls_for_an_hour(world: World) -> None:
+    world.waits("ContainerCreating")
+    world.waits("ContainerCreating", pod=1)
+    for pod in world.pods:
+        world.event(pod, "Pulling", 'Pulling image "registry.example/40gb:1"', kind="Normal", age=3000)
+
+
+def starts_for_an_hour(world: World) -> None:
+    world.waits("ContainerCreating")
+    world.waits("ContainerCreating", pod=1)
+
+
+def ran_out_of_memory_in_a_sidecar(world: World) -> None:
+    world.ended(137, "OOMKilled", init=True)
+
+
+def manager_ended_with_the_job(world: World) -> None:
+    failed(world, "BackoffLimitExceeded", "Job has reached the specified backoff limit")
+    world.ended(3)
+    world.lease["spec"]["renewTime"] = when(900)
+
+
+CASES: list[Any] = [
+    pytest.param(age, state, cause, words, build, id=name)
+    for name, age, state, cause, words, build in (
+        ("two causes", 300, State.WRONG, "secret-missing", "hf-token", two_causes),
+        ("the JobSet is another controller's", 300, State.WAITING, "managed-by", "the JobSet, not", job_set_of_another),
+        ("the Job is another controller's", 300, State.WAITING, "managed-by", "the Job, not", job_of_another),
+        ("a finalizer keeps a pod", 900, State.WAITING, "deletion-blocked", "example.com/backup", pod_stays),
+        ("a pod ends in its grace period", 900, State.RUNNING, None, "", pod_ends),
+        ("the pull secret does not exist", 300, State.WRONG, "secret-missing", "regcred", pull_secret),
+        ("a pull secret that is not needed", 300, State.RUNNING, None, "", public_image_without_its_secret),
+        ("the autoscaler adds a node", 60, State.WAITING, "insufficient-resources", "triggered scale-up", autoscaler),
+        ("the initializer fails", 300, State.WRONG, "container-failed", "dataset-initializer", initializer_fails),
+        ("suspended, and its Workload deactivated", 300, State.WAITING, "workload-deactivated", "deactivated", suspended_by_both),
+        ("the newest failure counts", 300, State.WRONG, "container-failed", "exit code 2", failed_twice),
+        ("all nodes are cordoned", 300, State.WRONG, "nodes-cordoned", "cordoned", other_pool),
+        ("drained", 300, State.WRONG, "evicted", "drain", drained),
+        ("complete, and its JobSet deleted by its TTL", 9000, State.COMPLETE, None, "", ttl),
+        ("pulls for an hour", 3600, State.STARTING, "image-pulling", "registry.example/40gb:1", pulls_for_an_hour),
+        ("starts for an hour", 3600, State.WAITING, "unexplained", "no cause is visible", starts_for_an_hour),
+        ("memory of an init container", 300, State.WRONG, "out-of-memory", "init container", ran_out_of_memory_in_a_sidecar),
+        ("the manager ended too", 300, State.WRONG, "container-failed", "exit code 3", manager_ended_with_the_job),
+        ("pods may not be read", 300, State.WAITING, "not-ready", "step node", unread(active=1)),
+    )
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("age", "state", "cause", "words", "build"), CASES)
+def test_the_answer_to_an_unlisted_state(
+    age: float, state: State, cause: str | None, words: str, build: Callable[[World], Any]
+) -> None:
+    world = World(age=age)
+    build(world)
+
+    verdict = world.verdict()
+
+    assert (verdict.state, next((each.cause for each in verdict.findings), None)) == (state, cause), (
+        verdict.to_dict()
+    )
+    assert words in str(verdict.to_dict()), verdict.to_dict()
+
+
+def test_both_causes_are_listed() -> None:
+    world = World()
+    two_causes(world)
+
+    assert [each.cause for each in world.verdict().findings] == ["secret-missing", "image-not-found"]
+
+
+class CountedList(list[Thing]):
+    """A list that counts how often it is read from its beginning."""
+
+    def __init__(self, things: Sequence[Thing]) -> None:
+        super().__init__(things)
+        self.reads = 0
+
+    def __iter__(self) -> Iterator[Thing]:
+        self.reads += 1
+        return super().__iter__()
+
+
+def test_the_events_of_a_namespace_are_read_once_for_all_pods() -> None:
+    world = World(nodes=40)
+    world.unscheduled(NO_GPU)
+    for pod in world.pods:
+        world.event(pod, "FailedScheduling", NO_GPU)
+    snapshot = world.snapshot()
+    events = CountedList(snapshot.all("Event"))
+    counted = replace(snapshot, objects={**snapshot.objects, "Event": events})
+
+    assert [each.cause for each in diagnose(counted).findings] == ["insufficient-resources"]
+    assert events.reads <= 2
+
+
+@pytest.mark.parametrize(
+    ("ahead", "corrected"), [(0, 0), (2, 0), (-2, 0), (600, 600), (-600, -600), (None, 0)]
+)
+async def test_the_time_is_that_of_the_server(ahead: float | None, corrected: float) -> None:
+    local = NOW.astimezone(UTC)
+    date = format_datetime(local + timedelta(seconds=ahead), usegmt=True) if ahead is not None else ""
+
+    class Inner:
+        async def send(self, request: Any) -> Any:
+            return SimpleNamespace(headers={"Date": date} if date else {})
+
+    clock = ServerClock(Inner(), lambda: local)
+    await clock.send(None)  # type: ignore[arg-type]  # it is only passed on
+
+    assert clock.corrected(local) - local == timedelta(seconds=corrected)
+    assert isinstance(local, datetime)
