@@ -251,8 +251,8 @@ class PodReconciler:
         after = (await self._client.patch(marked, client.raw_patch(client.MERGE, body))).metadata
         self._marks[pod.key] = _Mark(
             after.resource_version or "",
-            (after.labels or {}) == _merged(pod.labels, patch.get("labels", {}))
-            and (after.annotations or {}) == _merged(pod.annotations, patch.get("annotations", {}))
+            (after.labels or {}) == {**pod.labels, **patch.get("labels", {})}
+            and (after.annotations or {}) == {**pod.annotations, **patch.get("annotations", {})}
             and after.generation == before.generation
             and after.deletion_timestamp == before.deletion_timestamp
             and after.owner_references == before.owner_references,
@@ -261,25 +261,20 @@ class PodReconciler:
         return True
 
 
-def _changes(pod: Pod, metadata: Metadata) -> dict[str, dict[str, str | None]]:
-    """Return the merge patch of the pod's metadata that names its group and subgroup."""
+def _changes(pod: Pod, metadata: Metadata) -> dict[str, dict[str, str]]:
+    """Return the merge patch of the pod's metadata that names its group and subgroup.
+
+    As upstream, a group without subgroups leaves the label of an earlier one.
+    """
     sub_group = metadata.find_sub_group_for_pod(pod.namespace, pod.name)
     current = pod.annotations.get(kai.POD_GROUP_ANNOTATION_FOR_POD, "")
     current_sub_group = pod.labels.get(kai.SUB_GROUP_LABEL_KEY, "")
-    patch: dict[str, dict[str, str | None]] = {}
+    patch: dict[str, dict[str, str]] = {}
     if current != metadata.name:
         patch["annotations"] = {kai.POD_GROUP_ANNOTATION_FOR_POD: metadata.name}
     if sub_group is not None and sub_group.name and current_sub_group != sub_group.name:
         patch["labels"] = {kai.SUB_GROUP_LABEL_KEY: sub_group.name}
-    elif sub_group is None and current_sub_group and current not in ("", metadata.name):
-        # The label names a subgroup of the earlier group: the scheduler does not place a pod of an unknown subgroup.
-        patch["labels"] = {kai.SUB_GROUP_LABEL_KEY: None}
     return patch
-
-
-def _merged(before: Mapping[str, str], patch: Mapping[str, str | None]) -> dict[str, str]:
-    """Return the labels or annotations after a merge patch."""
-    return {key: value for key, value in {**before, **patch}.items() if value is not None}
 
 
 def _is_skipped(obj: Object) -> bool:

@@ -18,7 +18,7 @@ from controller_runtime.simtest import Simulation
 from sim_administrators import Administrators
 from sim_end import End, obstacle
 from sim_jobs import Nodes
-from sim_objects import by_name, is_deleted, is_suspended, is_true, owned
+from sim_objects import by_name, is_deleted, is_suspended, is_true, owned, refusals_expected
 from sim_steps import Act, about, perform, settled
 from sim_stories import Stories
 from sim_users import OTHERS, Users
@@ -84,7 +84,7 @@ class Calm:
         ]
 
     async def resume_without_runtime(self, sim: Simulation, rng: random.Random, name: str) -> None:
-        """Resume a TrainJob while its runtime is missing."""
+        """Resume a TrainJob while its runtime is missing, which a webhook may deny, and delete its JobSet."""
         job = by_name(sim, TrainJob, {"metadata": {"namespace": "default", "name": name}})
         if job is not None:
             async with anyio.create_task_group() as group:
@@ -94,6 +94,9 @@ class Calm:
                 )
                 await anyio.sleep(rng.random())
                 await self._users.resume(sim, rng, name)
+                for each in owned(sim, JobSet, job):
+                    with refusals_expected():
+                        await sim.client().delete(JobSet.from_dict(each), propagation="Foreground")
 
     async def _step(self, sim: Simulation, rng: random.Random, act: Act) -> None:
         await perform(sim, rng, act)

@@ -14,8 +14,10 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from .comparing import Life, difference, in_another_process
+from .life import Outcome, run
 from .shrinking import report, shrink
-from .simulation import Outcome, Simulation, Size, run
+from .simulation import Simulation
+from .steps import Size
 
 _HASH_SEEDS: Final = (1, 2)
 _SIZES: Final = {

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from .simulation import Outcome
+from .life import Outcome
 
 _BEFORE: Final = 5
 """Lines that are shown before the first difference."""

@@ -9,10 +9,12 @@ from collections.abc import Callable
 from typing import Final, Unpack
 
 from .comparing import Life, difference
+from .life import Outcome, run
 from .loop import LeakError
 from .searching import Live, first_failure
 from .shrinking import report, shrink
-from .simulation import Outcome, Simulation, Size, run
+from .simulation import Simulation
+from .steps import Size
 
 SEEDS: Final = "SEEDS"
 """The environment variable that says how many seeds are tried, instead of the test's own number."""

@@ -20,7 +20,6 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
@@ -28,7 +27,7 @@ import msgspec
 
 from controller_runtime.apis.coordination.v1 import Lease
 from controller_runtime.apis.machinery.errors import NotFoundError
-from controller_runtime.apis.machinery.gvk import GVK, NamespacedName
+from controller_runtime.apis.machinery.gvk import NamespacedName
 from controller_runtime.apis.machinery.object import PartialObjectMetadata
 from controller_runtime.cache import CacheDegradedError
 from controller_runtime.cache.cache import DECODE_STEP
@@ -45,6 +44,7 @@ from .answers import Answer
 from .leases import Leases
 from .loop import Process
 from .network import WRITES, Observer, is_aside
+from .replicas import Place, Replica, Written
 
 if TYPE_CHECKING:
     from .simulation import Simulation
@@ -52,34 +52,6 @@ if TYPE_CHECKING:
 _SETTLED: Final = 180.0
 """Seconds in which caches agree with the server when nothing disturbs them: watches notice a silence after 70."""
 _POLL: Final = 10.0
-Place = tuple[GVK, NamespacedName]
-
-
-@dataclass(frozen=True, slots=True)
-class _Written:
-    uid: str
-    version: int
-
-
-@dataclass
-class Replica:
-    """A manager, and its writes."""
-
-    process: Process
-    manager: Manager
-    has_led: bool = False
-    controllers: list[Controller] = field(default_factory=list)
-    answered: dict[asyncio.Task[Any] | None, dict[Place, _Written]] = field(default_factory=dict)
-    """Writes of a task that has not read since; the call may not have returned yet."""
-    written: dict[Place, _Written] = field(default_factory=dict)
-    read: dict[tuple[Any, Place], _Written] = field(default_factory=dict)
-    """The newest version that a read of a class returned."""
-
-    @property
-    def identity(self) -> str:
-        """Its name on the lease."""
-        elector = self.manager._elector
-        return elector.identity if elector is not None else ""
 
 
 class Rules(Observer):
@@ -168,7 +140,7 @@ class Rules(Observer):
         metadata = body.get("metadata") or {}
         if "uid" in metadata:
             place = gvk, NamespacedName(metadata.get("namespace", ""), metadata["name"])
-            written = _Written(metadata["uid"], int(metadata["resourceVersion"]))
+            written = Written(metadata["uid"], int(metadata["resourceVersion"]))
             replica.answered.setdefault(asyncio.current_task(), {})[place] = written
 
     async def _read(
@@ -207,7 +179,7 @@ class Rules(Observer):
         before = replica.read.get((kind, place))
         if before is not None and uid == before.uid and version < before.version:
             self.fail(f"a read is older than the one before: {kind.gvk.kind} {key[1]}")
-        replica.read[kind, place] = _Written(uid, version)
+        replica.read[kind, place] = Written(uid, version)
         return found
 
     def _check_missing(self, replica: Replica, kind: Any, place: Place) -> None:

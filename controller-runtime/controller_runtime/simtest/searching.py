@@ -16,7 +16,7 @@ from typing import Final
 
 import msgspec
 
-from .simulation import Outcome
+from .life import Outcome
 
 WORKERS: Final = "SIM_WORKERS"
 """The environment variable that sets the number of processes."""

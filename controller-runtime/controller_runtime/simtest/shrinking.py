@@ -7,7 +7,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Unpack
 
-from .simulation import Outcome, Simulation, Size, run
+from .life import Outcome, run
+from .simulation import Simulation
+from .steps import Size
 
 Scenario = Callable[[Simulation], None]
 _LINES: Final = 60

@@ -5,17 +5,14 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import functools
-import gc
 import hashlib
-import logging
 import random
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import copy_context
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Final, TypedDict, Unpack
+from typing import Any, Final, Unpack
 
 import anyio
 
@@ -30,11 +27,12 @@ from controller_runtime.rest import Config, RESTMapper
 from .admission import Webhooks
 from .faults import FAULTS
 from .history import Event as Change
-from .loop import CURRENT, START, Process, SimLoop
+from .loop import START, Process, SimLoop
 from .network import Network, enter
 from .rules import Rules
-from .sealed import EPOCH, sealed
+from .sealed import EPOCH
 from .server import MANAGER, Server
+from .steps import OPTIONS, Line, Size, Step, spread
 from .watchrules import Resumes
 
 Setup = Callable[[Manager], Awaitable[None]]
@@ -43,68 +41,6 @@ Act = Callable[["Simulation", random.Random], Awaitable[None]]
 
 _CRASH_LOOP: Final = 1.0
 _STORMS: Final = 4
-_STORM: Final = 6.0
-"""How long a storm lasts, in seconds, on average."""
-_IN_STORMS: Final = 0.75
-
-
-def options(**others: Any) -> Options:
-    """Return options of a manager in a simulation: with leader election, without servers; ``others`` are added.
-
-    Leases last longer than by default: most of the work of a life would be their renewal.
-    """
-    given: dict[str, Any] = {
-        "leader_election": True,
-        "leader_election_id": "simulated",
-        "leader_election_namespace": "default",
-        "lease_duration": 30.0,
-        "renew_deadline": 20.0,
-        "retry_period": 5.0,
-        "metrics_bind_address": "0",
-        "health_probe_bind_address": "0",
-    }
-    return Options(**given | others)
-
-
-OPTIONS: Final = options()
-
-
-class Size(TypedDict, total=False):
-    """How much happens in a life."""
-
-    minutes: float
-    """How long it is, in virtual minutes; ten by default."""
-    faults: float
-    """How many faults there are, on average; twelve by default."""
-    actions: float
-    """The part of the users' actions that happens; all of them by default."""
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One thing that is done to the cluster, at a time."""
-
-    at: float
-    name: str
-    seed: int
-    """The seed of the step's own generator: its draws do not depend on other steps."""
-
-    def __str__(self) -> str:
-        return f"t={self.at:8.3f}  {self.name} ({self.seed})"
-
-
-@dataclass(slots=True)
-class Line:
-    """One line of the timeline."""
-
-    at: float
-    actor: str
-    text: str
-    state: int = field(default=0, repr=False)
-    """The loop's digest by then."""
-
-    def __str__(self) -> str:
-        return f"{self.at:10.4f}  {self.actor:16} {self.text}"
 
 
 @dataclass
@@ -228,9 +164,9 @@ class Simulation:
         steps: list[Step] = []
         storms = [rng.random() * length * 0.7 for _ in range(_STORMS)]
         for name, (_, times) in self._registered.actions.items():
-            steps += _spread(rng, name, times * self.actions, length * 0.8, storms)
+            steps += spread(rng, name, times * self.actions, length * 0.8, storms)
         for fault in FAULTS:
-            steps += _spread(rng, f"fault: {fault.name}", self.faults / len(FAULTS), length * 0.8, storms)
+            steps += spread(rng, f"fault: {fault.name}", self.faults / len(FAULTS), length * 0.8, storms)
         return sorted(steps, key=lambda step: step.at)
 
     async def live(self, steps: Sequence[Step]) -> None:
@@ -325,86 +261,3 @@ class _Direct:
         if request.method != "GET":
             self._simulation.record(self._user, f"{request.method} {request.path} -> {response.status}")
         return response
-
-
-def _spread(
-    rng: random.Random, name: str, times: float, length: float, storms: Sequence[float]
-) -> Iterable[Step]:
-    """Draw about ``times`` steps over ``length`` seconds, most of them in storms: faults come together."""
-    for _ in range(int(times) + (rng.random() < times % 1)):
-        at = rng.random() * length
-        if rng.random() < _IN_STORMS:
-            at = min(length, rng.choice(storms) + rng.expovariate(1 / _STORM))
-        yield Step(round(at, 3), name, rng.getrandbits(32))
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """How a life ended."""
-
-    seed: int
-    steps: Sequence[Step]
-    failure: BaseException | None
-    timeline: Sequence[Line]
-    digest: str
-    callbacks: int
-    trace: Sequence[str] = ()
-    """The callbacks by name, if the life was traced."""
-
-
-def run(
-    scenario: Callable[[Simulation], None],
-    seed: int,
-    *,
-    steps: Sequence[Step] | None = None,
-    trace: bool = False,
-    **size: Unpack[Size],
-) -> Outcome:
-    """Live the life of a seed: with the steps given, or those that the seed draws; ``trace`` names each callback."""
-    loop = SimLoop(random.Random(f"{seed}/order"))
-    if trace:
-        loop.trace = []
-    loop.set_exception_handler(lambda *_: None)  # tasks of killed processes never end
-    collecting = gc.isenabled()
-    gc.disable()
-    logging.disable(logging.CRITICAL)
-    failure: BaseException | None = None
-    simulation: Simulation | None = None
-    planned: Sequence[Step] = steps or ()
-    asyncio.set_event_loop(loop)
-    try:
-        with sealed(loop, random.Random(f"{seed}/entropy"), drift=_drift) as leaks:
-            simulation = Simulation(seed, loop, **size)
-            scenario(simulation)
-            planned = simulation.plan() if steps is None else steps
-            try:
-                loop.run_until_complete(simulation.live(planned))
-            except Exception as error:
-                failure = error
-            if leaks:
-                failure = leaks[0]
-            digest = simulation.digest
-            _put_away(loop, simulation)
-    finally:
-        logging.disable(logging.NOTSET)
-        asyncio.set_event_loop(None)
-        with contextlib.suppress(RuntimeError):
-            loop.close()
-        if collecting:
-            gc.enable()
-    return Outcome(seed, list(planned), failure, simulation.timeline, digest, loop.steps, loop.trace or ())
-
-
-def _drift() -> float:
-    process = CURRENT.get()
-    if process is None:
-        return 0.0
-    return process.drift + process.rate * (asyncio.get_running_loop().time() - START)
-
-
-def _put_away(loop: SimLoop, simulation: Simulation) -> None:
-    """Drop all callbacks and tasks: nothing of a life runs after its end."""
-    loop.drop_all()
-    for task in asyncio.all_tasks(loop):
-        task._log_destroy_pending = False  # type: ignore[attr-defined]
-    simulation._tasks.clear()

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""However many owners users make, and however large, what is kept of them is bounded."""
+"""The memory of owners is bounded, however many owners users make, and however large."""
 
 from __future__ import annotations
 

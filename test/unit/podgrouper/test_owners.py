@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""References are text of users: what cannot name an object ends before any request is made of it."""
+"""References are text of users: no request is made for one that cannot name an object."""
 
 from __future__ import annotations
 

@@ -122,34 +122,6 @@ async def test_an_own_mark_is_looked_at_again_when_an_owner_changed_before_it_wa
     assert (await client.get(PodGroup, ("team-a", GROUP))).labels["user"] == "v"
 
 
-@pytest.mark.parametrize(
-    ("group", "left"),
-    [
-        pytest.param("pg-of-an-earlier-owner", {}, id="that of an earlier group goes"),
-        pytest.param(GROUP, {"kai.scheduler/subgroup-name": "workers"}, id="that of a user stays"),
-    ],
-)
-async def test_a_label_with_a_subgroup_goes_with_the_group_that_had_it(
-    make_pod: MakePod,
-    stateful_set: Unstructured,
-    make_reconciler: MakeReconciler,
-    group: str,
-    left: dict[str, str],
-) -> None:
-    labels = {"kai.scheduler/subgroup-name": "workers"}
-    marked = make_pod("db-0", stateful_set, labels=labels, annotations={"pod-group-name": group})
-    client = FakeClient(stateful_set, marked)
-    reconciler = make_reconciler(client)
-
-    await reconciler.reconcile(REQUEST)
-    pod = await client.get(Pod, REQUEST)
-    writes = len(client.writes)
-    await reconciler.reconcile(REQUEST)
-
-    assert (pod.labels, pod.annotations) == (left, {"pod-group-name": GROUP})
-    assert len(client.writes) == writes
-
-
 @pytest.fixture
 async def grouped(
     make_pod: MakePod, stateful_set: Unstructured, make_reconciler: MakeReconciler
