@@ -16,13 +16,11 @@ import sys
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from http import HTTPStatus
-from importlib.metadata import PackageNotFoundError
-from importlib.metadata import version as version_of
 from typing import Final, Protocol, TypeVar
 
 import anyio
 import controller_runtime as ctrl
-from controller_runtime import lean, log, rest
+from controller_runtime import installed, lean, log, rest
 from controller_runtime.apis.machinery.errors import StatusError, UnauthorizedError, one_line
 from controller_runtime.log import options as log_options
 from controller_runtime.manager import ManagerError, reach
@@ -199,7 +197,4 @@ def _report_unended(program: str, error: BaseException | None) -> int:
 
 
 def version() -> str:
-    try:
-        return version_of(DISTRIBUTION)
-    except PackageNotFoundError:
-        return "unknown"
+    return installed.version(DISTRIBUTION)

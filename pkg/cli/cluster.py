@@ -16,6 +16,7 @@ from controller_runtime.envtest import Binaries, EnvtestError
 from controller_runtime.envtest.locks import file_lock
 
 from pkg.app.flags import feature_gates
+from pkg.cli import firstrun
 from pkg.cli.progress import progress_on
 from pkg.cli.terminal import Console
 from pkg.localcluster import prometheus
@@ -61,6 +62,7 @@ async def up_command(parsed: argparse.Namespace, out: Console, err: Console) -> 
         with progress_on(err) as progress:
             cluster = Cluster(directory, options, progress=progress)
             if parsed.recreate or not State.exists(directory):
+                firstrun.announce(options.tools, err)
                 await cluster.up()
             else:
                 await _keep(cluster, parsed, err)
@@ -233,6 +235,7 @@ async def build_command(parsed: argparse.Namespace, out: Console, err: Console) 
         kubernetes=parsed.kubernetes or DEFAULT_KUBERNETES, jobset=parsed.jobset or DEFAULT_JOBSET
     )
     options.check()
+    firstrun.announce(options.tools, err)
     with progress_on(err) as progress:
         located = await Binaries(progress=progress).locate(*options.tools)
     for binary in located.values():

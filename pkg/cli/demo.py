@@ -15,6 +15,7 @@ from controller_runtime.envtest.locks import file_lock
 from rich.live import Live
 from rich.text import Text
 
+from pkg.cli import firstrun
 from pkg.cli.progress import progress_on
 from pkg.cli.terminal import Console, columns
 from pkg.localcluster.cluster import Cluster
@@ -47,6 +48,8 @@ async def demo_command(parsed: argparse.Namespace, out: Console, err: Console) -
     async with file_lock(directory.parent / f"{DEMO_NAME}.lock", waiting=waiting):
         nodes = max(4, parsed.nodes)
         options = Options(nodes=nodes, shape=NodeShape())
+        if firstrun.announce(options.tools, err):
+            await firstrun.preview(train_job(parsed.nodes), out)
         with progress_on(err) as progress:
             cluster = Cluster(directory, options, tied=True, progress=progress)
             await cluster.up()

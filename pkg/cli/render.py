@@ -25,7 +25,7 @@ async def render_command(arguments: argparse.Namespace, out: Console, err: Conso
     rendered = [each for each in everything if each.refusal is None]
     if arguments.output == "table":
         for each in rendered:
-            _print_tables(each, out)
+            print_tables(each, out)
     elif arguments.output == "json":
         items = [rendering.manifest(obj) for each in rendered for obj in each.objects]
         out.write_json({"apiVersion": "v1", "kind": "List", "items": items})
@@ -42,7 +42,8 @@ def _write_yaml(rendered: Sequence[Rendered], out: Console) -> None:
             out.write_yaml(rendering.manifest(obj))
 
 
-def _print_tables(rendered: Rendered, out: Console) -> None:
+def print_tables(rendered: Rendered, out: Console) -> None:
+    """Print the containers of the JobSet, and the names of all objects."""
     out.say((rendered.subject.document.name, "bold"), f" on {rendered.subject.runtime}")
     for obj in rendered.objects:
         if isinstance(obj, JobSet):

@@ -109,14 +109,22 @@ class Applier:
         """Return True if :meth:`apply` would send a request. Raises the same errors."""
         return (await self._compare(owner, desired))[1]
 
+    async def live(self, desired: Object) -> Object:
+        """Return the live object with the name of ``desired``, or its metadata.
+
+        Raises:
+            NotFoundError: there is none.
+        """
+        kind: type[Object] = metadata_only(type(desired)) if desired.gvk in _AS_METADATA else type(desired)
+        return await peek(self._client, kind, desired.key)
+
     def _known(self, owner: NamespacedName, desired: Object) -> tuple[bytes, bytes] | None:
         return self._settled.get(owner, {}).get((desired.gvk, desired.key))
 
     async def _compare(self, owner: NamespacedName, desired: Object) -> tuple[Object | None, bool]:
         """Return the live object, and True if an apply is needed."""
-        kind: type[Object] = metadata_only(type(desired)) if desired.gvk in _AS_METADATA else type(desired)
         try:
-            live = await peek(self._client, kind, desired.key)
+            live = await self.live(desired)
         except NotFoundError:
             return None, True
         trainjob.require_control(live, trainjob.controller_of(desired))

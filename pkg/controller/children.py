@@ -39,6 +39,7 @@ from pkg.util import trainjob
 
 from . import adoption, gangs, objects
 from .applier import Applier, Outcome, at_version_of
+from .deletions import BeingDeletedError, Deletions, being_deleted
 from .drift import Wire, content
 from .jobsetrule import JobSetRule
 from .pending import SOON, UNTIL_DELETED, PendingError
@@ -64,12 +65,14 @@ class Children:
         self._now = now
         self._terminating: dict[NamespacedName, datetime] = {}
         self._rebuilt: dict[NamespacedName, tuple[bytes, str | None]] = {}
+        self._deletions = Deletions(recorder, now)
 
     def forget(self, owner: NamespacedName) -> None:
         """Forget the children of ``owner``."""
         self._applier.forget(owner)
         self._terminating.pop(owner, None)
         self._rebuilt.pop(owner, None)
+        self._deletions.forget(owner)
 
     async def job_set(self, train_job: TrainJob) -> JobSet | None:
         """Return the JobSet of the TrainJob's name if the TrainJob controls it or may adopt it.
@@ -109,7 +112,7 @@ class Children:
             except NotFoundError:
                 live = None
             if live is not None and live.metadata.deletion_timestamp is not None:
-                raise PendingError(f"jobset {live.key}: it is being deleted", UNTIL_DELETED)
+                raise BeingDeletedError(live)
             if live is not None and trainjob.controller_of(live) is None:
                 live = await adoption.adopt(self._client, self._applier.reader, runtime, train_job, live)
             if live is not None and not live.spec.suspend and not train_job.spec.suspend:
@@ -153,6 +156,9 @@ class Children:
         """Raise PendingError for refusals because of an object that is being deleted or has changed."""
         try:
             yield
+        except BeingDeletedError as error:
+            self._deletions.report(train_job, error.live)
+            raise
         except trainjob.PredecessorError as error:
             raise PendingError(str(error)) from error
         except ConflictError as error:
@@ -181,7 +187,7 @@ class Children:
         """Apply the JobSet and its siblings. A JobSet starts only after its siblings are applied.
 
         Raises:
-            PendingError: a sibling of a JobSet that is to start is being deleted.
+            BeingDeletedError: a sibling of a JobSet that is to start is being deleted.
         """
         starts = job_set is not None and not job_set.spec.suspend
         if job_set is not None and starts and live is not None and siblings:
@@ -194,8 +200,7 @@ class Children:
             return applied
         for sibling, outcome in applied:
             if outcome is Outcome.DELETING:
-                named = f"{sibling.gvk.kind.lower()} {sibling.key}"
-                raise PendingError(f"{named}: it is being deleted", UNTIL_DELETED)
+                raise await being_deleted(self._applier.live, sibling)
         return [*applied, (job_set, await self._applier.apply(owner, job_set))]
 
     async def _repair(self, runtime: Runtime, train_job: TrainJob, live: JobSet) -> Applied:

@@ -30,9 +30,10 @@ def replace_status(stored: Object, old: Mapping[str, JSON], new: Mapping[str, JS
     if not old:
         return _patch(stored, [_test("/status", None), {"op": "add", "path": "/status", "value": new}])
     changed = [key for key in {**old, **new} if old.get(key) != new.get(key)]
-    tests = [_test(f"/status/{key}", old.get(key)) for key in changed if key in _SHARED]
     if not new:  # the server rejects an empty status and accepts an absent one
+        tests = [_test(f"/status/{key}", old.get(key)) for key in sorted(_SHARED)]
         return _patch(stored, [*tests, {"op": "remove", "path": "/status"}])
+    tests = [_test(f"/status/{key}", old.get(key)) for key in changed if key in _SHARED]
     return _patch(stored, [*tests, *(_set(f"/status/{key}", new.get(key)) for key in changed)])
 
 

@@ -17,7 +17,7 @@ import anyio
 from controller_runtime.apis.machinery import conditions
 from controller_runtime.apis.machinery.gvk import GVK, NamespacedName
 from controller_runtime.metrics import REGISTRY
-from prometheus_client import Counter, Gauge, Histogram
+from prometheus_client.metrics import Counter, Gauge, Histogram
 from prometheus_client.metrics_core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 

@@ -6,10 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from importlib.metadata import EntryPoint, entry_points
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from controller_runtime import client
+from controller_runtime import client, installed
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.apis.machinery.gvk import GVK, GroupKind, NamespacedName
 from controller_runtime.manager import ManagerError
@@ -42,6 +41,9 @@ from .plugins.skiptopowner import SkipTopOwnerGrouper
 from .plugins.spotrequest import SpotRequestGrouper
 from .plugins.wholejob import WholeJobGrouper
 from .podgroup import OLDEST, Rules
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 ENTRY_POINT_GROUP: Final = "kai.scheduler.podgrouper.plugins"
 
@@ -174,7 +176,7 @@ def new_plugins_hub(
     oldest = _table(default, reader, options, declarations)
     tables = {Rules.V0_13: oldest, Rules.V0_17: _newest_table(oldest, default, reader, options, declarations)}
     if found is None:
-        found = entry_points(group=ENTRY_POINT_GROUP)
+        found = installed.entry_points(ENTRY_POINT_GROUP)
     for entry in sorted(found, key=lambda entry: entry.name):
         for kind, grouper in _load(entry, default, reader).items():
             for table in tables.values():

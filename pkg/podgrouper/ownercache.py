@@ -126,6 +126,14 @@ class OwnerCache:
         with self.costs.decoding(owner.namespace, known.rest):
             return _assembled(kind, meta, msgspec.json.decode(known.rest))
 
+    def is_current(self, owner: PartialObjectMetadata, namespace: str) -> bool:
+        """Return False if the watch has reported a change since :meth:`metadata` returned ``owner``, or may have.
+
+        A pod as an owner counts as current: its cache is read each time.
+        """
+        kind = type(owner).gvk
+        return kind == Pod.gvk or self._watches.is_current((kind, namespace, owner.name), owner)
+
     # Reader.
 
     async def get(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> T:
@@ -166,14 +174,9 @@ class OwnerCache:
         async with self._locks.holding(key):
             if (known := self._believed(key)) is not None:
                 return known
-            if self._watches.cover(kind):
-                with self._watches.reading(key) as news:
-                    try:
-                        found = await self._watches.observed(key)
-                    except NotFoundError:
-                        pass  # the watch may lag, or the kind is cluster-scoped
-                    else:
-                        return self._watches.learn(key, found, news)
+            with self._watches.reading(key) as news:
+                if (found := await self._observed(key)) is not None:
+                    return self._watches.learn(key, found, news)
             return await self._read_metadata(key)
 
     def _believed(self, key: Key) -> PartialObjectMetadata | None:
@@ -199,16 +202,23 @@ class OwnerCache:
                 found = await self._live.get(metadata_only(kind), (namespace, name))
             if self.kinds.watches(kind):
                 await self._watches.start(kind)
-            found = self._watches.learn(key, found, news)
-        if self._watches.cover(kind):
-            try:
-                seen = await self._watches.observed(key)
-            except NotFoundError:
-                return found
-            if older(found.metadata.resource_version or "", seen.metadata.resource_version or ""):
-                # A lagging server must not hide what the watch has reported.
-                return self._watches.learn(key, seen)
+            seen = await self._observed(key)
+            found = self._watches.learn(key, found, news, reported=seen is not None)
+        if seen is not None and older(
+            found.metadata.resource_version or "", seen.metadata.resource_version or ""
+        ):
+            # A lagging server must not hide what the watch has reported.
+            return self._watches.learn(key, seen)
         return found
+
+    async def _observed(self, key: Key) -> PartialObjectMetadata | None:
+        """Return the metadata that the watch of the kind has reported, if there is a watch and it has."""
+        if not self._watches.cover(key[0]):
+            return None
+        try:
+            return await self._watches.observed(key)
+        except NotFoundError:
+            return None  # the watch may lag, or the kind is cluster-scoped
 
     async def _read(self, key: Key, meta: ObjectMeta, reads: Reads) -> Unstructured:
         kind, namespace, name = key

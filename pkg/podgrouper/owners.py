@@ -44,6 +44,10 @@ class Owners(Protocol):
         """
         ...
 
+    def is_current(self, owner: PartialObjectMetadata, namespace: str) -> bool:
+        """Return False if ``owner``, which :meth:`metadata` returned, may have changed since."""
+        ...
+
 
 class DirectOwners:
     """Reads each time: metadata from ``direct``, the top owner from ``reader``. Starts no watch."""
@@ -60,6 +64,11 @@ class DirectOwners:
         """Return the whole object."""
         del reads
         return await self._reader.get(unstructured(type(owner).gvk), owner.key)
+
+    def is_current(self, owner: PartialObjectMetadata, namespace: str) -> bool:
+        """Return True: nothing reports changes."""
+        del owner, namespace
+        return True
 
 
 def kind_of(owner: OwnerReference) -> GVK:

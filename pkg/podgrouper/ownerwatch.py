@@ -107,17 +107,28 @@ class OwnerWatches:
             return known.metadata
         return None
 
+    def is_current(self, key: Key, found: PartialObjectMetadata) -> bool:
+        """Return False if ``found`` may have changed: the watch has reported that, or has only just begun."""
+        known = self._memory.find(key)
+        if known is None or self.believed(key) is not found:
+            return False
+        return known.expires is None or key[0] not in self._watched
+
     def learn(
-        self, key: Key, found: PartialObjectMetadata, news: News | None = None
+        self, key: Key, found: PartialObjectMetadata, news: News | None = None, *, reported: bool = True
     ) -> PartialObjectMetadata:
-        """Cache ``found``, unless the watch reported something newer since the read started."""
+        """Cache ``found``, unless the watch reported something newer since the read started.
+
+        If the watch has not ``reported`` the object, the object may have been deleted before the watch's list: its
+        deletion will not be reported.
+        """
         if news is not None and news.overtakes(found.metadata):
             return found
         found.metadata.managed_fields = None  # large and unused here
         known = self._memory.find(key) or Known()
         known.metadata = found
         # If the object has another namespace than the key, no watch reports it under the key.
-        reported = self.cover(key[0]) and found.namespace == key[1]
+        reported = reported and self.cover(key[0]) and found.namespace == key[1]
         known.expires = None if reported else self._clock() + UNWATCHED_TTL
         self._memory.keep(key, known)
         return found

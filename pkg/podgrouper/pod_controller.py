@@ -27,6 +27,7 @@ from pkg.constants import kai
 
 from .budget import Budget, OverBudgetError
 from .owners import short
+from .ownerwatch import UNWATCHED_TTL
 from .plugins import InvalidOwnerError
 from .podgroup import Handler, Metadata, Rules
 from .podgrouper import Grouping, PodGrouper
@@ -37,6 +38,8 @@ _MESSAGE_LIMIT: Final = 1024
 _LONG: Final = 0.005
 """Decoding a pod for longer than this is charged to its namespace, in seconds: ten times an ordinary pod's time."""
 
+_AGAIN: Final = timedelta(seconds=UNWATCHED_TTL)
+"""When a pod is reconciled again whose owners may have changed while it was grouped: they are read again by then."""
 _CONFLICT_DELAY: Final = timedelta(seconds=1)
 """Delay after other writers of a group were faster several times."""
 
@@ -56,6 +59,7 @@ class _Mark(NamedTuple):
     version: str
     alone: bool
     """Our write was the only change to the fields we read."""
+    found: Grouping
 
 
 class PodReconciler:
@@ -153,7 +157,7 @@ class PodReconciler:
         if older(version, mark.version):
             return True  # our write is still to be observed and triggers a reconcile
         self._marks.pop(key, None)
-        return mark.alone and version == mark.version
+        return mark.alone and version == mark.version and self._grouper.is_current(mark.found, key.namespace)
 
     async def selects(self, namespace: str) -> bool:
         """Return True if pods of ``namespace`` are to be grouped."""
@@ -194,9 +198,11 @@ class PodReconciler:
                 raise
             log.logger_from().debug("PodGroup was changed by another writer", error=error)
             return ctrl.Result(requeue_after=_CONFLICT_DELAY)
-        if await self._assign(pod, metadata):
-            self._report_owner(pod, found, metadata)
-        return ctrl.Result()
+        if not await self._assign(pod, metadata, found):
+            return ctrl.Result()
+        self._report_owner(pod, found, metadata)
+        current = self._grouper.is_current(found, pod.namespace)
+        return ctrl.Result() if current else ctrl.Result(requeue_after=_AGAIN)
 
     async def _has_another_group(self, pod: Pod, name: str) -> bool:
         current = pod.annotations.get(kai.POD_GROUP_ANNOTATION_FOR_POD, name)
@@ -233,19 +239,9 @@ class PodReconciler:
             reason=reason,
         )
 
-    async def _assign(self, pod: Pod, metadata: Metadata) -> bool:
+    async def _assign(self, pod: Pod, metadata: Metadata, found: Grouping) -> bool:
         """Annotate the pod with its group; return True if the pod changed."""
-        sub_group = metadata.find_sub_group_for_pod(pod.namespace, pod.name)
-        current = pod.annotations.get(kai.POD_GROUP_ANNOTATION_FOR_POD, "")
-        current_sub_group = pod.labels.get(kai.SUB_GROUP_LABEL_KEY, "")
-        wanted_sub_group = sub_group.name if sub_group is not None else ""
-        if (current, current_sub_group) == (metadata.name, wanted_sub_group):
-            return False
-        patch: dict[str, dict[str, str]] = {}
-        if current != metadata.name:
-            patch["annotations"] = {kai.POD_GROUP_ANNOTATION_FOR_POD: metadata.name}
-        if wanted_sub_group and current_sub_group != wanted_sub_group:
-            patch["labels"] = {kai.SUB_GROUP_LABEL_KEY: wanted_sub_group}
+        patch = _changes(pod, metadata)
         if not patch:
             return False
         body = msgspec.json.encode({"metadata": patch})
@@ -255,13 +251,35 @@ class PodReconciler:
         after = (await self._client.patch(marked, client.raw_patch(client.MERGE, body))).metadata
         self._marks[pod.key] = _Mark(
             after.resource_version or "",
-            (after.labels or {}) == {**pod.labels, **patch.get("labels", {})}
-            and (after.annotations or {}) == {**pod.annotations, **patch.get("annotations", {})}
+            (after.labels or {}) == _merged(pod.labels, patch.get("labels", {}))
+            and (after.annotations or {}) == _merged(pod.annotations, patch.get("annotations", {}))
             and after.generation == before.generation
             and after.deletion_timestamp == before.deletion_timestamp
             and after.owner_references == before.owner_references,
+            found,
         )
         return True
+
+
+def _changes(pod: Pod, metadata: Metadata) -> dict[str, dict[str, str | None]]:
+    """Return the merge patch of the pod's metadata that names its group and subgroup."""
+    sub_group = metadata.find_sub_group_for_pod(pod.namespace, pod.name)
+    current = pod.annotations.get(kai.POD_GROUP_ANNOTATION_FOR_POD, "")
+    current_sub_group = pod.labels.get(kai.SUB_GROUP_LABEL_KEY, "")
+    patch: dict[str, dict[str, str | None]] = {}
+    if current != metadata.name:
+        patch["annotations"] = {kai.POD_GROUP_ANNOTATION_FOR_POD: metadata.name}
+    if sub_group is not None and sub_group.name and current_sub_group != sub_group.name:
+        patch["labels"] = {kai.SUB_GROUP_LABEL_KEY: sub_group.name}
+    elif sub_group is None and current_sub_group and current not in ("", metadata.name):
+        # The label names a subgroup of the earlier group: the scheduler does not place a pod of an unknown subgroup.
+        patch["labels"] = {kai.SUB_GROUP_LABEL_KEY: None}
+    return patch
+
+
+def _merged(before: Mapping[str, str], patch: Mapping[str, str | None]) -> dict[str, str]:
+    """Return the labels or annotations after a merge patch."""
+    return {key: value for key, value in {**before, **patch}.items() if value is not None}
 
 
 def _is_skipped(obj: Object) -> bool:

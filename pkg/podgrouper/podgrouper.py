@@ -70,7 +70,16 @@ class PodGrouper:
         grouper = await self._hub.find(type(top).gvk, rules)
         if (gang := native_gang(pod)) is not None:
             grouper = self._hub.native.grouper_for(gang, grouper)
-        return Grouping(grouper, await self._owners.instance(top, grouper.reads), owners)
+        found = await self._owners.instance(top, grouper.reads)
+        if found.metadata.uid != top.metadata.uid:
+            # The walk used metadata of an owner that was deleted, and another of the same name created.
+            reference = OwnerReference(kind=found.gvk.kind, name=top.name, uid=top.metadata.uid or "")
+            raise GroupingError(_not_found(reference, pod, _expired(reference)))
+        return Grouping(grouper, found, owners)
+
+    def is_current(self, found: Grouping, namespace: str) -> bool:
+        """Return False if an owner may have changed since :meth:`get_pod_owners` returned ``found``."""
+        return all(self._owners.is_current(each, namespace) for each in found.owners)
 
     async def _walk(self, pod: Pod) -> tuple[PartialObjectMetadata, list[PartialObjectMetadata]]:
         owners: list[PartialObjectMetadata] = []
@@ -112,10 +121,14 @@ class PodGrouper:
         owner = await self._owners.metadata(reference, namespace)
         if (owner.metadata.uid or "") != reference.uid:
             # The owner was deleted and another of the same name created.
-            raise ExpiredError(
-                f"Owner resource with uid {short(reference.uid)} not found", code=410, reason="Expired"
-            )
+            raise _expired(reference)
         return owner
+
+
+def _expired(reference: OwnerReference) -> ExpiredError:
+    return ExpiredError(
+        f"Owner resource with uid {short(reference.uid)} not found", code=410, reason="Expired"
+    )
 
 
 def _not_found(reference: OwnerReference, pod: Pod, error: Exception) -> str:

@@ -18,12 +18,18 @@ from .podgroup import OLDEST, Rules
 PERIOD: Final = 60.0
 """Seconds between two looks at the served PodGroup."""
 MISSING_TTL: Final = 5.0
-"""Seconds for which a PodGroup that is not served, or whose schema is refused, counts as such."""
+"""Seconds for which a schema that is refused, or that a server does not publish, counts as such."""
+PUBLISHING: Final = 10.0
+"""Seconds within which a server publishes the schema of a PodGroup that it has begun to serve."""
+_STEP: Final = 0.25
+"""Seconds between two looks for a schema that is expected."""
 
 _log: Final = log.logger_from("podgrouper")
 
 Fetch = Callable[[PublishedSchema | None], Awaitable[PublishedSchema | None]]
-"""Returns the served schema of PodGroup, the argument if that is still the same, or None if it is not served."""
+"""Returns the published schema of PodGroup, the argument if that is still the same, or None if there is none."""
+IsServed = Callable[[], Awaitable[bool]]
+"""Returns whether the API server serves PodGroups."""
 
 
 class RulesSource(Protocol):
@@ -48,16 +54,20 @@ class FixedRules:
 class ServedRules:
     """The rules of the served PodGroup: those of v0.17 if it has ``spec.minSubGroup``.
 
-    The schema is read before the first pod is grouped, and again with every :meth:`refresh`.
+    The schema is read before the first pod is grouped, and again with every :meth:`refresh`. A server publishes it a
+    moment after it begins to serve a new CRD: until then the pods wait, for at most :data:`PUBLISHING` seconds. Groups
+    by the rules of another release would stay.
     """
 
-    def __init__(self, fetch: Fetch, clock: Callable[[], float] = anyio.current_time) -> None:
+    def __init__(self, fetch: Fetch, is_served: IsServed) -> None:
         self._fetch = fetch
-        self._clock = clock
+        self._is_served = is_served
         self._schema: PublishedSchema | None = None
         self._rules: Rules | None = None
         self._expires: float | None = None
-        """When the rules of a PodGroup that is not served expire."""
+        """When the rules of a PodGroup without a schema expire."""
+        self._waited = False
+        """The schema of the served PodGroup was waited for in vain."""
         self._lock = anyio.Lock()
 
     async def current(self) -> Rules:
@@ -77,32 +87,49 @@ class ServedRules:
         async with self._lock:
             before = self._rules
             try:
-                after = await self._read()
+                schema = await self._fetch(self._schema)
             except (StatusError, rest.RestError) as error:
                 _log.debug("The schema of PodGroup cannot be read", error=error)
                 return False
-        return before not in (None, after)
+            if schema is None:
+                return False  # a server that starts publishes its schemas one by one
+            return before not in (None, self._use(schema))
 
     def _is_expired(self) -> bool:
-        return self._expires is not None and self._clock() >= self._expires
+        return self._expires is not None and anyio.current_time() >= self._expires
 
     async def _read(self) -> Rules:
-        try:
-            schema = await self._fetch(self._schema)
-        except ForbiddenError as error:
-            _log.debug("The schema of PodGroup may not be read", error=error)
-            schema = None
-        if schema is None and self._schema is not None and self._rules is not None:
-            return self._rules  # a server that starts publishes its schemas one by one
+        """Read the schema. If the kind is served and its schema was never seen, wait for it."""
+        deadline = anyio.current_time() + PUBLISHING
+        while True:
+            try:
+                schema = await self._fetch(None)
+            except ForbiddenError as error:
+                _log.debug("The schema of PodGroup may not be read", error=error)
+                return self._use(None, MISSING_TTL)
+            if schema is not None:
+                return self._use(schema)
+            if not await self._is_served():
+                self._waited = False
+                return self._use(
+                    None, 0.0
+                )  # no group can be written, and any moment may bring another release's CRD
+            if self._waited or anyio.current_time() >= deadline:
+                self._waited = True
+                return self._use(None, MISSING_TTL)
+            await anyio.sleep(_STEP)
+
+    def _use(self, schema: PublishedSchema | None, ttl: float | None = None) -> Rules:
+        """Set the rules of ``schema``, for ``ttl`` seconds or until a refresh."""
         rules = OLDEST if schema is None else rules_of(schema.properties)
         if rules is not self._rules:
             _log.info(
                 "Pods are grouped by the rules of a release",
                 rules=str(rules),
-                podGroupServed=schema is not None,
+                schemaPublished=schema is not None,
             )
         self._schema, self._rules = schema, rules
-        self._expires = self._clock() + MISSING_TTL if schema is None else None
+        self._expires = None if ttl is None else anyio.current_time() + ttl
         return rules
 
 

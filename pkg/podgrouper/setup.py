@@ -14,6 +14,7 @@ import controller_runtime as ctrl
 from controller_runtime import cache, controller, handler, predicate, source, workqueue
 from controller_runtime.apis.core.v1 import ConfigMap, Namespace, Pod
 from controller_runtime.apis.machinery.base import JSON
+from controller_runtime.apis.machinery.errors import NotFoundError
 from controller_runtime.apis.machinery.gvk import NamespacedName
 from controller_runtime.apis.machinery.object import Object, metadata_only
 from controller_runtime.builder import Builder
@@ -148,7 +149,9 @@ async def setup(mgr: ctrl.Manager, options: Settings) -> None:
         GrouperLoadError: a third-party grouper cannot be loaded.
     """
     await mgr.cache.get_informer(PodGroup)  # otherwise the first pods would wait for its list
-    served = ServedRules(partial(mgr.published_schema, PodGroup)) if options.rules is None else None
+    served = None
+    if options.rules is None:
+        served = ServedRules(partial(mgr.published_schema, PodGroup), partial(_serves_pod_groups, mgr))
     builder = (
         ctrl.new_controller_managed_by(mgr)
         .for_(Pod)
@@ -227,6 +230,14 @@ def _watch_declarations(builder: Builder, mgr: ctrl.Manager, key: NamespacedName
         handler.enqueue_requests_from_map_func(all_pods),
         predicates=[predicate.from_object(lambda obj: obj.key == key)],
     )
+
+
+async def _serves_pod_groups(mgr: ctrl.Manager) -> bool:
+    try:
+        await mgr.api_reader.list(PodGroup, limit=1)
+    except NotFoundError:
+        return False
+    return True
 
 
 def _changes_of(served: ServedRules, mgr: ctrl.Manager) -> source.Source:

@@ -17,5 +17,6 @@ from .runtime import extract_resource_per_node_from_runtime as extract_resource_
 from .runtime import get_num_gpu_per_node as get_num_gpu_per_node
 from .runtime import new_info as new_info
 from .runtime import new_pod_set as new_pod_set
+from .runtime import resources_per_node as resources_per_node
 from .runtime import runtime_ref_to_runtime_registry_key as runtime_ref_to_runtime_registry_key
 from .runtime import template_spec_apply as template_spec_apply

@@ -25,7 +25,7 @@ from controller_runtime.apis.machinery import quantity
 from controller_runtime.apis.machinery.gvk import GroupKind
 
 from pkg.apis.jobset.v1alpha2 import JobSetSpec
-from pkg.apis.trainer.v1alpha1 import MLPolicy, PodGroupPolicy, RuntimeRef
+from pkg.apis.trainer.v1alpha1 import MLPolicy, PodGroupPolicy, RuntimeRef, TrainJob
 from pkg.constants import trainer as constants
 from pkg.util import resources
 
@@ -201,6 +201,18 @@ def extract_resource_per_node_from_runtime(info: Info) -> ResourceRequirements |
             if container.name == constants.NODE and container.resources is not None:
                 return container.resources
     return None
+
+
+def resources_per_node(info: Info, train_job: TrainJob, *, merged: bool) -> ResourceRequirements | None:
+    """Return the resources by which the processes of a node are counted.
+
+    ``merged`` means that the TrainJob's resources are merged into those of the runtime. Otherwise the TrainJob's own
+    count, even an empty value, which the container does not get (Trainer v2.1).
+    """
+    trainer = train_job.spec.trainer
+    if not merged and trainer is not None and trainer.resources_per_node is not None:
+        return trainer.resources_per_node
+    return extract_resource_per_node_from_runtime(info)
 
 
 def get_num_gpu_per_node(requirements: ResourceRequirements | None) -> int:

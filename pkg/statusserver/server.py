@@ -20,7 +20,7 @@ from controller_runtime.apis.machinery.errors import (
 )
 from controller_runtime.apis.machinery.object import Object, ObjectMeta
 from controller_runtime.httpserver import HTTPRequest, HTTPResponse
-from prometheus_client import Counter as CounterMetric
+from prometheus_client.metrics import Counter as CounterMetric
 
 from pkg.apis.trainer.v1alpha1 import TrainJob
 

@@ -15,12 +15,13 @@ from typing import Any, Final
 
 import anyio
 from controller_runtime.simtest import Simulation
+from sim_administrators import Administrators
 from sim_end import End, obstacle
 from sim_jobs import Nodes
 from sim_objects import by_name, is_deleted, is_suspended, is_true, owned
 from sim_steps import Act, about, perform, settled
 from sim_stories import Stories
-from sim_users import OTHERS, Administrators, Users
+from sim_users import OTHERS, Users
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainJob
@@ -28,6 +29,8 @@ from pkg.apis.trainer.v1alpha1 import TrainJob
 Document = dict[str, Any]
 Look = Callable[[Simulation, Document], Awaitable[str | None]]
 """Returns a problem of a TrainJob."""
+_LONG: Final = 190.0
+"""Seconds after which the next retry is minutes away."""
 _STORIES: Final = 3
 """How many a whole life has."""
 
@@ -69,6 +72,8 @@ class Calm:
                     stories.relabel,
                     stories.audit_meanwhile,
                     stories.delete_held,
+                    stories.orphan_unseen,
+                    stories.suspend_child,
                 ]
             ),
             users.delete_child,
@@ -84,7 +89,9 @@ class Calm:
         if job is not None:
             async with anyio.create_task_group() as group:
                 runtime = job["spec"]["runtimeRef"]["name"]
-                group.start_soon(self._administrators.lose_runtime, sim, rng, runtime)
+                group.start_soon(
+                    self._administrators.lose_runtime, sim, rng, runtime, rng.choice([0.0, _LONG])
+                )
                 await anyio.sleep(rng.random())
                 await self._users.resume(sim, rng, name)
 

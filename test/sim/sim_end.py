@@ -13,11 +13,12 @@ from controller_runtime.apis.machinery.object import Object
 from controller_runtime.client import MERGE, raw_patch
 from controller_runtime.simtest import Simulation
 from controller_runtime.simtest.history import Event as Change
+from sim_administrators import Administrators
 from sim_objects import by_name, controller, is_deleted, is_suspended, is_true, owned, refusals_expected
 from sim_past import Past
 from sim_renders import Renders, normalized
 from sim_runtimes import children_of
-from sim_users import OTHERS, Administrators, Users
+from sim_users import OTHERS, Users
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup

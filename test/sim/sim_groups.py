@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -33,6 +34,9 @@ _OWNERS: dict[str, type[Object]] = {
 _REFUSED = 20.0
 """Seconds for which a refusal to read owners may matter after it was taken back."""
 _QUIET = 70.0
+_RECENT = 120.0
+_MISSING_OWNER = re.compile(r"Owner resource with uid (\S+) not found")
+_EXISTING_GROUP = re.compile(r'podgroups\S* "([^"]+)" already exists')
 
 
 class Group(NamedTuple):
@@ -79,32 +83,53 @@ class Groups:
         """Uids of pods that were grouped while an owner could not be read."""
         self._rights: dict[str, set[str]] = {}
         """By the uid of a pod, its groups since it exists: its owners may be orphaned."""
+        self._above: dict[str, set[str]] = {}
+        """By uid, the uids of an object's owners since it exists."""
+        self._deleted: dict[str, float] = {}
+        """By name, when a group was last deleted."""
+        self._doomed: set[str] = set()
+        """Names of groups that were created a moment after their owner was deleted."""
         self._last = 0.0
         self._touches = 0
 
     def see(self, event: Event) -> None:
         """Check a change."""
-        kind = event.table.facts.gvk.kind
+        kind, metadata = event.table.facts.gvk.kind, event.document["metadata"]
+        owners = {each["uid"] for each in metadata.get("ownerReferences") or ()}
         if kind not in ("Lease", "Event"):
             self._last = self._sim.loop.time()
+            self._above.setdefault(metadata["uid"], set()).update(owners)
         if event.type == "DELETED":
+            self._deleted[metadata["name"]] = self._sim.loop.time()
             return
-        if kind == "Pod":
+        if kind == "Event":
+            self._warning(event.document["message"])
+        elif kind == "Pod":
             self._pod(event)
+        elif kind in _OWNERS and controller(event.document) != controller(event.before or event.document):
+            for pod in self._sim.server.objects(Pod):
+                self._learn(pod, self._group_of(pod))
         elif kind == "PodGroup" and event.before is None:
             name = event.document["metadata"]["name"]
             assert name in self._names, f"a group that no pod may have: {name}"
+            kinds = (*_OWNERS.values(), Pod)
+            if not any(by_uid(self._sim, kind, uid) for kind in kinds for uid in owners):
+                self._doomed.add(name)
 
     def _pod(self, event: Event) -> None:
         pod, wanted = event.document, self._group_of(event.document)
-        self._names |= set(self._shorter(pod)) | ({wanted.name} if wanted else set())
-        if wanted is not None:
-            self._rights.setdefault(pod["metadata"]["uid"], set()).add(wanted.name)
+        self._learn(pod, wanted)
         before, now = _mark(event.before), _mark(pod)
-        if wanted is None or now == before or now is None:
+        if now == before or now is None:
             return
         name = pod["metadata"]["name"]
+        own = any(uid in now for uid in self._ancestors(pod["metadata"]["uid"]))
+        assert own, f"a pod was given the group of owners that it never had: {name}: {now}"
+        if wanted is None:
+            return
         assert before != wanted.name, f"a pod was taken out of its group: {name}: {now}, not {before}"
+        if now != wanted.name and now in self._rights[pod["metadata"]["uid"]]:
+            return  # its owners were released while it was grouped
         groups = {each["metadata"]["name"] for each in self._sim.server.objects(PodGroup)}
         assert now in groups, f"a pod was given a group that does not exist: {name}: {now}"
         if now != wanted.name:
@@ -114,6 +139,27 @@ class Groups:
             )
             assert now in self._shorter(pod), f"a pod was given a stranger's group: {name}: {now}"
             self._excused.add(pod["metadata"]["uid"])
+
+    def _learn(self, pod: Document, wanted: Group | None) -> None:
+        """Note the groups that a pod may have now."""
+        self._names |= set(self._shorter(pod)) | ({wanted.name} if wanted else set())
+        if wanted is not None:
+            self._rights.setdefault(pod["metadata"]["uid"], set()).add(wanted.name)
+
+    def _ancestors(self, uid: str) -> Iterator[str]:
+        """Yield the uids of an object and all owners that it had, and of theirs."""
+        yield uid
+        for owner in sorted(self._above.get(uid, ())):
+            yield from self._ancestors(owner)
+
+    def _warning(self, message: str) -> None:
+        """No event reports that something is missing, or in the way, that is not."""
+        if (found := _MISSING_OWNER.search(message)) is not None:
+            exists = any(by_uid(self._sim, kind, found[1]) for kind in _OWNERS.values())
+            assert not exists, f"an owner that exists was not found: {message}"
+        if (found := _EXISTING_GROUP.search(message)) is not None:
+            gone = self._sim.loop.time() - self._deleted.get(found[1], -_RECENT) < _RECENT
+            assert gone, f"a group that exists is reported as an error: {message}"
 
     def _tables(self, pod: Document) -> Iterator[Any]:
         for owner in self._walk(pod):
@@ -202,6 +248,10 @@ class Groups:
         if not metadata.get("ownerReferences") and grouped is not None and grouped != wanted.name:
             return  # orphaned after it was grouped
         if not exactly and grouped != wanted.name and grouped in self._rights.get(metadata["uid"], ()):
+            groups = {each["metadata"]["name"] for each in sim.server.objects(PodGroup)}
+            assert grouped in groups | self._doomed, (
+                f"a pod is in a group that does not exist: {name}: {grouped}"
+            )
             return
         assert grouped == wanted.name, f"a pod is not in its group: {name}: {grouped}, not {wanted.name}"
         sub_group = (metadata.get("labels") or {}).get(kai.SUB_GROUP_LABEL_KEY, "")

@@ -153,6 +153,12 @@ def _check_trackers(sim: Simulation, name: str, reconciler: TrainJobReconciler) 
         for each in sim.server.objects(TrainJob)
         if not (is_true(each, "Complete") or is_true(each, "Failed"))
     }
-    for held in (children._applier._settled, children._terminating, children._rebuilt):
+    remembered = (
+        children._applier._settled,
+        children._terminating,
+        children._rebuilt,
+        children._deletions._reported,
+    )
+    for held in remembered:
         left = set(held) - unfinished
         assert not left, f"TrainJobs are remembered too long: {name} {sorted(left)}"

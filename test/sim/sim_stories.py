@@ -21,7 +21,8 @@ from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
 from pkg.apis.trainer.v1alpha1 import TrainJob
 
 Document = dict[str, Any]
-_KEPT: Final = "example.com/kept"
+_KEEP: Final = raw_patch(MERGE, b'{"metadata":{"finalizers":["example.com/kept"]}}')
+_LET_GO: Final = raw_patch(MERGE, b'{"metadata":{"finalizers":null}}')
 _SIBLINGS: Final[list[type[Object]]] = [ConfigMap, Secret, PodGroup]
 _LONG: Final = 120.0
 """Seconds for which pods do not end: the manager cannot wait for them."""
@@ -75,6 +76,34 @@ class Stories:
                     await anyio.sleep(rng.random() * 0.02)
                     await self._users.annotate_status(sim, rng, name)
 
+    async def suspend_child(self, sim: Simulation, rng: random.Random, name: str) -> None:
+        """Suspend the JobSet of a running TrainJob: it is resumed."""
+        await self._run(sim, rng, name)
+        if (job := _train_job(sim, name)) is not None:
+            for each in owned(sim, JobSet, job):
+                with refusals_expected():
+                    suspend = raw_patch(MERGE, b'{"spec":{"suspend":true}}')
+                    await sim.client().patch(JobSet.from_dict(each), suspend)
+
+    async def orphan_unseen(self, sim: Simulation, rng: random.Random, name: str) -> None:
+        """Delete a TrainJob that a finalizer keeps, and release its JobSet, before the manager sees the deletion."""
+        await self._users.suspend(sim, rng, name)
+        if (document := _train_job(sim, name)) is None:
+            return
+        job, watches, table = TrainJob.from_dict(document), sim.server.watches, sim.server.table(TrainJob)
+        before = watches.delay
+        with refusals_expected():
+            await sim.client().patch(job, _KEEP)
+            await anyio.sleep(10.0)
+            watches.delay = lambda watch: 5.0 if watch.table is table else before(watch)
+            await sim.client().delete(job, propagation="Orphan")
+            sim.server.collect_garbage()
+            await anyio.sleep(4.0)
+        watches.delay = before
+        await anyio.sleep(10.0)
+        with refusals_expected():
+            await sim.client().patch(job, _LET_GO)
+
     async def delete_held(self, sim: Simulation, rng: random.Random, name: str) -> None:
         """Delete a TrainJob that a finalizer keeps, and its children: they are not built again."""
         await self._users.suspend(sim, rng, name)
@@ -82,9 +111,7 @@ class Stories:
             return
         job = TrainJob.from_dict(document)
         with refusals_expected():
-            await sim.client().patch(
-                job, raw_patch(MERGE, b'{"metadata":{"finalizers":["%s"]}}' % _KEPT.encode())
-            )
+            await sim.client().patch(job, _KEEP)
             await sim.client().delete(job, propagation="Background")
         await anyio.sleep(10.0)
         for each in owned(sim, JobSet, document):
@@ -98,7 +125,7 @@ class Stories:
             ]
             assert not left, f"a JobSet was built for a TrainJob that is being deleted: {name}"
         with refusals_expected():
-            await sim.client().patch(job, raw_patch(MERGE, b'{"metadata":{"finalizers":null}}'))
+            await sim.client().patch(job, _LET_GO)
 
 
 def _train_job(sim: Simulation, name: str) -> Document | None:

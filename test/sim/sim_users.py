@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Users, who change TrainJobs and their children, and administrators, who change runtimes and nodes."""
+"""Users, who change TrainJobs and their children."""
 
 from __future__ import annotations
 
@@ -11,14 +11,12 @@ import anyio
 import msgspec
 import sim_runtimes as runtimes
 from controller_runtime.apis.core.v1 import ConfigMap, Pod, Secret
-from controller_runtime.apis.machinery import errors
 from controller_runtime.apis.machinery.object import Object
 from controller_runtime.client import MERGE, raw_patch
 from controller_runtime.simtest import Simulation
 from sim_foreign import FOREIGN, PURPOSE
 from sim_kueue import QUEUE_LABEL, is_queued
 from sim_objects import PROPAGATIONS, by_name, controller, is_deleted, is_true, refusals_expected
-from sim_world import Cluster
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
@@ -159,14 +157,19 @@ class Users:
         if not found:
             return
         child = kind.from_dict(rng.choice(found))
-        before = child.metadata.finalizers or []
-        for finalizers in ([*before, _HOLD], before):
-            body = msgspec.json.encode({"metadata": {"finalizers": finalizers}})
-            with refusals_expected():
-                await sim.client().patch(child, raw_patch(MERGE, body))
-                if finalizers is not before:
-                    await sim.client().delete(child)
-                    await anyio.sleep(rng.uniform(0.0, 10.0))
+        with refusals_expected():
+            await self._hold(sim, child, [_HOLD])
+            # JobSet's controller takes Jobs over by the name of their owner: they must go before a next JobSet comes.
+            await sim.client().delete(child, propagation="Foreground")
+            await anyio.sleep(rng.uniform(0.0, 10.0))
+            await self._hold(sim, child, [])
+
+    async def _hold(self, sim: Simulation, child: Object, hold: list[str]) -> None:
+        """Set or remove the finalizer."""
+        found = await sim.client().get(type(child), child.key)
+        others = [each for each in found.metadata.finalizers or () if each != _HOLD]
+        body = msgspec.json.encode({"metadata": {"finalizers": [*others, *hold]}})
+        await sim.client().patch(child, raw_patch(MERGE, body))
 
     async def delete_child(self, sim: Simulation, rng: random.Random) -> None:
         """Delete something that the manager made."""
@@ -217,82 +220,3 @@ class Users:
                 if controller(each) is None and (kind is JobSet or rng.random() < 0.7):
                     with refusals_expected():
                         await sim.client().delete(kind.from_dict(each), propagation="Foreground")
-
-
-class Administrators:
-    """Administrators of runtimes and nodes."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
-        self._version = 0
-        self.lost: dict[str, float] = {}
-        """By name, when a runtime was last deleted by force."""
-
-    def register(self, sim: Simulation) -> None:
-        """Have them work."""
-        sim.actor(self._begin, "begin")
-        sim.action(lambda sim, _: self.install(sim), times=4, name="install")
-        sim.action(self.edit_runtime, times=4)
-        sim.action(self.delete_runtime, times=2)
-        sim.action(self.lose_runtime, times=0.5)
-        sim.action(self._cluster.nodes.lose, times=1.5, name="lose_node")
-        sim.action(self._cluster.kueue.evict, times=2, name="evict")
-
-    async def _begin(self, sim: Simulation) -> None:
-        """Install all runtimes, as soon as a webhook answers."""
-        kinds = {runtimes.kind_of(name) for name in runtimes.NAMES}
-        while sum(len(sim.server.objects(kind)) for kind in kinds) < len(runtimes.NAMES):
-            await self.install(sim)
-            await anyio.sleep(1.0)
-
-    async def install(self, sim: Simulation) -> None:
-        """Create the runtimes that are missing."""
-        for name in runtimes.NAMES:
-            found = runtimes.runtime(name)
-            if by_name(sim, type(found), found.to_dict()) is None:
-                with refusals_expected(errors.ForbiddenError):
-                    await sim.client("admin").create(found)
-
-    async def edit_runtime(self, sim: Simulation, rng: random.Random) -> None:
-        """Set or remove the environment of the last job's container."""
-        self._version += 1
-        found = runtimes.runtime(rng.choice(runtimes.NAMES))
-        with refusals_expected():
-            document = (await sim.client("admin").get(type(found), found.key)).to_dict()
-            job = document["spec"]["template"]["spec"]["replicatedJobs"][-1]
-            container = job["template"]["spec"]["template"]["spec"]["containers"][0]
-            container["env"] = [{"name": "VERSION", "value": str(self._version)}]
-            if rng.random() < 0.4:
-                del container["env"]
-            if rng.random() < 0.3:
-                document["spec"]["mlPolicy"]["numNodes"] = rng.choice([1, 2])
-            await sim.client("admin").update(type(found).from_dict(document))
-
-    async def delete_runtime(self, sim: Simulation, rng: random.Random) -> None:
-        """Delete a runtime; it stays as long as TrainJobs refer to it."""
-        found = runtimes.runtime(rng.choice(runtimes.NAMES))
-        with refusals_expected():
-            await sim.client("admin").delete(found)
-
-    async def lose_runtime(self, sim: Simulation, rng: random.Random, name: str = "") -> None:
-        """Delete a runtime by force although TrainJobs may refer to it; install it again later."""
-        found = runtimes.runtime(name or rng.choice(runtimes.NAMES))
-        self.lost[found.name] = sim.loop.time()
-        with refusals_expected():
-            none = raw_patch(MERGE, b'{"metadata":{"finalizers":null}}')
-            await sim.client("admin").patch(found, none)
-            await sim.client("admin").delete(found)
-        await anyio.sleep(rng.uniform(1, 20))
-        await self.install(sim)
-        self.lost[found.name] = sim.loop.time()
-
-    async def retire_runtime(self, sim: Simulation, rng: random.Random) -> None:
-        """Delete a runtime, and then all TrainJobs that refer to it."""
-        found = runtimes.runtime(rng.choice(runtimes.NAMES))
-        with refusals_expected():
-            await sim.client("admin").delete(found)
-        for job in sim.server.objects(TrainJob):
-            if job["spec"]["runtimeRef"]["name"] == found.name:
-                await anyio.sleep(rng.random())
-                with refusals_expected():
-                    await sim.client().delete(TrainJob.from_dict(job), propagation="Background")

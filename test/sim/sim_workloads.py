@@ -41,6 +41,10 @@ _POD_SPEC: Document = {"schedulerName": kai.SCHEDULER_NAME, "containers": [{"nam
 _JOB_SPEC: Document = {"template": {"spec": _POD_SPEC}}
 
 
+OWNERS: tuple[type[Object], ...] = (Job, JobSet, TrainJob, RayCluster)
+"""Kinds of workloads with pods."""
+
+
 class Workloads:
     """Users who create workloads, and operators that create the dependents."""
 
@@ -71,22 +75,19 @@ class Workloads:
 
     async def job(self, sim: Simulation, rng: random.Random) -> None:
         """Create a Job."""
-        spec = {**_JOB_SPEC, "parallelism": rng.randint(1, 3)}
-        await self._create(sim, Job, self._metadata(rng, "job"), spec)
+        await self._create(sim, Job, self._metadata(rng, "job"), _spec_of(Job, rng))
 
     async def job_set(self, sim: Simulation, rng: random.Random) -> None:
         """Create a JobSet."""
-        await self._create(sim, JobSet, self._metadata(rng, "set"), _job_set_spec(rng))
+        await self._create(sim, JobSet, self._metadata(rng, "set"), _spec_of(JobSet, rng))
 
     async def train_job(self, sim: Simulation, rng: random.Random) -> None:
         """Create a TrainJob."""
-        reference = {"runtimeRef": {"name": "any"}}
-        await self._create(sim, TrainJob, self._metadata(rng, "train"), reference)
+        await self._create(sim, TrainJob, self._metadata(rng, "train"), _spec_of(TrainJob, rng))
 
     async def ray_cluster(self, sim: Simulation, rng: random.Random) -> None:
         """Create a RayCluster."""
-        groups = [{"groupName": f"workers-{each}", "replicas": rng.randint(1, 2)} for each in range(2)]
-        await self._create(sim, RayCluster, self._metadata(rng, "ray"), {"workerGroupSpecs": groups})
+        await self._create(sim, RayCluster, self._metadata(rng, "ray"), _spec_of(RayCluster, rng))
 
     async def delete(self, sim: Simulation, rng: random.Random) -> None:
         """Delete a workload; some create it again at once."""
@@ -106,12 +107,42 @@ class Workloads:
         if rng.random() < 0.5:
             await create(sim, rng)
 
+    async def replace(self, sim: Simulation, rng: random.Random, kind: type[Object], name: str) -> None:
+        """Delete a workload without an owner, and create another of its name at once; or change its size or label."""
+        found = [each for each in sim.server.objects(kind) if each["metadata"]["name"] == name]
+        if not found or found[0]["metadata"].get("ownerReferences") or is_deleted(found[0]):
+            return
+        if rng.random() < 0.5:
+            await rng.choice([self.label, self.scale])(sim, rng)
+            return
+        await sim.client().delete(kind.from_dict(found[0]), propagation=rng.choice(["Background", "Orphan"]))
+        sim.server.collect_garbage()
+        await self._create(sim, kind, {"namespace": "default", "name": name}, _spec_of(kind, rng))
+
+    async def replace_unseen(self, sim: Simulation, rng: random.Random) -> None:
+        """Replace a workload before watches report that: the first pods of the new one come earlier."""
+        kinds: list[type[Object]] = [Job, JobSet, RayCluster]
+        kind, watches = rng.choice(kinds), sim.server.watches
+        tops = [each for each in sim.server.objects(kind) if not each["metadata"].get("ownerReferences")]
+        if not tops:
+            return
+        found, table, before = rng.choice(tops), sim.server.table(kind), watches.delay
+        watches.delay = lambda watch: 6.0 if watch.table is table else before(watch)
+        with refusals_expected():
+            await sim.client().delete(kind.from_dict(found), propagation="Background")
+            sim.server.collect_garbage()
+            metadata = {"namespace": "default", "name": found["metadata"]["name"]}
+            await self._create(sim, kind, metadata, _spec_of(kind, rng))
+        await anyio.sleep(5.0)
+        watches.delay = before
+
     async def act_calmly(self, sim: Simulation, problem: Callable[[], Awaitable[str | None]]) -> None:
         """Act with short faults at most: soon after each action there must be no problem."""
         rng = random.Random(f"{sim.seed}/calm")
         creates = [self.pod, self.job, self.job_set, self.train_job, self.ray_cluster]
         steps = max(3, round(_STEPS * sim.actions))
-        for act in rng.choices([*creates, self.delete, self.delete, self.delete, self.delete_pod], k=steps):
+        deletes = [self.delete, self.delete, self.delete, self.delete_pod]
+        for act in rng.choices([*creates, *deletes, self.replace_unseen, self.replace_unseen], k=steps):
             await perform(sim, rng, act)
             await settled(sim, act, problem)
 
@@ -215,6 +246,18 @@ class Workloads:
                 after = {**pod, "status": {"phase": "Running" if phase is None else "Succeeded"}}
                 with refusals_expected():
                     await sim.client("kubelet").status.update(Pod.from_dict(after))
+
+
+def _spec_of(kind: type[Object], rng: random.Random) -> Document:
+    """Return a spec of any size."""
+    if kind is Job:
+        return {**_JOB_SPEC, "parallelism": rng.randint(1, 3)}
+    if kind is TrainJob:
+        return {"runtimeRef": {"name": "any"}}
+    if kind is RayCluster:
+        groups = [{"groupName": f"workers-{each}", "replicas": rng.randint(1, 2)} for each in range(2)]
+        return {"workerGroupSpecs": groups}
+    return _job_set_spec(rng)
 
 
 def _job_set_spec(rng: random.Random) -> Document:

@@ -11,13 +11,14 @@ from controller_runtime.apis.core.v1 import ConfigMap, LimitRange, Pod, PodTempl
 from controller_runtime.apis.node.v1 import RuntimeClass
 from controller_runtime.apis.scheduling.v1 import PriorityClass
 from controller_runtime.simtest import Simulation
+from sim_administrators import Administrators
 from sim_calm import Calm
 from sim_end import End
 from sim_jobset import review_job_set
 from sim_managers import Writes, check_managers, revoke
 from sim_past import Past
 from sim_rules import Rules
-from sim_users import Administrators, Users
+from sim_users import Users
 from sim_webhook import Webhooks, review_secret
 from sim_world import Cluster
 

@@ -9,12 +9,15 @@ server unreachable   up to 8 s, without a token of the shared limit: its return 
 server failed        the limiter's delay, at most 60 s, counted apart until the request succeeds or fails of its own:
                      each event of a changing object is one more failure, and no time passes between them
 kind not served      the limiter's delay, at most 30 s: no event reports that the kind is served again
-any other            the limiter's delay
+any other            the limiter's delay. A failure before the retry is due, of a reconcile that an event caused, is not
+                     counted, and the retry stays where it was: events of an object do not put off its retry
 """
 
 from __future__ import annotations
 
 from typing import Final
+
+import anyio
 
 from controller_runtime import workqueue
 from controller_runtime.reconcile import Request
@@ -51,6 +54,8 @@ class Retries:
         self._away = workqueue.ItemExponentialFailureRateLimiter[Request](maximum=AWAY_DELAY)
         self._servers: set[Request] = set()
         """Requests with a count of the server's failures."""
+        self._due: dict[Request, float] = {}
+        """When requests are retried that failed for another cause, on the loop's clock."""
 
     def delay(self, request: Request, error: Exception) -> float:
         """Count a failure, and return the seconds until the next attempt, or the delay that the server sent."""
@@ -65,14 +70,24 @@ class Retries:
             wait = min(self._limiter.when(_ServerFailures(*request)), SERVER_DELAY)
         else:
             self._forget_servers(request)
-            wait = self._limiter.when(request)
+            wait = self._own_delay(request)
         return min(wait, _DEGRADED_DELAY) if outcomes.is_degraded(error) else wait
+
+    def _own_delay(self, request: Request) -> float:
+        """Count a failure of the request's own, unless its retry is still to come."""
+        now = anyio.current_time()
+        if (left := self._due.get(request, now) - now) > 0:
+            return left
+        wait = self._limiter.when(request)
+        self._due[request] = now + wait
+        return wait
 
     def forget(self, request: Request) -> None:
         """Forget the failures of a request."""
         self._away.forget(request)
         self._limiter.forget(request)
         self._forget_servers(request)
+        self._due.pop(request, None)
 
     def _forget_servers(self, request: Request) -> None:
         if request in self._servers:

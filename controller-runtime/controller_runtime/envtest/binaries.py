@@ -18,17 +18,15 @@ import os
 import platform
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import yaml
-
-from controller_runtime.envtest.commands import run_lines
+from controller_runtime.envtest.building import Build, batches, clear_partial, title
 from controller_runtime.envtest.errors import ToolError
-from controller_runtime.envtest.gotoolchain import Go, find_go, parse_version
+from controller_runtime.envtest.gotoolchain import find_go, parse_version
 from controller_runtime.envtest.locks import file_lock
 from controller_runtime.envtest.progress import Progress, SilentProgress
 
@@ -119,7 +117,7 @@ def cache_directory(environ: Mapping[str, str] | None = None, *, program: str = 
 
 
 class Binaries:
-    """Finds tools, and builds the missing ones one after the other.
+    """Finds tools, and builds the missing ones, those of one group at the same time.
 
     Several processes may request the same tool at once: one builds it, the others wait.
     """
@@ -136,6 +134,15 @@ class Binaries:
         self._former = None if cache else cache_directory(self._environ, program=_FORMER_PROGRAM)
         self._progress = progress or SilentProgress()
 
+    def missing(self, *tools: Tool) -> list[Tool]:
+        """Return the tools that `locate` would build.
+
+        Raises:
+            ToolError: ``KUBEBUILDER_ASSETS`` names a directory that is missing or contains none of the tools.
+        """
+        found = self._from_assets(tools)
+        return [tool for tool in tools if tool.name not in found and self._from_cache(tool) is None]
+
     async def locate(self, *tools: Tool) -> dict[str, Binary]:
         """Return each tool's binary by the tool's name.
 
@@ -144,7 +151,14 @@ class Binaries:
                 missing or contains none of the tools. The message gives the reason in one line.
         """
         found = self._from_assets(tools)
-        return {tool.name: found.get(tool.name) or await self._from_cache(tool) for tool in tools}
+        for tool in tools:
+            if tool.name not in found and (cached := self._from_cache(tool)) is not None:
+                found[tool.name] = cached
+        builds = batches([tool for tool in tools if tool.name not in found])
+        for number, batch in enumerate(builds, 1):
+            place = f" ({number} of {len(builds)})" if len(builds) > 1 else ""
+            found |= await self._build(batch, f"build {title(batch)}{place}")
+        return {tool.name: found[tool.name] for tool in tools}
 
     def _from_assets(self, tools: Sequence[Tool]) -> dict[str, Binary]:
         named = self._environ.get(ASSETS_VARIABLE, "")
@@ -163,14 +177,16 @@ class Binaries:
                 raise ToolError(f"{ASSETS_VARIABLE}: {assets / name} is not executable")
         return {name: Binary(assets / name) for name in found}
 
-    async def _from_cache(self, tool: Tool) -> Binary:
-        directory = self._cache / "bin" / tool.group.key
-        binary = _cached(tool, directory)
-        if binary is None and self._former is not None:
-            binary = _cached(tool, self._former / "bin" / tool.group.key)
-        if binary is not None:
-            return binary
-        task = f"build {tool.name} {tool.group.version}"
+    def _from_cache(self, tool: Tool) -> Binary | None:
+        for cache in filter(None, (self._cache, self._former)):
+            binary = _cached(tool, cache / "bin" / tool.group.key)
+            if binary is not None:
+                return binary
+        return None
+
+    async def _build(self, batch: Sequence[Tool], task: str) -> dict[str, Binary]:
+        """Build the programs of one batch, those of them that no other process builds at this moment."""
+        directory = self._cache / "bin" / batch[0].group.key
 
         def waiting() -> None:
             self._progress.update(task, detail="another process is building")
@@ -178,61 +194,18 @@ class Binaries:
         self._progress.start(task)
         try:
             async with file_lock(directory.parent / f"{directory.name}.lock", waiting=waiting):
-                binary = _cached(tool, directory)
-                if binary is None:
-                    _clear_partial(directory)
-                    go = await find_go(tool.group.go, self._cache, self._progress, self._environ)
-                    await self._build(tool, directory, go, task)
+                if missing := [tool for tool in batch if _cached(tool, directory) is None]:
+                    clear_partial(directory)
+                    go = await find_go(batch[0].group.go, self._cache, self._progress, self._environ)
+                    await Build(missing, directory, go, self._environ, self._progress, task).run()
         except ToolError as error:
             self._progress.fail(task, str(error))
-            raise ToolError(f"cannot build {tool.name} {tool.group.version}: {error}") from error
+            raise ToolError(f"cannot build {title(batch)}: {error}") from error
         self._progress.finish(task, "ready")
-        binary = binary or _cached(tool, directory)
-        if binary is None:
-            raise ToolError(f"cannot build {tool.name} {tool.group.version}: {directory} stayed empty")
-        return binary
-
-    async def _build(self, tool: Tool, directory: Path, go: Go, task: str) -> None:
-        tags = [f"-tags={','.join(tool.tags)}"] if tool.tags else []
-        total = len(await self._go(go, tool, task, ["list", "-deps", *tags, tool.package]))
-        seen = 0
-
-        def compiled(line: str) -> None:
-            nonlocal seen
-            if not line.startswith("go: "):
-                seen = min(seen + 1, total)
-            self._progress.update(task, done=seen, total=total, detail=line[:80])
-
-        symbols = " ".join(f"-X {name}={value}" for name, value in tool.symbols.items())
-        partial = directory / f".{tool.name}.partial"
-        arguments = ["build", "-v", "-p", str(min(os.cpu_count() or 1, 4)), "-trimpath", *tags, "-ldflags"]
-        arguments += [f"-s -w {symbols}".strip(), "-o", str(partial), tool.package]
-        await self._go(go, tool, task, arguments, compiled)
-        if tool.manifests:
-            out = await self._go(go, tool, task, ["list", "-m", "-f", "{{.Dir}}", tool.group.module])
-            manifests = directory / f".{tool.name}.json.partial"
-            _collect(Path(out[0]), tool.manifests, manifests)
-            manifests.replace(directory / f"{tool.name}.json")
-        _note_go(directory, tool, go)
-        partial.replace(directory / tool.name)
-
-    async def _go(
-        self,
-        go: Go,
-        tool: Tool,
-        task: str,
-        arguments: list[str],
-        on_line: Callable[[str], None] | None = None,
-    ) -> list[str]:
-        code, out, err = await run_lines(
-            [str(go.binary), *arguments],
-            cwd=tool.group.directory,
-            env=go.environment(self._environ),
-            on_line=on_line or (lambda line: self._progress.update(task, detail=line[:80])),
-        )
-        if code != 0:
-            raise ToolError(f"{' '.join(['go', arguments[0]])} failed: {_reason(err) or f'exit code {code}'}")
-        return out
+        built = {tool.name: _cached(tool, directory) for tool in batch}
+        if None in built.values():
+            raise ToolError(f"cannot build {title(batch)}: {directory} stayed empty")
+        return {name: binary for name, binary in built.items() if binary is not None}
 
 
 def _cached(tool: Tool, directory: Path) -> Binary | None:
@@ -240,34 +213,3 @@ def _cached(tool: Tool, directory: Path) -> Binary | None:
     if not path.is_file() or (tool.manifests and not manifests.is_file()):
         return None
     return Binary(path, manifests if tool.manifests else None)
-
-
-def _clear_partial(directory: Path) -> None:
-    """Create the group's directory and remove the remains of an interrupted build; the caller holds the lock."""
-    directory.mkdir(parents=True, exist_ok=True)
-    for left in directory.glob(".*.partial"):
-        left.unlink()
-
-
-def _collect(module: Path, patterns: Sequence[str], target: Path) -> None:
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    documents: list[JSON] = []
-    for pattern in patterns:
-        files = sorted(module.glob(pattern))
-        if not files:
-            raise ToolError(f"{module} has no {pattern}")
-        for file in files:
-            with file.open(encoding="utf-8") as stream:
-                documents += [document for document in yaml.load_all(stream, Loader=loader) if document]
-    target.write_text(json.dumps(documents), encoding="utf-8")
-
-
-def _note_go(directory: Path, tool: Tool, go: Go) -> None:
-    note = {"go": go.version, "package": tool.package, "version": tool.group.version}
-    (directory / f"{tool.name}.build.json").write_text(json.dumps(note) + "\n", encoding="utf-8")
-
-
-def _reason(lines: Sequence[str]) -> str:
-    """Return the last line of a failed ``go`` run that is not a progress message."""
-    messages = [line.strip() for line in lines if line.strip() and not line.startswith("go: downloading ")]
-    return messages[-1] if messages else ""

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from email.utils import formatdate
+import time
 from functools import lru_cache
 from http import HTTPStatus
 from typing import Final
@@ -15,6 +15,8 @@ from .message import HTTPResponse
 CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 CLOSE: Final = b"Connection: close\r\n"
 KEEP: Final = b"Connection: keep-alive\r\n"
+_DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _BODILESS: Final = frozenset({204, 304})
 _REMEMBERED: Final = 256
 """Bytes of the longest target that is remembered."""
@@ -69,8 +71,15 @@ def _start(status: int, content_type: str, second: int) -> bytes:
         phrase = HTTPStatus(status).phrase
     except ValueError:
         phrase = ""
-    line = f"HTTP/1.1 {status} {phrase}\r\nDate: {formatdate(second, usegmt=True)}\r\n".encode()
+    line = f"HTTP/1.1 {status} {phrase}\r\nDate: {_date(second)}\r\n".encode()
     return line if status in _BODILESS else line + _field("Content-Type", content_type)
+
+
+def _date(second: int) -> str:
+    """Return a moment as HTTP writes it, whatever the locale."""
+    at = time.gmtime(second)
+    clock = f"{at.tm_hour:02}:{at.tm_min:02}:{at.tm_sec:02}"
+    return f"{_DAYS[at.tm_wday]}, {at.tm_mday:02} {_MONTHS[at.tm_mon - 1]} {at.tm_year:04} {clock} GMT"
 
 
 def _field(name: str, value: str) -> bytes:

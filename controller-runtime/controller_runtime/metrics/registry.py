@@ -15,21 +15,18 @@ import itertools
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from prometheus_client import (
-    CollectorRegistry,
-    Counter,
-    Gauge,
-    GCCollector,
-    Histogram,
-    PlatformCollector,
-    ProcessCollector,
-    exposition,
-)
+# Not from the package itself: see controller_runtime.lean.
+from prometheus_client.gc_collector import GCCollector
+from prometheus_client.metrics import Counter, Gauge, Histogram
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
+from prometheus_client.platform_collector import PlatformCollector
+from prometheus_client.process_collector import ProcessCollector
+from prometheus_client.registry import Collector, CollectorRegistry
 from prometheus_client.samples import Sample
 
-CONTENT_TYPE: Final = exposition.CONTENT_TYPE_PLAIN_0_0_4
+from . import text
+
+CONTENT_TYPE: Final = text.CONTENT_TYPE
 
 
 class Registry(CollectorRegistry):
@@ -60,7 +57,7 @@ REGISTRY: Final = Registry(auto_describe=True)
 
 def render(registry: CollectorRegistry = REGISTRY) -> bytes:
     """Return the registry in Prometheus' text format (:data:`CONTENT_TYPE`)."""
-    return exposition.generate_latest(registry)
+    return text.render(registry)
 
 
 def _counter(name: str, text: str, labels: Iterable[str] = ()) -> Counter:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 import anyio
-from prometheus_client import CollectorRegistry
+from prometheus_client.registry import CollectorRegistry
 
 from controller_runtime import log
 from controller_runtime.httpserver import (

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
+from controller_runtime import installed
 from controller_runtime.apis.machinery.base import JSON
 
 from . import http1, kubeconfig_import, proxy
@@ -45,15 +46,9 @@ def default_user_agent() -> str:
 
     A program that can be started in several ways should set :attr:`Config.user_agent`.
     """
-    from importlib.metadata import PackageNotFoundError, version
-
     started = Path(sys.argv[0] or "python")
     program = started.parent.name if started.name == "__main__.py" else started.name.removesuffix(".py")
-    try:
-        release = version("controller-runtime")
-    except PackageNotFoundError:
-        release = "unknown"
-    return user_agent(program.replace("/", "_") or "python", release)
+    return user_agent(program.replace("/", "_") or "python", installed.version("controller-runtime"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable
 from typing import Final, Generic, Protocol, TypeVar
 
-from prometheus_client import Gauge
+from prometheus_client.metrics import Gauge
 
 from controller_runtime import metrics
 

@@ -1,10 +1,14 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Garbage collection resumes after the start, whether it succeeded or failed."""
+"""Garbage collection resumes after the start, and packages are loaded in parts."""
 
 import contextlib
 import gc
+import importlib
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import anyio
 import pytest
@@ -47,3 +51,65 @@ def test_collections_stop_while_a_program_is_imported(error: Exception | None) -
         if error is not None:
             raise error
     assert gc.isenabled()
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A package whose ``__init__`` imports a module that a module in use does not need."""
+    folder = tmp_path / "package_in_parts"
+    folder.mkdir()
+    (folder / "__init__.py").write_text(
+        "from . import used\nfrom .rest import serve\nVERSION = used.VERSION + 1\n"
+    )
+    (folder / "used.py").write_text("from . import below\nVERSION = below.VERSION\n")
+    (folder / "below.py").write_text("VERSION = 1\n")
+    (folder / "rest.py").write_text("def serve():\n    return 'served'\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield folder.name
+    for name in [name for name in sys.modules if name.partition(".")[0] == folder.name]:
+        del sys.modules[name]
+
+
+def test_a_package_is_loaded_in_parts_until_one_of_its_own_names_is_used(package: str) -> None:
+    lean.load_parts(package)
+    used = importlib.import_module(f"{package}.used")
+    assert used.VERSION == 1
+    assert f"{package}.below" in sys.modules
+    assert f"{package}.rest" not in sys.modules
+    whole = importlib.import_module(package)
+    assert whole.used is used
+    assert whole.serve() == "served"
+    assert whole.VERSION == 2
+    with pytest.raises(AttributeError, match="missing"):
+        _ = whole.missing
+
+
+def test_a_loaded_package_stays_and_a_missing_one_is_an_error(package: str) -> None:
+    whole = importlib.import_module(package)
+    lean.load_parts(package)
+    assert sys.modules[package] is whole
+    with pytest.raises(ModuleNotFoundError, match="no_such_package"):
+        lean.load_parts("no_such_package")
+
+
+_PROGRAM = """
+import sys
+from controller_runtime import lean
+with lean.importing():
+    import controller_runtime as ctrl
+    from controller_runtime import metrics
+    from controller_runtime.apis.core.v1 import Pod
+assert Pod.from_json('{"spec": {"containers": [{"name": "a"}]}}').spec.containers[0].name == "a"
+assert b"# TYPE workqueue_depth gauge" in metrics.render()
+print(*sorted({"http.server", "urllib.request", "importlib.metadata", "zipfile"} & sys.modules.keys()))
+import prometheus_client
+prometheus_client.push_to_gateway
+assert prometheus_client.REGISTRY is not metrics.REGISTRY
+assert prometheus_client.Counter is type(metrics.REST_REQUESTS)
+"""
+
+
+@pytest.mark.real_time
+def test_a_program_loads_no_servers_and_finders_of_other_libraries() -> None:
+    answer = subprocess.run([sys.executable, "-c", _PROGRAM], capture_output=True, text=True, check=False)
+    assert (answer.returncode, answer.stdout, answer.stderr) == (0, "\n", "")

@@ -5,6 +5,7 @@
 import importlib.util
 import os
 import shutil
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -72,3 +73,45 @@ def test_what_cannot_be_done_is_said(
     arguments: list[str], code: int, error: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert (slim.main(arguments), capsys.readouterr().err) == (code, error)
+
+
+def test_libraries_are_loaded_without_what_debuggers_read(tmp_path: Path) -> None:
+    spec = importlib.util.find_spec("yaml._yaml")
+    assert spec is not None
+    assert spec.origin is not None
+    installed = Path(spec.origin)
+    copy = tmp_path / "yaml"
+    shutil.copytree(installed.parent, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    library = copy / installed.name
+    library.chmod(0o755)
+    before = library.stat().st_size
+    freed = slim.strip(tmp_path)
+    assert library.stat().st_size == before - freed
+    assert library.stat().st_mode & 0o777 == 0o755
+    assert b".debug_info" not in library.read_bytes()
+    assert freed > before / 2  # its wheel ships debug information
+    code = "import yaml._yaml; print(yaml._yaml.__file__); print(yaml.load('{a: [1]}', yaml.CSafeLoader))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == f"{library}\n{{'a': [1]}}\n"
+    assert slim.strip(tmp_path) == 0
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"#!/bin/sh\n", b"\x7fELF\x02\x01", b"\x7fELF\x01\x01" + bytes(100)]
+)
+def test_other_files_stay_as_they_are(content: bytes) -> None:
+    assert slim.stripped(content) == content
+
+
+def test_bytes_between_segments_are_zero_and_section_headers_are_removed() -> None:
+    header = struct.pack(
+        "<16sHHIQQQIHHHHHH", b"\x7fELF\x02\x01\x01", 3, 62, 1, 0, 64, 190, 0, 64, 56, 1, 64, 3, 2
+    )
+    segment = struct.pack("<IIQQQQQQ", 1, 5, 140, 0, 0, 20, 20, 1)
+    short = slim.stripped(header + segment + b"x" * 20 + b"c" * 20 + b"symbols" * 50)
+    assert short[120:] == bytes(20) + b"c" * 20
+    assert struct.unpack_from("<Q", short, 40) == (0,)
+    assert struct.unpack_from("<HHH", short, 58) == (64, 0, 0)
+    assert slim.stripped(short) == short

@@ -11,10 +11,10 @@ from __future__ import annotations
 import copy
 import dataclasses
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pydantic
+from controller_runtime import installed
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.apis.machinery.errors import StatusError
@@ -36,6 +36,9 @@ from pkg.podgrouper import (
 )
 from pkg.podgrouper.plugins import GroupingError, Reads
 from pkg.podgrouper.podgroup import Metadata, SubGroupMetadata, TopologyConstraintMetadata
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 Objects = dict[Key, Data]
 Path = tuple[str | int, ...]
@@ -125,7 +128,7 @@ class _Try:
 @cache
 def _installed() -> tuple[EntryPoint, ...]:
     """Return the installed groupers; finding them takes longer than grouping."""
-    return tuple(entry_points(group=ENTRY_POINT_GROUP))
+    return installed.entry_points(ENTRY_POINT_GROUP)
 
 
 class _Search:

@@ -40,7 +40,7 @@ from controller_runtime.apis.machinery.object import ObjectMeta
 from controller_runtime.certificates import SKEW
 from controller_runtime.rest.tls import load_chain
 from controller_runtime.webhook.certwatcher import server_context
-from prometheus_client import Counter, Gauge
+from prometheus_client.metrics import Counter, Gauge
 
 from . import bundle, issues, pki
 from .cluster import Cluster

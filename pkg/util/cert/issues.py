@@ -8,7 +8,7 @@ from typing import Final
 
 from controller_runtime import log, metrics, recorder
 from controller_runtime.apis.core.v1 import Secret
-from prometheus_client import Counter
+from prometheus_client.metrics import Counter
 
 from .pki import Verdict
 

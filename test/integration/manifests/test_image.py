@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The image's file tree, built by the Containerfile's commands, has the listed files and runs the manager read-only."""
 
+import gzip
 import os
 import re
 import shutil
@@ -88,13 +89,17 @@ class Image:
     """``/app``."""
     programs: Path
     """The programs, which the final stage puts into ``/``."""
+    bytecode: Path
+    """The compiled standard library, under its paths in ``/``."""
 
 
 @pytest.fixture(scope="session")
 def image(tmp_path_factory: pytest.TempPathFactory) -> Image:
     """Run the commands of the build stage in folders of this test's own."""
     home = tmp_path_factory.mktemp("image")
-    source, build, app, programs = (home / name for name in ("src", "build", "app", "programs"))
+    source, build, app, programs, bytecode = (
+        home / name for name in ("src", "build", "app", "programs", "bytecode")
+    )
     source.mkdir()
     for line in steps(1)["COPY"]:
         *names, target = line.split()
@@ -104,13 +109,15 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Image:
             copy(ROOT / name, place)
     environ = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
     for line in steps(1)["RUN"]:
-        for path, real in (("/build", build), ("/app", app), ("/programs", programs)):
+        folders = {"/build": build, "/app": app, "/programs": programs, "/bytecode": bytecode}
+        for path, real in folders.items():
             line = re.sub(rf"(?<=[ =]){path}\b", str(real), line)
-        line = re.sub(r"\bpython\b(?= -m)", sys.executable, line)
+        line = re.sub(r"\bpython\b(?= -[mX])", sys.executable, line)
         subprocess.run(line, shell=True, cwd=source, env=environ, check=True)
     assert "--from=build /app /app" in steps(2)["COPY"]
     assert "--from=build /programs/ /" in steps(2)["COPY"]
-    return Image(app, programs)
+    assert "--from=build /bytecode/ /" in steps(2)["COPY"]
+    return Image(app, programs, bytecode)
 
 
 def environment(image: Image) -> dict[str, str]:
@@ -146,6 +153,12 @@ def test_the_image_holds_what_is_listed_and_nothing_else(image: Image) -> None:
     assert modules == MODULES
 
 
+def test_the_image_adds_at_most_15_mb_to_its_base(image: Image) -> None:
+    """As a layer: compressed."""
+    archive = subprocess.run(["tar", "-c", "."], cwd=image.app, capture_output=True, check=True).stdout
+    assert len(gzip.compress(archive, 9)) <= 15_000_000
+
+
 def test_the_manager_loads_no_module_that_the_image_does_not_hold(image: Image) -> None:
     """Also what it loads later: certificates, the pod grouper, kubeconfigs."""
     code = (
@@ -154,6 +167,40 @@ def test_the_manager_loads_no_module_that_the_image_does_not_hold(image: Image) 
         "kubeconfig_import.modules()"
     )
     subprocess.run([sys.executable, "-S", "-c", code], env=environment(image), cwd="/", check=True)
+
+
+def test_the_standard_library_that_the_manager_loads_is_compiled(image: Image) -> None:
+    code = (
+        "import importlib.util, sys, sysconfig\n"
+        "from pkg.app import main\n"
+        "main(['--version'])\n"
+        "from controller_runtime import log\n"
+        "log.configure()\n"
+        "log.logger_from('x').debug('y')\n"
+        "from controller_runtime.rest import kubeconfig_import\n"
+        "kubeconfig_import.modules()\n"
+        "import pkg.util.cert, pkg.podgrouper, pkg.app.trim\n"
+        "pkg.app.trim.give_back()\n"
+        "home = sysconfig.get_path('stdlib') + '/'\n"
+        "for each in list(sys.modules.values()):\n"
+        "    origin = getattr(getattr(each, '__spec__', None), 'origin', None) or ''\n"
+        "    if origin.endswith('.py') and origin.startswith(home):\n"
+        "        print(importlib.util.cache_from_source(origin))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", code],
+        env=environment(image),
+        cwd="/",
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+    _, *loaded = done.stdout.decode().splitlines()
+    assert len(loaded) > 100
+    for name in loaded:
+        compiled = image.bytecode / name.removeprefix("/")
+        assert compiled.is_file()
+        # Imports do not compare it with its source.
+        assert int.from_bytes(compiled.read_bytes()[4:8], "little") == 1
 
 
 def test_a_plugin_is_found_where_the_documentation_installs_it(image: Image, tmp_path: Path) -> None:

@@ -130,7 +130,9 @@ def _expect_gpus(case: Case, want: Document, got: Document) -> None:
 def _gpus_of_runtime(case: Case) -> int:
     runtimes = (obj for obj in case.input.get("objects") or () if obj["kind"].endswith("TrainingRuntime"))
     jobs = [job for obj in runtimes for job in obj["spec"]["template"]["spec"].get("replicatedJobs", ())]
-    containers = (each for job in jobs for each in job["template"]["spec"]["template"]["spec"]["containers"])
+    containers = (
+        each for job in jobs for each in job["template"]["spec"]["template"]["spec"].get("containers") or ()
+    )
     return max(
         (_gpus(each.get("resources") or {}) for each in containers if each["name"] == "node"), default=0
     )
@@ -143,7 +145,7 @@ def _gpus(resources: Document) -> int:
 
 def _environment(obj: Document) -> Iterator[Document]:
     for job in (obj.get("spec") or {}).get("replicatedJobs") or ():
-        for container in job["template"]["spec"]["template"]["spec"]["containers"]:
+        for container in job["template"]["spec"]["template"]["spec"].get("containers") or ():
             yield from container.get("env") or ()
 
 

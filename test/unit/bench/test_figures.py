@@ -7,7 +7,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from harness import charts, contest, figures
+from harness import charts, contest, figures, summary
 from harness.contest import Found
 from harness.manager import ManagerError
 from harness.plan import Entrant, entrants
@@ -130,7 +130,49 @@ def test_programs_are_measured_beside_ours_which_comes_first() -> None:
     assert entrants([OURS], ["a=x", "b=y"], ours=False) == (Entrant("a", "x"), Entrant("b", "y"))
 
 
-@pytest.mark.parametrize("given", [["go"], ["=x"], ["go= "], ["ours=x"], ["a=x", "a=y"]])
+def measured() -> list[figures.Figure]:
+    """Two rounds of a burst, beside a Go manager and the ceiling, which has no CPU."""
+    cpu = "torch.1000.manager_cpu"
+    rate = "torch.1000.rate"
+    unit = "CPU s/1,000 jobs"
+    whole = {
+        "ours": [
+            found(**{rate: (200.0, "TrainJobs/s"), cpu: (1.0, unit)}),
+            found(**{rate: (220.0, "TrainJobs/s"), cpu: (1.2, unit)}),
+        ],
+        "go-2.1.0": [
+            found(**{rate: (100.0, "TrainJobs/s"), cpu: (2.0, unit)}),
+            found(**{rate: (110.0, "TrainJobs/s"), cpu: (2.0, unit)}),
+        ],
+        "ceiling": [found(**{rate: (400.0, "TrainJobs/s")}), found(**{rate: (440.0, "TrainJobs/s")})],
+    }
+    return contest.combine("burst", whole)
+
+
+def test_the_ceiling_is_compared_where_it_was_measured_and_nowhere_else() -> None:
+    assert [(each.name.rpartition(".")[2], each.alternative, each.ratio) for each in measured()] == [
+        ("rate", "go-2.1.0", 2.0),
+        ("rate", "ceiling", 0.5),
+        ("manager_cpu", "go-2.1.0", pytest.approx(0.55)),
+    ]
+
+
+def test_the_table_has_a_column_for_each_program_with_ratios_and_their_spans() -> None:
+    assert summary.table(measured()) == [
+        "| figure | this manager | ratio to go-2.1.0; its figure | ratio to ceiling; its figure | goal |",
+        "| --- | --- | --- | --- | --- |",
+        "| CPU of the manager, created | 1.1 CPU s/1,000 jobs (1–1.2) | 0.55 (0.5–0.6); 2 |  | ≤ 0.5 |",  # noqa: RUF001
+        "| burst: rate | 210 TrainJobs/s (200–220) | 2.00 (2–2); 105 | 0.50 (0.5–0.5); 420 |  |",  # noqa: RUF001
+    ]
+
+
+def test_a_chart_beside_a_go_manager_names_the_ceiling(tmp_path: Path) -> None:
+    paths = {path.name: path.read_text(encoding="utf-8") for path in charts.draw(tmp_path, measured())}
+    assert "210 : 105 TrainJobs/s, ceiling 420" in paths["burst-go-2-1-0.svg"]
+    assert "ceiling 4" not in paths["burst-ceiling.svg"]
+
+
+@pytest.mark.parametrize("given", [["go"], ["=x"], ["go= "], ["ours=x"], ["a=x", "a=y"], ["ceiling=x"]])
 def test_a_program_without_name_or_command_or_with_anothers_name_is_refused(given: list[str]) -> None:
     with pytest.raises(ValueError, match=r"NAME=CMD|same name"):
         entrants([OURS], given, ours=True)

@@ -363,6 +363,27 @@ async def test_a_condition_that_another_writer_adds_meanwhile_is_kept(
     assert await b.conditions() == {"Theirs": ("True", "R"), "Suspended": ("True", "Suspended")}
 
 
+async def test_a_condition_that_another_writer_adds_is_kept_when_the_rest_of_the_status_goes(
+    bench: MakeBench, new_train_job: MakeJob
+) -> None:
+    job = new_train_job()
+    job.status = TrainJobStatus.from_dict({"jobsStatus": [{"name": "node", "ready": 1}]})
+    b = bench(job)
+
+    async def none(_train_job: TrainJob) -> Any:
+        stored = await b.train_job()
+        if stored.status.conditions is None:
+            theirs = {"type": "Theirs", "status": "True", "reason": "R", "message": "m"}
+            stored.status = TrainJobStatus.from_dict({**stored.status.to_dict(), "conditions": [theirs]})
+            await b.client.status.update(stored)
+        return TrainJobStatus()
+
+    b.runtime.train_job_status = none
+    await b.reconcile()
+    assert b.result.requeue_after
+    assert await b.conditions() == {"Theirs": ("True", "R")}
+
+
 async def test_a_status_is_not_written_to_another_train_job_of_the_same_name(
     bench: MakeBench, new_train_job: MakeJob
 ) -> None:

@@ -205,3 +205,58 @@ async def test_a_pod_that_has_ended_is_read_once_for_all_that_it_owns(
     assert cluster.reads == ["Pod"]
     assert (await owners.get(unstructured(Pod.gvk), driver.key)).name == "driver"
     assert cluster.informers == {}
+
+
+async def test_an_owner_is_current_until_its_watch_reports_another_state_or_its_deletion(
+    cluster: Cluster, owners: OwnerCache, make_object: MakeObject
+) -> None:
+    job = make_object("batch/v1", "Job", "j", resourceVersion="7")
+    await cluster.put(job)
+    found = await owners.metadata(reference(job), "team-a")
+    assert owners.is_current(found, "team-a")
+
+    await cluster.put(make_object("batch/v1", "Job", "j", resourceVersion="8"))
+    assert not owners.is_current(found, "team-a")
+
+    found = await owners.metadata(reference(job), "team-a")
+    assert owners.is_current(found, "team-a")
+    cluster.delete(job)
+    assert not owners.is_current(found, "team-a")
+
+
+async def test_an_owner_that_is_read_before_its_watch_has_begun_is_not_current(
+    cluster: Cluster, owners: OwnerCache, make_object: MakeObject
+) -> None:
+    cluster.informers[JOB] = Informer()
+    cluster.informers[JOB].has_synced = False
+    job = make_object("batch/v1", "Job", "j")
+    cluster.server.add(job)
+    found = await owners.metadata(reference(job), "team-a")
+    cluster.informers[JOB].has_synced = True  # it was deleted before the first list: no event reports that
+
+    assert not owners.is_current(found, "team-a")
+
+
+async def test_an_owner_that_was_deleted_before_the_first_list_of_its_watch_is_forgotten(
+    cluster: Cluster, owners: OwnerCache, make_object: MakeObject
+) -> None:
+    job = make_object("batch/v1", "Job", "j")
+    await cluster.put(job, reported=False)
+    await owners.metadata(reference(job), "team-a")
+
+    await cluster.server.delete(job, propagation="Background")
+    cluster.now += UNWATCHED_TTL + 1
+
+    with pytest.raises(NotFoundError):
+        await owners.metadata(reference(job), "team-a")
+
+
+async def test_a_pod_as_owner_counts_as_current(
+    cluster: Cluster, owners: OwnerCache, make_pod: Callable[..., Pod]
+) -> None:
+    driver = make_pod("driver")
+    await cluster.put(driver)
+
+    found = await owners.metadata(reference(driver), "team-a")
+
+    assert owners.is_current(found, "team-a")

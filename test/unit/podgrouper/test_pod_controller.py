@@ -15,11 +15,13 @@ from controller_runtime.cache import UndecodableObjectError
 from controller_runtime.client import MERGE, FakeClient, interceptor, raw_patch
 from controller_runtime.metrics import REGISTRY
 from controller_runtime.reconcile import Request, Result, TerminalError
-from owner_world import refusing
+from owner_world import Cluster, refusing
 
 from pkg.apis.kai.v2alpha2 import PodGroup
-from pkg.podgrouper import Options, PodReconciler, Rules
+from pkg.podgrouper import Options, PodGrouper, PodReconciler, Rules, new_plugins_hub
 from pkg.podgrouper.budget import OverBudgetError
+from pkg.podgrouper.ownercache import OwnerCache
+from pkg.podgrouper.ownerwatch import UNWATCHED_TTL
 from pkg.podgrouper.podgroup import Handler
 
 MakeObject = Callable[..., Unstructured]
@@ -93,6 +95,59 @@ async def test_our_own_mark_is_not_looked_at_again_but_what_came_with_it_is(
     await reconciler.reconcile(REQUEST)
 
     assert (await client.get(PodGroup, ("team-a", GROUP))).labels["user"] == "u"
+
+
+async def test_an_own_mark_is_looked_at_again_when_an_owner_changed_before_it_was_written(
+    make_pod: MakePod, make_object: MakeObject, cluster: Cluster, owners: OwnerCache, recorder: Any
+) -> None:
+    def stateful_set(user: str, version: str) -> Unstructured:
+        labels = {"user": user}
+        return make_object("apps/v1", "StatefulSet", "db", labels=labels, resourceVersion=version)
+
+    await cluster.put(stateful_set("u", "1"))
+    client = FakeClient(make_pod("db-0", stateful_set("u", "1")))
+
+    async def meanwhile(within: FakeClient, obj: Any, patch: Any, **options: Any) -> Any:
+        await cluster.put(stateful_set("v", "2"))
+        return await within.patch(obj, patch, **options)
+
+    seen = interceptor.wrap(client, interceptor.Funcs(patch=meanwhile))
+    grouper = PodGrouper(owners, new_plugins_hub(owners, found=[]))
+    handler = Handler(seen, seen, node_pool_key="pool", queue_key="kai.scheduler/queue")
+    reconciler = PodReconciler(seen, recorder, grouper, handler)
+    result = await reconciler.reconcile(REQUEST)
+
+    assert result.requeue_after == timedelta(seconds=UNWATCHED_TTL)
+    assert await reconciler.reconcile(REQUEST) == Result()
+    assert (await client.get(PodGroup, ("team-a", GROUP))).labels["user"] == "v"
+
+
+@pytest.mark.parametrize(
+    ("group", "left"),
+    [
+        pytest.param("pg-of-an-earlier-owner", {}, id="that of an earlier group goes"),
+        pytest.param(GROUP, {"kai.scheduler/subgroup-name": "workers"}, id="that of a user stays"),
+    ],
+)
+async def test_a_label_with_a_subgroup_goes_with_the_group_that_had_it(
+    make_pod: MakePod,
+    stateful_set: Unstructured,
+    make_reconciler: MakeReconciler,
+    group: str,
+    left: dict[str, str],
+) -> None:
+    labels = {"kai.scheduler/subgroup-name": "workers"}
+    marked = make_pod("db-0", stateful_set, labels=labels, annotations={"pod-group-name": group})
+    client = FakeClient(stateful_set, marked)
+    reconciler = make_reconciler(client)
+
+    await reconciler.reconcile(REQUEST)
+    pod = await client.get(Pod, REQUEST)
+    writes = len(client.writes)
+    await reconciler.reconcile(REQUEST)
+
+    assert (pod.labels, pod.annotations) == (left, {"pod-group-name": GROUP})
+    assert len(client.writes) == writes
 
 
 @pytest.fixture

@@ -9,9 +9,10 @@ import pytest
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.apis.machinery.object import Unstructured
 from controller_runtime.client import FakeClient
-from owner_world import refusing
+from owner_world import Cluster, reference, refusing
 
-from pkg.podgrouper import PodGrouper
+from pkg.podgrouper import PodGrouper, new_plugins_hub
+from pkg.podgrouper.ownercache import OwnerCache
 from pkg.podgrouper.plugins import GroupingError
 
 MakeObject = Callable[..., Unstructured]
@@ -88,6 +89,20 @@ async def test_an_owner_of_the_same_name_made_anew_is_not_the_owner(
     assert str(caught.value) == (
         "failed to find ReplicaSet: <team-a/rs>, uid: <uid-rs>: Owner resource with uid uid-rs not found"
     )
+
+
+async def test_an_owner_that_is_replaced_between_its_two_reads_is_not_the_owner(
+    cluster: Cluster, owners: OwnerCache, make_object: MakeObject, make_pod: MakePod
+) -> None:
+    before = make_object("batch/v1", "Job", "j", resourceVersion="7")
+    await cluster.put(before)
+    await owners.metadata(reference(before), "team-a")
+    after = make_object("batch/v1", "Job", "j", resourceVersion="8")
+    after.metadata.uid = "another"
+    await cluster.put(after, reported=False)
+
+    with pytest.raises(GroupingError, match=r"uid: <uid-j>: Owner resource with uid uid-j not found"):
+        await PodGrouper(owners, new_plugins_hub(owners, found=[])).get_pod_owners(make_pod("p", before))
 
 
 async def test_an_owner_with_several_owners_is_an_error(

@@ -10,7 +10,7 @@ from controller_runtime.apis.machinery.errors import ForbiddenError
 from controller_runtime.rest import PublishedSchema, TransportError
 
 from pkg.podgrouper import Rules, rules_of
-from pkg.podgrouper.servedrules import MISSING_TTL, ServedRules
+from pkg.podgrouper.servedrules import MISSING_TTL, PUBLISHING, ServedRules
 
 
 def schema(*fields: str) -> PublishedSchema:
@@ -23,10 +23,10 @@ OLD, NEW = schema("minMember"), schema("minMember", "minSubGroup")
 class Server:
     """Publishes ``answer``, or fails with it."""
 
-    def __init__(self, answer: PublishedSchema | Exception | None) -> None:
+    def __init__(self, answer: PublishedSchema | Exception | None, *, serves: bool = True) -> None:
         self.answer = answer
+        self.serves = serves
         self.asked = 0
-        self.now = 0.0
 
     async def fetch(self, _known: PublishedSchema | None) -> PublishedSchema | None:
         self.asked += 1
@@ -35,8 +35,16 @@ class Server:
             raise self.answer
         return self.answer
 
+    async def is_served(self) -> bool:
+        await anyio.lowlevel.checkpoint()
+        return self.serves
+
+    async def publish_after(self, seconds: float, answer: PublishedSchema) -> None:
+        await anyio.sleep(seconds)
+        self.answer = answer
+
     def rules(self) -> ServedRules:
-        return ServedRules(self.fetch, clock=lambda: self.now)
+        return ServedRules(self.fetch, self.is_served)
 
 
 @pytest.mark.parametrize(("served", "expected"), [(OLD, Rules.V0_13), (NEW, Rules.V0_17)])
@@ -88,13 +96,56 @@ async def test_a_schema_that_cannot_be_read_any_more_leaves_the_rules(answer: An
     assert await rules.current() is Rules.V0_17
 
 
-async def test_without_a_served_pod_group_the_oldest_rules_apply_until_there_is_one() -> None:
+async def test_pods_wait_until_the_schema_of_a_new_pod_group_is_published() -> None:
     server = Server(None)
     rules = server.rules()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(server.publish_after, PUBLISHING / 2, NEW)
+        assert await rules.current() is Rules.V0_17
+
+
+async def test_a_pod_group_whose_schema_is_never_published_has_the_oldest_rules() -> None:
+    server = Server(None)
+    rules = server.rules()
+    started = anyio.current_time()
+
     assert await rules.current() is Rules.V0_13
+    assert anyio.current_time() - started == pytest.approx(PUBLISHING)
+    asked = server.asked
+    assert await rules.current() is Rules.V0_13
+    assert server.asked == asked
+    await anyio.sleep(MISSING_TTL)
+    started = anyio.current_time()
+    assert await rules.current() is Rules.V0_13
+    assert anyio.current_time() == started  # it was waited for once
+    server.answer = NEW
+    await anyio.sleep(MISSING_TTL)
+    assert await rules.current() is Rules.V0_17
+
+
+async def test_a_missing_pod_group_is_looked_for_with_every_pod() -> None:
+    server = Server(None, serves=False)
+    rules = server.rules()
+    started = anyio.current_time()
+    assert await rules.current() is Rules.V0_13
+    assert anyio.current_time() == started
+
+    server.serves = True
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(server.publish_after, 1.0, NEW)
+        assert await rules.current() is Rules.V0_17
+
+
+async def test_a_refused_schema_is_not_waited_for() -> None:
+    server = Server(ForbiddenError("no", code=403, reason="Forbidden"))
+    rules = server.rules()
+    started = anyio.current_time()
+    assert await rules.current() is Rules.V0_13
+    assert anyio.current_time() == started
     server.answer = NEW
     assert await rules.current() is Rules.V0_13
-    server.now = MISSING_TTL
+    await anyio.sleep(MISSING_TTL)
 
     assert await rules.current() is Rules.V0_17
 

@@ -10,8 +10,8 @@ server, are kept as decoded JSON and written back. Decoding is strict about JSON
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Collection
+import typing
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -69,6 +69,33 @@ class Struct(BaseModel):
 
         # Decoding does not call this constructor, because pydantic skips constructors marked as its own.
         __init__.__pydantic_base_init__ = True
+
+    @classmethod
+    def model_rebuild(
+        cls,
+        *,
+        force: bool = False,
+        raise_errors: bool = True,
+        _parent_namespace_depth: int = 2,
+        _types_namespace: Mapping[str, Any] | None = None,
+    ) -> bool | None:
+        """Build the decoder of this struct after those of the structs in its fields; pydantic calls it on first use.
+
+        A decoder refers to existing decoders of other structs instead of containing a copy of each. Kinds share
+        most of their structs.
+        """
+        if cls.__pydantic_complete__ and not force:
+            return None
+        for struct in _nested(cls, {cls}):
+            if not struct.__pydantic_complete__:
+                super(Struct, struct).model_rebuild(raise_errors=False, _parent_namespace_depth=0)
+        return super().model_rebuild(
+            force=force,
+            raise_errors=raise_errors,
+            # This frame is between pydantic's and the caller's.
+            _parent_namespace_depth=_parent_namespace_depth and _parent_namespace_depth + 1,
+            _types_namespace=_types_namespace,
+        )
 
     @classmethod
     def from_dict(cls, data: dict[str, JSON]) -> Self:
@@ -139,6 +166,25 @@ class Struct(BaseModel):
         return copied
 
 
+def _nested(model: type[Struct], known: set[type[Struct]]) -> Iterator[type[Struct]]:
+    """Yield the structs below ``model`` that are not in ``known``, each after the structs in its own fields."""
+    for field in model.model_fields.values():
+        for struct in _named(field.annotation):
+            if struct not in known:
+                known.add(struct)
+                yield from _nested(struct, known)
+                yield struct
+
+
+def _named(annotation: object) -> Iterator[type[Struct]]:
+    """Yield the structs that a type annotation names, such as ``dict[str, list[S]] | None``."""
+    arguments = typing.get_args(annotation)
+    if not arguments and isinstance(annotation, type) and issubclass(annotation, Struct):
+        yield annotation
+    for each in arguments:
+        yield from _named(each)
+
+
 def _summary(error: ValidationError) -> ValidationError:
     """Return one error that replaces many, because describing each of them would take longer than decoding did."""
     text = f"{error.error_count()} values have another type than their fields"
@@ -151,6 +197,8 @@ def _check_names(model: type[Struct], data: Collection[str]) -> None:
     aliases = {field.alias for field in fields.values()}
     for name in data:
         if name not in fields and name not in aliases:
+            import difflib  # only for this error
+
             close = difflib.get_close_matches(name, [*fields, *filter(None, aliases)], n=1)
             hint = f"; did you mean {close[0]}?" if close else ""
             raise TypeError(f"{model.__name__} has no field {name}{hint}")

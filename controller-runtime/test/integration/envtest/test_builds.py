@@ -21,8 +21,10 @@ case "$1" in
   list) [ "$2" = -m ] && echo "$MODULE_DIR" || printf 'a\\nb\\nc\\n' ;;
   build)
     [ -n "$FAKE_GO_ERROR" ] && { echo "$FAKE_GO_ERROR" >&2; exit 1; }
-    while [ $# -gt 0 ]; do [ "$1" = -o ] && out="$2"; shift; done
-    sleep 0.3; echo a >&2; echo b >&2; printf '#!/bin/sh\\n' > "$out"; chmod +x "$out" ;;
+    while [ "$1" != -o ]; do shift; done
+    out="$2"; shift 2
+    sleep 0.3; echo a >&2; echo b >&2
+    for package; do echo '#!/bin/sh' > "$out${package##*/}"; chmod +x "$out${package##*/}"; done ;;
 esac
 """
 
@@ -98,13 +100,34 @@ async def test_progress_counts_compiled_packages_against_their_number(
     ]
 
 
-async def test_what_a_dead_build_left_is_removed(tool: Tool, environ: dict[str, str], tmp_path: Path) -> None:
-    left = tmp_path / "cache" / "bin" / tool.group.key / ".thing.partial"
-    left.parent.mkdir(parents=True)
-    left.write_text("half")
+async def test_programs_of_one_group_are_built_with_one_command_and_builds_are_numbered(
+    tool: Tool, environ: dict[str, str], tmp_path: Path
+) -> None:
+    stamped = Tool("stamped", tool.group, "example.com/thing/cmd/stamped", symbols={"main.version": "v1"})
+    tools = [tool, Tool("second", tool.group, "example.com/thing/cmd/second"), stamped]
+    recorder, binaries = Recorder(), Binaries(cache=tmp_path / "cache", environ=environ)
+    assert binaries.missing(*tools) == tools
+    located = await Binaries(cache=tmp_path / "cache", environ=environ, progress=recorder).locate(*tools)
+    assert list(located) == ["thing", "second", "stamped"]
+    assert all(os.access(each.path, os.X_OK) for each in located.values())
+    assert builds(environ) == 2
+    assert [task for event, task, _ in recorder.told if event == "start"] == [
+        "build thing, second v1.0.0 (1 of 2)",
+        "build stamped v1.0.0 (2 of 2)",
+    ]
+    assert binaries.missing(*tools) == []
+
+
+@pytest.mark.parametrize("left", [".thing.partial", ".abc.partial/thing"])
+async def test_what_a_dead_build_left_is_removed(
+    tool: Tool, environ: dict[str, str], tmp_path: Path, left: str
+) -> None:
+    directory = tmp_path / "cache" / "bin" / tool.group.key
+    (directory / left).parent.mkdir(parents=True)
+    (directory / left).write_text("half")
     located = await Binaries(cache=tmp_path / "cache", environ=environ).locate(tool)
     assert located["thing"].path.read_text() != "half"
-    assert not left.exists()
+    assert sorted(each.name for each in directory.iterdir()) == ["thing", "thing.build.json", "thing.json"]
 
 
 async def test_a_failed_build_is_one_line_with_the_compilers_last_word(

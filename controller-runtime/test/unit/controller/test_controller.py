@@ -109,6 +109,21 @@ async def test_events_while_the_server_fails_do_not_put_the_retry_off(make: Make
     assert len(script.times) > failed >= 20
 
 
+async def test_events_during_an_obstacle_are_reconciled_and_leave_the_retries_where_they_were(
+    make: Make,
+) -> None:
+    script = Script(*[ValueError("obstacle")] * 60)
+    events = [100.5 + number for number in range(20)]
+    async with running(make(script)) as made:
+        made.queue.add(A)
+        for before, at in itertools.pairwise([0.0, *events]):
+            await anyio.sleep(at - before)
+            made.queue.add(A)
+        await anyio.sleep(2000 - events[-1])
+    retries = list(itertools.accumulate([0.005 * 2**count for count in range(18)], initial=0.0))
+    assert script.times == pytest.approx(sorted([*events, *(at for at in retries if at < 2000)]))
+
+
 async def test_an_obstacle_delays_ever_longer_although_the_server_fails_in_between(make: Make) -> None:
     script = Script(*[ValueError("obstacle"), BUSY] * 8)
     async with running(make(script)) as made:

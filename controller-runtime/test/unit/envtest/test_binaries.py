@@ -10,6 +10,7 @@ import pytest
 
 from controller_runtime.envtest import Binaries, EnvtestError, Tool, ToolError, ToolGroup
 from controller_runtime.envtest.binaries import cache_directory
+from controller_runtime.envtest.building import executable
 from controller_runtime.envtest.gotoolchain import parse_version
 from controller_runtime.envtest.kubernetes import DEFAULT_RELEASE, RELEASES, kube_tool, release_of
 
@@ -61,6 +62,19 @@ def test_the_key_names_version_go_line_and_platform_and_changes_with_the_sums(gr
     assert group.key.startswith("thing-v3.6.5-go1.25-")
     (group.directory / "go.sum").write_text("other sums\n")
     assert ToolGroup(group.directory, group.module).key != group.key
+
+
+@pytest.mark.parametrize(
+    ("package", "name"),
+    [
+        ("k8s.io/kubernetes/cmd/kube-apiserver", "kube-apiserver"),
+        ("go.etcd.io/etcd/server/v3", "server"),
+        ("example.com/cmd/version", "version"),
+        ("v2", "v2"),
+    ],
+)
+def test_programs_are_found_under_the_names_that_go_gives_them(package: str, name: str) -> None:
+    assert executable(package) == name
 
 
 def test_a_module_that_is_not_required_is_named(group: ToolGroup) -> None:

@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Targets, heads and headers, without a connection."""
 
+from email.utils import formatdate
+
 import pytest
 
 from controller_runtime.httpserver import Headers, HTTPResponse, wire
@@ -71,3 +73,11 @@ def test_headers_are_found_in_any_case_and_decoded() -> None:
     assert "Authorization" not in headers
     assert headers.get("Über", "") == ""
     assert (list(headers), len(headers)) == (["content-type", "x-odd"], 2)
+
+
+@pytest.mark.parametrize(
+    "second", [0, 951_782_399, 1_900_000_000, *(days * 86_400 * 29 for days in range(1, 14))]
+)
+def test_the_date_is_that_of_mail(second: int) -> None:
+    answer = wire.render(HTTPResponse(status=200, body=b""), wire.KEEP, second)
+    assert f"\r\nDate: {formatdate(second, usegmt=True)}\r\n".encode() in answer

@@ -36,7 +36,10 @@ FINALIZER = "example.com/secret"
 NOTED = "example.com/noted"
 CLASS = "data.class"
 CLASSES = ("low", "high")
+BROKEN = "broken"
 QUIET = 60.0
+BUSY = 480.0
+"""Seconds after which nothing goes wrong."""
 
 
 def content(source: dict[str, Any], classes: dict[str, int]) -> str:
@@ -79,6 +82,8 @@ class Keeper:
         if FINALIZER not in (source.metadata.finalizers or ()):
             source = await self._patch(source, [*(source.metadata.finalizers or ()), FINALIZER])
         await self._cancel_now_and_then()
+        if (source.data or {})["class"] == BROKEN:
+            raise ValueError("a class that only its user can mend")
         due = expires(source.to_dict())
         left = None if due is None else due - datetime.now(UTC)
         if left is not None and left <= timedelta():
@@ -92,7 +97,7 @@ class Keeper:
     @staticmethod
     async def _cancel_now_and_then() -> None:
         """Fail as code does that waits for something that is cancelled by others."""
-        if random.random() < 0.03:
+        if random.random() < 0.03 and anyio.current_time() - START < BUSY:
             ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             ended.cancel()
             await ended
@@ -282,6 +287,23 @@ class Users:
                 await sim.client().create(found)
 
 
+async def vanish(sim: Simulation, rng: random.Random, name: str) -> None:
+    """Delete a Secret twice, the second time before watches report it; caches learn from a list that it is gone."""
+    before, key = sim.server.watches.delay, {"namespace": "default", "name": name}
+    sim.server.watches.delay = lambda _: 0.3
+    with ignore_not_found():
+        await sim.client().delete(Secret.from_dict({"metadata": key}))
+    with anyio.move_on_after(2.0):
+        while name not in {each["metadata"]["name"] for each in sim.server.objects(Secret)}:  # noqa: ASYNC110
+            await anyio.sleep(0.01)
+    await anyio.sleep(rng.random() * 0.1)
+    with ignore_not_found():
+        await sim.client().delete(Secret.from_dict({"metadata": key}))
+    sim.server.history.compact(keep=0)
+    sim.server.watches.cut()
+    sim.server.watches.delay = before
+
+
 class Rivals:
     """Writers that react to the writes of others within milliseconds, most often while these are still under way."""
 
@@ -294,7 +316,7 @@ class Rivals:
 
     def see(self, event: Event) -> None:
         """Note that something was written in the first eight minutes."""
-        if self._sim.loop.time() - START > 480:
+        if self._sim.loop.time() - START > BUSY:
             return
         if event.table.facts.gvk.kind in ("ConfigMap", "Secret") and self._rng.random() < 0.2:
             self._due.append(event.key.name)
@@ -307,7 +329,7 @@ class Rivals:
             await anyio.sleep(self._rng.random() * 0.04)
             name, self._due, self._called = self._due[0], [], anyio.Event()
             act = self._rng.choice(
-                [self._users.edit, self._users.edit, self._users.tamper, self._users.replace]
+                [*[self._users.edit] * 4, *[self._users.tamper] * 2, *[self._users.replace] * 2, vanish]
             )
             await act(sim, self._rng, name)
 
@@ -317,6 +339,29 @@ async def collect_garbage(sim: Simulation) -> None:
     while True:
         await anyio.sleep(rng.uniform(0.5, 3.0))
         sim.server.collect_garbage()
+
+
+async def act_calmly(sim: Simulation) -> None:
+    """Create an object that expires, and mend a broken one while the server fails: the operator must follow both."""
+    broken, expiring = (
+        ConfigMap.from_dict({"metadata": {"namespace": "default", "name": name}, "data": data})
+        for name, data in (
+            (BROKEN, {"value": "1", "class": BROKEN}),
+            ("expiring", {"value": "1", "class": "low", "ttl": "20"}),
+        )
+    )
+    for process in sim.processes.values():
+        process.drift = 0.0  # the clock that the server's times are compared with
+    await sim.client().create(broken)
+    await sim.client().create(expiring)
+    await anyio.sleep(60.0)
+    names = [each["metadata"]["name"] for each in sim.server.objects(ConfigMap)]
+    assert expiring.name not in names, "a ConfigMap is overdue"
+    sim.network.weather.unavailable = 1.0
+    await sim.client().patch(broken, raw_patch(MERGE, b'{"data":{"class":"low"}}'))
+    await anyio.sleep(2.0)
+    sim.network.weather.unavailable = 0.0
+    await anyio.sleep(30.0)
 
 
 async def all_is_kept(sim: Simulation) -> None:
@@ -372,6 +417,7 @@ def keeper(sim: Simulation) -> None:
     rivals = Rivals(sim, users)
     sim.on_change(rivals.see)
     sim.actor(rivals.run, "rivals")
+    sim.finally_(act_calmly)
     sim.finally_(all_is_kept)
     sim.finally_(events_are_complete)
     sim.finally_(nothing_is_written)

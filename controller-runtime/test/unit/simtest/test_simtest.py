@@ -17,7 +17,7 @@ from scenarios import careless, labelled
 
 from controller_runtime import simtest
 from controller_runtime.simtest import searching
-from controller_runtime.simtest.__main__ import main
+from controller_runtime.simtest.__main__ import load, main
 from controller_runtime.simtest.sealed import sealed
 
 pytestmark = pytest.mark.real_time
@@ -109,6 +109,18 @@ def test_a_search_whose_process_ends_early_fails(monkeypatch: pytest.MonkeyPatch
     )  # an earlier test may have left one that is idle
     with pytest.raises(RuntimeError, match="ended with 1"):
         searching.first_failure(live, range(2))
+
+
+def test_a_scenario_that_is_loaded_from_its_file_has_the_clock_of_the_run(tmp_path: Path) -> None:
+    file = tmp_path / "clock.py"
+    file.write_text(
+        "from datetime import UTC, datetime\n"
+        "from controller_runtime import simtest\n"
+        "async def year(sim):\n"
+        "    assert datetime.now(UTC).year == 2026 and datetime.now(UTC).month == 1, datetime.now(UTC)\n"
+        "test_it = simtest.simulate(seeds=1, minutes=0.1)(lambda sim: sim.finally_(year))\n"
+    )
+    assert load(f"{file}::test_it").run(0).failure is None
 
 
 def test_the_order_of_ready_tasks_is_drawn_and_each_keeps_its_own() -> None:

@@ -129,7 +129,7 @@ class MPI(FilesPlugin, CustomValidationPlugin):
         if policy is None:
             return
         _set_count(info, policy, train_job)
-        slots = _slots(info, policy, train_job)
+        slots = self._slots(info, policy, train_job)
         _set_slots(info, policy, slots)
         for pod_set in info.template_spec.pod_sets:
             if pod_set.name not in (constants.NODE, constants.LAUNCHER):
@@ -145,6 +145,17 @@ class MPI(FilesPlugin, CustomValidationPlugin):
                 )
                 if launches:
                     container.env = apply.upsert_env_vars(container.env, _environment(policy, slots))
+
+    def _slots(self, info: runtime.Info, policy: MPIMLPolicySource, train_job: TrainJob) -> int:
+        """Return the processes per node: the TrainJob's or the runtime's; the latter's 1 becomes the number of GPUs."""
+        trainer = train_job.spec.trainer
+        if trainer is not None and trainer.num_proc_per_node is not None:
+            return int_value(trainer.num_proc_per_node)
+        slots = 1 if policy.num_proc_per_node is None else policy.num_proc_per_node
+        if slots != 1:
+            return slots
+        resources = runtime.resources_per_node(info, train_job, merged=self._second_generation)
+        return max(slots, runtime.get_num_gpu_per_node(resources))
 
     async def build(self, info: runtime.Info, train_job: TrainJob) -> list[Object]:
         """Return the ConfigMap with the host file, and the Secret with the keys unless it exists.
@@ -180,18 +191,6 @@ def _set_count(info: runtime.Info, policy: MPIMLPolicySource, train_job: TrainJo
     if trainer is None or trainer.num_nodes is None or node is None:
         return
     node.count = max(trainer.num_nodes - 1, 1) if policy.run_launcher_as_node else trainer.num_nodes
-
-
-def _slots(info: runtime.Info, policy: MPIMLPolicySource, train_job: TrainJob) -> int:
-    """Return the processes per node: the TrainJob's, else the runtime's; its 1 is replaced by the number of GPUs."""
-    trainer = train_job.spec.trainer
-    if trainer is not None and trainer.num_proc_per_node is not None:
-        return int_value(trainer.num_proc_per_node)
-    slots = 1 if policy.num_proc_per_node is None else policy.num_proc_per_node
-    if slots != 1:
-        return slots
-    resources = runtime.extract_resource_per_node_from_runtime(info)
-    return max(slots, runtime.get_num_gpu_per_node(resources))
 
 
 def _set_slots(info: runtime.Info, policy: MPIMLPolicySource, slots: int) -> None:

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
-from importlib.metadata import EntryPoint, entry_points
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from controller_runtime import installed
 from controller_runtime.client import FieldIndexer, Reader
 from controller_runtime.manager import ManagerError
 
@@ -20,6 +20,9 @@ from pkg import features
 from pkg.runtime.framework.interface import Plugin, PluginFactory
 
 from . import coscheduling, flux, jax, jobset, mpi, plainml, torch, volcano, workload, xgboost
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 ENTRY_POINT_GROUP: Final = "trainer.kubeflow.org.plugins"
 
@@ -60,7 +63,7 @@ def new_registry(
 
         registry[trainjobstatus.NAME] = trainjobstatus.new
     if found is None:
-        found = entry_points(group=ENTRY_POINT_GROUP)
+        found = installed.entry_points(ENTRY_POINT_GROUP)
     for entry in sorted(found, key=lambda entry: entry.name):
         if entry.name in registry:
             raise PluginLoadError(f"plugin {entry.name} ({entry.value}): the name is taken")

@@ -2,19 +2,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """SVG charts: the ratio of our figure to an alternative's as bars from 1; without an alternative, the figures.
 
-A chart is one file for a workload and its alternative. It follows the reader's light or dark scheme.
+A chart is one file for a workload and its alternative; beside the figures stands the ceiling, if it was measured. It follows the reader's light or dark scheme.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final
 from xml.sax.saxutils import escape
 
 from harness.figures import Figure, short
+from harness.plan import CEILING
 
 _OVERVIEW: Final = "overview"
 _WIDTH: Final = 980
@@ -66,6 +67,7 @@ svg { font: 13px system-ui, -apple-system, 'Segoe UI', sans-serif; }
 def draw(folder: Path, found: Sequence[Figure]) -> list[Path]:
     """Write a chart for each workload and alternative, and one of what matters most; return the files."""
     folder.mkdir(parents=True, exist_ok=True)
+    most = {each.name: each.alternative_value for each in found if each.alternative == CEILING}
     found = [each for each in found if _is_drawn(each)]
     sheets: dict[tuple[str, str], list[Figure]] = {}
     for each in found:
@@ -80,7 +82,7 @@ def draw(folder: Path, found: Sequence[Figure]) -> list[Path]:
         path = folder / f"{''.join(c if c.isalnum() or c in '-_' else '-' for c in name)}.svg"
         compared = [each for each in drawn if each.ratio is not None]
         path.write_text(
-            _ratios(workload, compared) if compared else _values(workload, drawn), encoding="utf-8"
+            _ratios(workload, compared, most) if compared else _values(workload, drawn), encoding="utf-8"
         )
         written.append(path)
     return written
@@ -99,7 +101,7 @@ def _is_drawn(each: Figure) -> bool:
     return each.ratio is not None or not each.alternative
 
 
-def _ratios(workload: str, drawn: Sequence[Figure]) -> str:
+def _ratios(workload: str, drawn: Sequence[Figure], most: Mapping[str, float | None]) -> str:
     first = drawn[0]
     what = f"{workload}: {first.arm or 'ours'} ÷ {first.alternative or 'the alternative'}"
     rows = [_scale(len(drawn))]
@@ -115,6 +117,8 @@ def _ratios(workload: str, drawn: Sequence[Figure]) -> str:
             middle = y + _ROW / 2
             rows.append(f'<line class="spread" x1="{low:.1f}" x2="{high:.1f}" y1="{middle}" y2="{middle}"/>')
         alone = f"{short(each.value)} : {short(each.alternative_value or 0)} {each.unit}"
+        if (limit := most.get(each.name)) is not None and each.alternative != CEILING:
+            alone += f", ceiling {short(limit)}"
         rows.append(_number(y, f"{each.ratio:.2f}", alone))
     return _sheet(
         what,

@@ -3,7 +3,7 @@
 """Measures the project beside alternatives, in the same run.
 
     main.py [WORKLOAD …] [--rounds N] [--quick | --full] [--manager NAME=CMD …] [--go RELEASES]
-            [--json FILE] [--charts DIR]
+            [--ceiling] [--table] [--json FILE] [--charts DIR]
     main.py --compare BEFORE AFTER
     main.py --list
 
@@ -30,7 +30,7 @@ from typing import Final
 
 import anyio
 from controller_runtime import log
-from harness import charts, figures, gomanagers, interpreter
+from harness import charts, figures, gomanagers, interpreter, summary
 from harness.cluster import cluster
 from harness.plan import FULL, MODERATE, QUICK, Entrant, Plan, entrants, quick
 
@@ -68,7 +68,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(str(error))
     log.configure(log.Options(verbosity=log.ERROR))
     found, failed = measure(options.workloads or (*WORKLOADS, *ON_MANAGERS), plan, options.json)
-    figures.show(found)
+    if options.table:
+        sys.stdout.write("\n".join([*summary.table(found), "", ""]))
+    else:
+        figures.show(found)
     sys.stdout.write(f"{interpreter.describe()}\n")
     if options.charts is not None:
         _draw(options.charts, found)
@@ -141,7 +144,7 @@ def _plan(options: argparse.Namespace) -> Plan:
         )
     if options.grouper:
         groupers = entrants(groupers, options.grouper, ours=ours)
-    return dataclasses.replace(plan, managers=managers, groupers=groupers)
+    return dataclasses.replace(plan, managers=managers, groupers=groupers, ceiling=options.ceiling)
 
 
 def _counts(text: str) -> tuple[int, ...]:
@@ -165,6 +168,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--rounds", type=int, default=3, metavar="N", help="rounds of each workload (3)")
     add("--json", type=Path, metavar="FILE", help="write the figures there, too")
     add("--charts", type=Path, metavar="DIR", help="draw the figures there")
+    add("--table", action="store_true", help="print what matters most, in Markdown")
     add(
         "--draw",
         type=Path,
@@ -183,6 +187,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="RELEASE,…",
         help=f"measure Trainer's Go manager of these releases, too ({', '.join(gomanagers.RELEASES)})",
     )
+    add("--ceiling", action="store_true", help="measure the burst of a bare loop of applies, too")
     add("--grouper", action="append", default=[], metavar="NAME=CMD", help="measure this pod grouper, too")
     add("--without-ours", action="store_true", help="measure only those")
     add("--quick", action="store_true", help="a handful of each: whether it works")

@@ -17,7 +17,7 @@ from controller_runtime.apis.machinery.errors import StatusError
 from controller_runtime.rest import RestError
 from harness import figures
 from harness.manager import Manager, ManagerError, cpu_of
-from harness.plan import Entrant
+from harness.plan import CEILING, Entrant
 
 _READS = ("list", "watch")
 
@@ -133,6 +133,8 @@ def combine(
         unit = next(each.values[name][1] for found in whole.values() for each in found if name in each.values)
         rounds = [each.values.get(name, (0.0, unit))[0] for each in ours]
         for other, theirs in others or [("", [])]:
+            if other == CEILING and not any(name in each.values for each in theirs):
+                continue
             alternative = (other, [each.values.get(name, (0.0, unit))[0] for each in theirs])
             made.append(
                 figures.figure(

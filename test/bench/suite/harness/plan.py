@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from typing import Final
 
 OURS: Final = "ours"
+CEILING: Final = "ceiling"
+"""The name of a bare loop's figures, where it is measured too."""
 _PROGRAM: Final = f"{shlex.quote(sys.executable)} -P -m pkg.app --config={{config}}"
 
 
@@ -59,6 +61,8 @@ class Plan:
     sizes: Sizes = MODERATE
     managers: tuple[Entrant, ...] = (Entrant(OURS, _PROGRAM),)
     groupers: tuple[Entrant, ...] = (Entrant(OURS, f"{_PROGRAM} --controllers=podgrouper"),)
+    ceiling: bool = False
+    """Measure a burst of a bare loop, too."""
     patience: float = 600.0
     """Seconds after which a manager that does not get there is given up."""
     quiet: float = 2.0
@@ -84,8 +88,8 @@ def entrants(
         if not name or not command.strip():
             raise ValueError(f"{each!r} is not NAME=CMD")
         found.append(Entrant(name, command))
-    if len({each.name for each in found}) < len(found):
-        raise ValueError(f"two programs have the same name, or one is called {OURS!r}")
+    if len({CEILING, *(each.name for each in found)}) <= len(found):
+        raise ValueError(f"two programs have the same name, or one is called {OURS!r} or {CEILING!r}")
     if not found:
         raise ValueError("there is no program to measure")
     return tuple(found)

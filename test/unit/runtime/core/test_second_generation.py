@@ -74,6 +74,32 @@ async def test_gpus_are_those_that_the_container_gets(
         assert variables(only)[variable] == processes
 
 
+async def test_an_empty_value_counts_no_gpus_in_version_2_1() -> None:
+    """Trainer v2.1 keeps the container's resources then, and counts those of the TrainJob."""
+    trainer: dict[str, Any] = {"trainer": {"resourcesPerNode": {}}}
+    for version, processes in (("2.1", "1"), ("2.3", "auto")):
+        only = await container({"torch": {}}, {"resources": TWO_GPUS}, trainer, version)
+
+        assert only["resources"] == TWO_GPUS
+        assert variables(only)["PET_NPROC_PER_NODE"] == processes
+
+
+@pytest.mark.parametrize(
+    ("manager", "reason"),
+    [
+        ("", "Required value"),
+        ("team", 'Invalid value: "team": must be a domain-prefixed path (such as "acme.io/foo")'),
+    ],
+)
+async def test_the_manager_of_a_patch_is_a_domain_prefixed_path(manager: str, reason: str) -> None:
+    patches = {"runtimePatches": [{"manager": manager}]}
+    runtime, train_job = await served({"torch": {}}, {}, patches)
+
+    _, errors = await runtime.validate_objects(None, train_job)
+
+    assert [str(error) for error in errors] == [f"spec.runtimePatches.manager: {reason}"]
+
+
 async def test_validation_counts_the_gpus_that_the_container_gets() -> None:
     """QLoRA of a small model needs one device: that of the runtime is replaced, or merged."""
     arguments = ["model.lora_attn_modules=[q_proj]", "model.quantize_base=True"]

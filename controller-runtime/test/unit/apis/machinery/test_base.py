@@ -170,3 +170,47 @@ def test_decoding_keeps_unknown_fields_and_calls_no_constructor(monkeypatch: pyt
     monkeypatch.setattr(Struct, "__init__", refuse)
     assert Room.from_json('{"floorNumber":1,"windows":2}').to_dict() == {"floorNumber": 1, "windows": 2}
     assert Room.from_dict({"windows": 2}).to_dict() == {"windows": 2}
+
+
+class Shelf(Struct):
+    """A struct that two others contain, and itself."""
+
+    label: str = ""
+    above: "Shelf | None" = None
+
+
+class Cabinet(Struct):
+    """A struct with several of another."""
+
+    shelves: dict[str, list[Shelf]] | None = None
+
+
+class Wall(Struct):
+    """A struct with one of another."""
+
+    shelf: Shelf | None = None
+
+
+def test_decoders_share_that_of_a_struct_in_their_fields() -> None:
+    text = '{"shelf": {"label": "top", "above": {"label": "roof"}, "new": 1}}'
+    cabinet = Cabinet.from_json('{"shelves": {"left": [{"label": "low"}]}}')
+    assert Shelf.__pydantic_complete__
+    wall = Wall.from_json(text)
+    for decoder in (Cabinet.__pydantic_validator__, Wall.__pydantic_validator__):
+        assert "PrebuiltValidator" in repr(decoder)
+    assert cabinet.shelves == {"left": [Shelf(label="low")]}
+    assert json.loads(wall.to_json()) == json.loads(text)
+    with pytest.raises(pydantic.ValidationError, match=r"shelf\.above\.label"):
+        Wall.from_json('{"shelf": {"above": {"label": 3}}}')
+
+
+def test_a_struct_of_a_function_decodes_structs_of_the_same_function() -> None:
+    class Inner(Struct):
+        size: int | None = None
+
+    class Outer(Struct):
+        inner: "Inner | None" = None
+
+    assert Outer.model_validate({"inner": {"size": 2}}).inner == Inner(size=2)
+    assert Outer.model_rebuild(force=True) is True
+    assert Outer.from_json('{"inner": {"size": 2}}').inner == Inner(size=2)

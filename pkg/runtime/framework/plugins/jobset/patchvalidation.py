@@ -76,6 +76,9 @@ def _has_value(document: JSON) -> bool:
 def _manager(manager: str) -> Iterator[field.FieldError]:
     """Yield why a manager is not a domain-prefixed path, in the API server's words."""
     path = _PATCHES.child("manager")
+    if not manager:
+        yield field.required(path, "")
+        return
     domain, _, rest = manager.partition("/")
     if not domain or not rest:
         yield field.invalid(path, manager, 'must be a domain-prefixed path (such as "acme.io/foo")')

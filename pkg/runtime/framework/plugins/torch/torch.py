@@ -91,7 +91,8 @@ class Torch(EnforceMLPolicyPlugin, CustomValidationPlugin):
             detail = f"must not have reserved envs, invalid envs configured: [{' '.join(sorted(reserved))}]"
             errors.append(field.invalid(_TRAINER.child("env"), trainer.env, detail))
         if torchtune.is_torchtune(trainer):
-            gpus = runtime.get_num_gpu_per_node(runtime.extract_resource_per_node_from_runtime(info))
+            resources = runtime.resources_per_node(info, new, merged=self._second_generation)
+            gpus = runtime.get_num_gpu_per_node(resources)
             errors += torchtune.validate(new, trainer, wanted, gpus, second=self._second_generation)
         return [], errors
 
@@ -106,7 +107,7 @@ class Torch(EnforceMLPolicyPlugin, CustomValidationPlugin):
             return
         trainer = train_job.spec.trainer
         pod_set, container = trainernodes.with_count(info, train_job), trainernodes.container(info)
-        resources = runtime.extract_resource_per_node_from_runtime(info)
+        resources = runtime.resources_per_node(info, train_job, merged=self._second_generation)
         nodes, processes = (
             1 if pod_set is None else pod_set.count,
             _num_proc_per_node(policy, trainer, resources),

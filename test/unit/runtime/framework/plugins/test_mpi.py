@@ -135,6 +135,12 @@ async def test_a_secret_that_cannot_be_read_is_not_replaced() -> None:
             id="a slot for each GPU",
         ),
         pytest.param(
+            spec_of("node", num_proc_per_node=1),
+            job(resources_per_node=GPUS),
+            ["job-node-0-0.job slots=4"],
+            id="of the TrainJob also where no job is labelled as the trainer's",
+        ),
+        pytest.param(
             spec_of(num_proc_per_node=2),
             job(resources_per_node=GPUS),
             ["job-node-0-0.job slots=2"],

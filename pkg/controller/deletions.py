@@ -1,0 +1,65 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Reports children whose deletion takes long, once each: finalizers keep them, and their TrainJob waits."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from datetime import datetime, timedelta
+from typing import Final
+
+from controller_runtime.apis.machinery.errors import NotFoundError
+from controller_runtime.apis.machinery.gvk import NamespacedName
+from controller_runtime.apis.machinery.object import Object
+from controller_runtime.apis.machinery.time import parse_time
+from controller_runtime.recorder import EventRecorder
+
+from pkg.apis.trainer.v1alpha1 import TrainJob
+
+from .pending import UNTIL_DELETED, PendingError
+
+LONG: Final = timedelta(seconds=60)
+"""A deletion that takes longer is reported: pods have 30 seconds by default."""
+_EVENT_REASON: Final = "WaitingForDeletion"
+
+
+class BeingDeletedError(PendingError):
+    """A child is being deleted; the next object of its name is built afterwards."""
+
+    def __init__(self, live: Object) -> None:
+        super().__init__(f"{live.gvk.kind.lower()} {live.key}: it is being deleted", UNTIL_DELETED)
+        self.live = live
+
+
+async def being_deleted(read: Callable[[Object], Awaitable[Object]], child: Object) -> PendingError:
+    """Return the error about a child that was found being deleted; it may be deleted by now."""
+    try:
+        return BeingDeletedError(await read(child))
+    except NotFoundError:
+        return PendingError(f"{child.gvk.kind.lower()} {child.key}: it was deleted")
+
+
+class Deletions:
+    """Remembers which deletions were reported."""
+
+    def __init__(self, recorder: EventRecorder, now: Callable[[], datetime]) -> None:
+        self._recorder = recorder
+        self._now = now
+        self._reported: dict[NamespacedName, set[str]] = {}
+        """By TrainJob, the uids of children."""
+
+    def forget(self, owner: NamespacedName) -> None:
+        """Forget the children of ``owner``."""
+        self._reported.pop(owner, None)
+
+    def report(self, train_job: TrainJob, live: Object) -> None:
+        """Record an event about a deletion that takes long, unless it has one."""
+        since, uid = live.metadata.deletion_timestamp, live.metadata.uid or ""
+        if since is None or self._now() - parse_time(since) < LONG:
+            return
+        reported = self._reported.setdefault(train_job.key, set())
+        if uid not in reported:
+            reported.add(uid)
+            finalizers = ", ".join(live.metadata.finalizers or ()) or "none"
+            message = f"Waiting for the deletion of {live.gvk.kind} {live.key}; its finalizers: {finalizers}"
+            self._recorder.event(train_job, "Warning", _EVENT_REASON, message)

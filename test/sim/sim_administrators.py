@@ -1,0 +1,101 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Administrators, who change runtimes and nodes."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import anyio
+import sim_runtimes as runtimes
+from controller_runtime.apis.machinery import errors
+from controller_runtime.client import MERGE, raw_patch
+from controller_runtime.simtest import Simulation
+from sim_objects import by_name, refusals_expected
+from sim_world import Cluster
+
+from pkg.apis.trainer.v1alpha1 import TrainJob
+
+Document = dict[str, Any]
+
+
+class Administrators:
+    """Administrators of runtimes and nodes."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._version = 0
+        self.lost: dict[str, float] = {}
+        """By name, when a runtime was last deleted by force."""
+
+    def register(self, sim: Simulation) -> None:
+        """Have them work."""
+        sim.actor(self._begin, "begin")
+        sim.action(lambda sim, _: self.install(sim), times=4, name="install")
+        sim.action(self.edit_runtime, times=4)
+        sim.action(self.delete_runtime, times=2)
+        sim.action(self.lose_runtime, times=0.5)
+        sim.action(self._cluster.nodes.lose, times=1.5, name="lose_node")
+        sim.action(self._cluster.kueue.evict, times=2, name="evict")
+
+    async def _begin(self, sim: Simulation) -> None:
+        """Install all runtimes, as soon as a webhook answers."""
+        kinds = {runtimes.kind_of(name) for name in runtimes.NAMES}
+        while sum(len(sim.server.objects(kind)) for kind in kinds) < len(runtimes.NAMES):
+            await self.install(sim)
+            await anyio.sleep(1.0)
+
+    async def install(self, sim: Simulation) -> None:
+        """Create the runtimes that are missing."""
+        for name in runtimes.NAMES:
+            found = runtimes.runtime(name)
+            if by_name(sim, type(found), found.to_dict()) is None:
+                with refusals_expected(errors.ForbiddenError):
+                    await sim.client("admin").create(found)
+
+    async def edit_runtime(self, sim: Simulation, rng: random.Random) -> None:
+        """Set or remove the environment of the last job's container."""
+        self._version += 1
+        found = runtimes.runtime(rng.choice(runtimes.NAMES))
+        with refusals_expected():
+            document = (await sim.client("admin").get(type(found), found.key)).to_dict()
+            job = document["spec"]["template"]["spec"]["replicatedJobs"][-1]
+            container = job["template"]["spec"]["template"]["spec"]["containers"][0]
+            container["env"] = [{"name": "VERSION", "value": str(self._version)}]
+            if rng.random() < 0.4:
+                del container["env"]
+            if rng.random() < 0.3:
+                document["spec"]["mlPolicy"]["numNodes"] = rng.choice([1, 2])
+            await sim.client("admin").update(type(found).from_dict(document))
+
+    async def delete_runtime(self, sim: Simulation, rng: random.Random) -> None:
+        """Delete a runtime; it stays as long as TrainJobs refer to it."""
+        found = runtimes.runtime(rng.choice(runtimes.NAMES))
+        with refusals_expected():
+            await sim.client("admin").delete(found)
+
+    async def lose_runtime(
+        self, sim: Simulation, rng: random.Random, name: str = "", seconds: float = 0.0
+    ) -> None:
+        """Delete a runtime by force although TrainJobs may refer to it; install it again later."""
+        found = runtimes.runtime(name or rng.choice(runtimes.NAMES))
+        self.lost[found.name] = sim.loop.time()
+        with refusals_expected():
+            none = raw_patch(MERGE, b'{"metadata":{"finalizers":null}}')
+            await sim.client("admin").patch(found, none)
+            await sim.client("admin").delete(found)
+        await anyio.sleep(seconds or rng.uniform(1, 20))
+        await self.install(sim)
+        self.lost[found.name] = sim.loop.time()
+
+    async def retire_runtime(self, sim: Simulation, rng: random.Random) -> None:
+        """Delete a runtime, and then all TrainJobs that refer to it."""
+        found = runtimes.runtime(rng.choice(runtimes.NAMES))
+        with refusals_expected():
+            await sim.client("admin").delete(found)
+        for job in sim.server.objects(TrainJob):
+            if job["spec"]["runtimeRef"]["name"] == found.name:
+                await anyio.sleep(rng.random())
+                with refusals_expected():
+                    await sim.client().delete(TrainJob.from_dict(job), propagation="Background")
