@@ -23,6 +23,8 @@ from pkg.offline import yamljson
 from pkg.offline.text import printable, printable_line
 
 _GAP: Final = 2
+_READABLE: Final = 12
+"""The cells that a column keeps in a narrow terminal."""
 
 Part = str | tuple[str, str]
 """Text, or text and its style."""
@@ -39,11 +41,8 @@ class Console(rich.console.Console):
         self.print(Text.assemble(*parts), soft_wrap=True)
 
     def table(self, head: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[str] = ()) -> None:
-        """Print a table. On a terminal the last column is cut to the width; elsewhere nothing is."""
-        lines = columns(head, rows, right=right)
-        for text in lines:
-            if self.is_terminal:
-                text.truncate(self.width, overflow="ellipsis")
+        """Print a table. On a terminal it is cut to the width; elsewhere nothing is."""
+        for text in columns(head, rows, right=right, room=self.width if self.is_terminal else None):
             self.print(text, soft_wrap=True)
 
     def write(self, output: str, data: JSON) -> None:
@@ -73,14 +72,45 @@ class Console(rich.console.Console):
 
 
 def columns(
-    head: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[str] = ()
+    head: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    right: Sequence[str] = (),
+    room: int | None = None,
 ) -> Iterator[Text]:
-    """Yield the lines of a table, the head first; the last column is not padded."""
+    """Yield the lines of a table, the head first; the last column is not padded.
+
+    To fit into ``room``, the widest of the other columns loses the middle of its cells, and then the last one its end.
+    """
     cells = [[printable_line(cell) for cell in row] for row in (head, *rows)]
     widths = [max(map(cell_len, column)) for column in zip(*cells, strict=True)]
+    if room is not None:
+        _fit(widths, room)
     for number, row in enumerate(cells):
         line = ""
-        for name, cell, width in zip(head, row, widths, strict=True):
+        for name, whole, width in zip(head, row, widths, strict=True):
+            cell = _shortened(whole, width)
             padded = " " * (width - cell_len(cell)) + cell if name in right else set_cell_size(cell, width)
             line += padded + " " * _GAP
-        yield Text(line.rstrip(), style="bold" if number == 0 else "")
+        text = Text(line.rstrip(), style="bold" if number == 0 else "")
+        if room is not None:
+            text.truncate(room, overflow="ellipsis")
+        yield text
+
+
+def _fit(widths: list[int], room: int) -> None:
+    """Narrow the widest column before the last one, which keeps a readable part."""
+    *others, last = widths
+    excess = sum(others) + _GAP * len(others) + min(last, _READABLE) - room
+    if others and excess > 0:
+        widest = others.index(max(others))
+        widths[widest] = max(min(widths[widest], _READABLE), widths[widest] - excess)
+
+
+def _shortened(cell: str, width: int) -> str:
+    """Return a cell without its middle: both ends of a name distinguish it from others."""
+    if cell_len(cell) <= width:
+        return cell
+    kept = width - 1
+    end = cell[-(kept // 2) :] if kept > 1 else ""
+    return f"{set_cell_size(cell, kept - cell_len(end)).rstrip()}…{end}"

@@ -5,9 +5,11 @@
 from __future__ import annotations
 
 import argparse
+from contextlib import suppress
 from typing import Final
 
 import anyio
+from controller_runtime.apis.machinery.errors import ExpiredError
 
 from pkg.cli import live, streams
 from pkg.cli.get import KIND
@@ -35,12 +37,23 @@ async def wait_command(arguments: argparse.Namespace, out: Console, err: Console
     """
     async with live.connect(arguments) as cluster:
         with anyio.move_on_after(arguments.timeout):
-            return await _wait(cluster, arguments, out)
+            return await wait_for(cluster, arguments, out)
     streams.say_error(
         f"TrainJob {cluster.namespace}/{arguments.name} is not {arguments.state} after {arguments.timeout:g} s; "
         f"see trainerctl why {arguments.name} -n {cluster.namespace}"
     )
     return TIMED_OUT
+
+
+async def wait_for(cluster: live.Cluster, arguments: argparse.Namespace, out: Console) -> int:
+    """Return the exit code of the command; a watch that has expired, as after a restart of the server, begins again.
+
+    Raises:
+        StatusError: the TrainJob cannot be read.
+    """
+    while True:
+        with suppress(ExpiredError):
+            return await _wait(cluster, arguments, out)
 
 
 async def _wait(cluster: live.Cluster, arguments: argparse.Namespace, out: Console) -> int:

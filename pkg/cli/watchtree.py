@@ -147,9 +147,7 @@ class Screen:
         """Draw everything on a terminal; in a pipe print the rows that have changed."""
         rows = list(self._rows(objects))
         if self._live is not None:
-            lines = list(columns(self._head, rows))
-            for line in lines:
-                line.truncate(self._out.width, overflow="ellipsis")
+            lines = columns(self._head, rows, room=self._out.width)
             self._live.update(Text("\n").join(lines), refresh=True)
             return
         current = {row[0].strip(): row[:2] + row[3:] for row in rows}

@@ -56,8 +56,7 @@ def tree(snapshot: Snapshot) -> Iterator[Row]:
         return
     yield Row(1, snapshot.job_set, _state(snapshot.job_set))
     for job in sorted(snapshot.all_jobs, key=lambda each: each.name):
-        ready, wanted = number(job.data, "status", "ready"), number(job.data, "spec", "parallelism")
-        yield Row(2, job, _state(job), f"{ready} of {wanted} pods ready")
+        yield Row(2, job, _state(job), _pods(job))
         for pod in sorted(snapshot.all_pods, key=lambda each: each.name):
             if pod.owned_by(job.uid):
                 yield Row(3, pod, "Deleting" if pod.deleted else pod.text("status", "phase"), _reason(pod))
@@ -67,6 +66,12 @@ def cells(row: Row, now: datetime) -> tuple[str, ...]:
     """Return a row of the tree as it is printed: name, state, age and detail."""
     name = f"{'  ' * row.depth}{row.obj.kind}/{row.obj.name}"
     return name, row.status, ago(row.obj.created, now), row.reason
+
+
+def _pods(job: Thing) -> str:
+    """Return how many pods of a Job are ready, or have succeeded once it has ended."""
+    field, word = ("succeeded", "succeeded") if finished(job) else ("ready", "ready")
+    return f"{number(job.data, 'status', field)} of {number(job.data, 'spec', 'parallelism')} pods {word}"
 
 
 def _state(obj: Thing) -> str:

@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.apis.machinery import conditions
-from controller_runtime.apis.machinery.gvk import GVK
+from controller_runtime.apis.machinery.gvk import GVK, NamespacedName
 from controller_runtime.apis.machinery.object import unstructured
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import eventually
 
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
 from pkg.localcluster.cluster import Cluster
+from pkg.localcluster.contents import VOLUMES
 from pkg.localcluster.options import Options
 
 CLAIM = unstructured(GVK("", "v1", "PersistentVolumeClaim"))
@@ -55,3 +56,19 @@ async def test_a_train_job_gets_its_claims_and_completes(
     (made,) = await cluster_client.list(CLAIM, namespace=cluster_namespace)
     (used,) = await cluster_client.list(Pod, namespace=cluster_namespace)
     assert made.name in str(used.to_dict()["spec"]["volumes"])
+
+
+async def test_more_claims_than_volumes_are_bound_one_after_the_other(
+    cluster_client: LiveClient, cluster_namespace: str
+) -> None:
+    wanted = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    for number in range(VOLUMES + 2):
+        metadata = {"name": f"data-{number}", "namespace": cluster_namespace}
+        body = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": wanted}
+        claim = await cluster_client.create(CLAIM.wrap(body))
+
+        async def bound(key: NamespacedName = claim.key) -> bool:
+            return str((await cluster_client.get(CLAIM, key)).nested("status", "phase")) == "Bound"
+
+        await eventually(bound, timeout=60, reason=f"claim {number} is bound")
+        await cluster_client.delete(claim)

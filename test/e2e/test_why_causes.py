@@ -92,7 +92,7 @@ NOT_PLAYED: Final = {
     "kind-missing": "a control plane without a kind of PodGroups",
     "unexplained": "the absence of every other cause",
 }
-"""The causes of docs/why.md that this module does not play, and what they would need."""
+"""The causes of docs/why.md that this module does not play, and the parts that they would need."""
 
 
 @pytest.fixture(scope="module")

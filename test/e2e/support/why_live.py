@@ -44,7 +44,7 @@ def container(name: str = "node", command: list[str] | None = None, **parts: Any
 
 @dataclass
 class Live:
-    """The TrainJob ``job`` of one namespace; what a state changes outside of it is put back at its end."""
+    """The TrainJob ``job`` of one namespace; changes of a state outside of it are put back at its end."""
 
     client: LiveClient
     cluster: Cluster
@@ -118,7 +118,7 @@ class Live:
         writer = self.client.status if of_status else self.client
         await writer.patch(obj, raw_patch(MERGE, msgspec.json.encode(body)), field_owner=owner)
 
-    # --- what is visible ---
+    # --- visible states ---
 
     async def snapshot(self) -> Snapshot:
         return await reading.take(self.reader or self.client, self.namespace, NAME, datetime.now(UTC))
@@ -127,7 +127,7 @@ class Live:
         return why.diagnose(await self.snapshot())
 
     async def until(self, visible: Callable[[Snapshot], object], reason: str, timeout: float = LIMIT) -> None:
-        """Return when the objects show what ``visible`` looks for."""
+        """Return when ``visible`` is true of the objects."""
 
         async def seen() -> bool:
             return bool(visible(await self.snapshot()))

@@ -55,6 +55,19 @@ def test_nothing_is_cut_unless_it_is_a_terminal() -> None:
     assert "ccc…" in shown.getvalue()
 
 
+def test_every_column_stays_readable_in_a_narrow_terminal() -> None:
+    pod = "      Pod/a-train-job-with-a-rather-long-name-node-0-1-fpwbx"
+    lines = [
+        text.plain
+        for text in columns(("NAME", "STATE", "AGE", "DETAIL"), [(pod, "Running", "3s", "node-1")], room=50)
+    ]
+    assert lines == [
+        "NAME                          STATE    AGE  DETAIL",
+        "      Pod/a-tr…ode-0-1-fpwbx  Running  3s   node-1",
+    ]
+    assert max(map(len, lines)) <= 50
+
+
 def test_columns_line_up_numbers_to_the_right() -> None:
     lines = [
         text.plain

@@ -49,6 +49,13 @@ def test_the_tree_shows_each_object_below_its_owner() -> None:
     ]
 
 
+def test_the_pods_of_an_ended_job_are_counted_by_their_success() -> None:
+    world = World()
+    world.job["status"] = {"succeeded": 2, "conditions": [condition("Complete")]}
+
+    assert [row.reason for row in tree(world.snapshot())][2] == "2 of 2 pods succeeded"
+
+
 def test_the_tree_of_a_train_job_without_children_is_one_row() -> None:
     world = World()
     world.without_children()
