@@ -148,8 +148,11 @@ class Children:
         log.logger_from().debug("Deleting the JobSet", jobSet=str(job_set.key))
         try:
             await self._client.delete(job_set, propagation="Background", preconditions=preconditions)
-        except (NotFoundError, ConflictError):
+        except ConflictError:
             return  # this JobSet is deleted
+        except NotFoundError as error:
+            if not error.names_object:
+                raise
 
     @contextmanager
     def _pending(self, train_job: TrainJob) -> Iterator[None]:

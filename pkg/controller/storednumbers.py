@@ -38,7 +38,7 @@ FIRST_RETRY: Final = 10.0
 LAST_RETRY: Final = 300.0
 
 _STRING: Final = b'"numProcPerNode":"'
-_TRANSIENT: Final = (HTTPStatus.CONFLICT, HTTPStatus.TOO_MANY_REQUESTS)
+_TRANSIENT: Final = (HTTPStatus.CONFLICT, HTTPStatus.NOT_FOUND, HTTPStatus.TOO_MANY_REQUESTS)
 _STEP: Final = 1024
 """Keys checked before other tasks may run."""
 
@@ -117,7 +117,9 @@ class StoredNumbers:
                     return False
                 await anyio.sleep(bucket.take())
                 await self._client.patch(stored, client.raw_patch(client.MERGE, msgspec.json.encode(body)))
-            except NotFoundError:
+            except NotFoundError as error:
+                if not error.names_object:
+                    raise
                 return False
             except ConflictError:
                 if tries == TRIES:

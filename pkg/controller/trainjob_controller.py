@@ -237,7 +237,9 @@ class TrainJobReconciler:
         try:
             patch = patches.replace_status(stored, old, new)
             await client.patch_lazily(self._client.status, train_job, patch)
-        except NotFoundError:
+        except NotFoundError as error:
+            if not error.names_object:
+                raise
             return  # it was deleted meanwhile
         except InvalidError as error:
             if not patches.is_stale(error):

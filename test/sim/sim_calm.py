@@ -16,7 +16,7 @@ from typing import Any, Final
 import anyio
 from controller_runtime.simtest import Simulation
 from sim_administrators import Administrators
-from sim_end import End, obstacle
+from sim_end import End, is_reported, lacks_runtime, obstacle
 from sim_jobs import Nodes
 from sim_objects import by_name, is_deleted, is_suspended, is_true, owned, refusals_expected
 from sim_steps import Act, about, perform, settled
@@ -145,6 +145,8 @@ async def _state(sim: Simulation, job: Document) -> str | None:
         return None if found.is_reported else f"an obstacle is not reported: {found.name}"
     if is_true(job, "Suspended") != suspended:
         return "the condition Suspended is wrong"
+    if lacks_runtime(sim, job):
+        return None if is_reported(sim, job) else "a missing runtime is not reported"
     sets = owned(sim, JobSet, job)
     if len(sets) != 1 or is_deleted(sets[0]):
         return "a TrainJob has no JobSet"

@@ -222,11 +222,18 @@ def obstacle(sim: Simulation, job: Document) -> Obstacle | None:
     for kind in children_of(job["spec"]["runtimeRef"]["name"]):
         for child in _named(sim, kind, job):
             if not _controls(job, child):
-                return Obstacle(f"{kind} {child['metadata']['name']}", _is_reported(sim, job))
+                return Obstacle(f"{kind} {child['metadata']['name']}", is_reported(sim, job))
     return None
 
 
-def _is_reported(sim: Simulation, job: Document) -> bool:
+def lacks_runtime(sim: Simulation, job: Document) -> bool:
+    """Return True if the TrainJob's runtime was deleted between the review of the TrainJob and its creation."""
+    kind, name = (job["spec"]["runtimeRef"][key] for key in ("kind", "name"))
+    kinds = (each for each in (ClusterTrainingRuntime, TrainingRuntime) if each.gvk.kind == kind)
+    return not any(each["metadata"]["name"] == name for each in sim.server.objects(next(kinds)))
+
+
+def is_reported(sim: Simulation, job: Document) -> bool:
     uid = job["metadata"]["uid"]
     return any(
         each["involvedObject"].get("uid") == uid and each["type"] == "Warning"

@@ -8,6 +8,7 @@ import pytest
 from controller_runtime.apis.machinery.errors import InvalidError, NotFoundError
 from controller_runtime.apis.machinery.object import Object
 from controller_runtime.cache import CacheDegradedError, UndecodableObjectError
+from controller_runtime.client import interceptor
 from controller_runtime.client.fake import Call, FakeClient
 from controller_runtime.metrics import REGISTRY
 from controller_runtime.reconcile import Request, Result
@@ -382,6 +383,40 @@ async def test_a_condition_that_another_writer_adds_is_kept_when_the_rest_of_the
     await b.reconcile()
     assert b.result.requeue_after
     assert await b.conditions() == {"Theirs": ("True", "R")}
+
+
+async def test_a_status_is_written_again_after_the_kind_was_not_served(
+    bench: MakeBench, new_train_job: MakeJob
+) -> None:
+    """A server whose CRD is being replaced answers 404 for objects that it still has."""
+    b = bench(new_train_job(suspend=True))
+    unserved = NotFoundError("the server could not find the requested resource", code=404, reason="NotFound")
+
+    async def refuse(*_: Any, **__: Any) -> Any:
+        raise unserved
+
+    served, b.client = b.client, interceptor.wrap(b.client, interceptor.Funcs(subresource_patch=refuse))  # type: ignore[assignment]
+    b.restart()
+    with pytest.raises(NotFoundError, match="could not find the requested resource"):
+        await b.reconciler.reconcile(KEY)
+    b.client = served
+    b.restart()
+    await b.reconcile()
+    assert await b.conditions() == {"Suspended": ("True", "Suspended")}
+
+
+async def test_a_status_of_a_train_job_that_was_deleted_meanwhile_is_dropped(
+    bench: MakeBench, new_train_job: MakeJob
+) -> None:
+    b = bench(new_train_job(suspend=True))
+    original = b.runtime.train_job_status
+
+    async def slow(train_job: TrainJob) -> Any:
+        await b.client.delete(await b.train_job())
+        return await original(train_job)
+
+    b.runtime.train_job_status = slow
+    await b.reconcile()
 
 
 async def test_a_status_is_not_written_to_another_train_job_of_the_same_name(

@@ -75,6 +75,15 @@ class ForbiddenError(StatusError):
 class NotFoundError(StatusError):
     """404: the object or the kind does not exist."""
 
+    @property
+    def names_object(self) -> bool:
+        """True if the server knows the kind and has no such object.
+
+        It is False while a server does not serve the kind, for instance because its CRD is being replaced: the object
+        may still exist.
+        """
+        return bool(self.details.get("name"))
+
 
 class MethodNotAllowedError(StatusError):
     """405: the kind does not support this verb."""
