@@ -88,7 +88,7 @@ class Groups:
         self._deleted: dict[str, float] = {}
         """By name, when a group was last deleted."""
         self._doomed: set[str] = set()
-        """Names of groups that were created a moment after their owner was deleted."""
+        """Names of groups that were written a moment after their owner was deleted."""
         self._last = 0.0
         self._touches = 0
 
@@ -109,11 +109,10 @@ class Groups:
         elif kind in _OWNERS and controller(event.document) != controller(event.before or event.document):
             for pod in self._sim.server.objects(Pod):
                 self._learn(pod, self._group_of(pod))
-        elif kind == "PodGroup" and event.before is None:
-            name = event.document["metadata"]["name"]
-            assert name in self._names, f"a group that no pod may have: {name}"
-            kinds = (*_OWNERS.values(), Pod)
-            if not any(by_uid(self._sim, kind, uid) for kind in kinds for uid in owners):
+        elif kind == "PodGroup":
+            name, kinds = metadata["name"], (*_OWNERS.values(), Pod)
+            assert event.before or name in self._names, f"a group that no pod may have: {name}"
+            if owners and not any(by_uid(self._sim, kind, uid) for kind in kinds for uid in owners):
                 self._doomed.add(name)
 
     def _pod(self, event: Event) -> None:
