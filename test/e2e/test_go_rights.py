@@ -1,0 +1,130 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""A Go manager that follows this one needs the role of its release: ours does not let it list webhooks."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+import yaml
+from controller_runtime.apis.core.v1 import Secret
+from controller_runtime.apis.machinery.gvk import GVK
+from controller_runtime.apis.machinery.object import Unstructured, unstructured
+from controller_runtime.client import LiveClient
+from controller_runtime.envtest import Binaries, PlainProgress, eventually
+from controller_runtime.envtest.binaries import Binary
+from controller_runtime.envtest.ports import HOST, free_ports
+from harness import gomanagers
+
+from pkg.localcluster.cluster import Cluster
+from pkg.localcluster.options import Options
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+
+RELEASE = "2.1.0"
+SYSTEM = "kubeflow-system"
+SECRET = "kubeflow-trainer-webhook-cert"
+SERVICE = "kubeflow-trainer-controller-manager"
+ROLE = "kubeflow-trainer-controller-manager"
+HOOKS = unstructured(GVK("admissionregistration.k8s.io", "v1", "ValidatingWebhookConfiguration"))
+CLUSTER_ROLE = unstructured(GVK("rbac.authorization.k8s.io", "v1", "ClusterRole"))
+
+
+@pytest.fixture
+def binary() -> Binary:
+    """The Go manager, built if need be: that may take longer than the test."""
+    located = anyio.run(Binaries(progress=PlainProgress(sys.stderr)).locate, gomanagers.tool(RELEASE))
+    return located[gomanagers.PROGRAM]
+
+
+@pytest.fixture
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A local cluster with the shipped role and without a manager."""
+    cluster = Cluster(tmp_path_factory.mktemp("bare"), Options(manager=False, nodes=1), tied=True)
+    anyio.run(cluster.up)
+    yield cluster
+    cluster.kill()
+
+
+@pytest.fixture
+async def client(bare: Cluster) -> AsyncIterator[LiveClient]:
+    async with bare.client() as client:
+        yield client
+
+
+def role_of_the_release() -> dict[str, Any]:
+    """Return the ClusterRole in the release's module."""
+    tools = Path(__file__).parents[1] / "tools" / gomanagers.RELEASES[RELEASE]
+    command = ["go", "mod", "download", "-json", "github.com/kubeflow/trainer/v2"]
+    found = subprocess.run(command, cwd=tools, check=True, capture_output=True, text=True)
+    file = Path(json.loads(found.stdout)["Dir"]) / "manifests" / "base" / "rbac" / "role.yaml"
+    role: dict[str, Any] = yaml.safe_load(file.read_text())
+    return role
+
+
+@contextmanager
+def go_manager(cluster: Cluster, binary: Binary, folder: Path) -> Iterator[Path]:
+    """Run the Go manager, which issues its certificates itself, under the manager's account; yield its log."""
+    port, health = free_ports(2)
+    config = {
+        "apiVersion": "config.trainer.kubeflow.org/v1alpha1",
+        "kind": "Configuration",
+        "certManagement": {"enable": True, "webhookServiceName": SERVICE, "webhookSecretName": SECRET},
+        "webhook": {"host": HOST, "port": port},
+        "metrics": {"bindAddress": "0"},
+        "health": {"healthProbeBindAddress": f"{HOST}:{health}"},
+        "leaderElection": {"leaderElect": False},
+    }
+    file, log = folder / "config.yaml", folder / "go.log"
+    file.write_text(yaml.safe_dump(config))
+    command = [str(binary.path), f"--config={file}", cluster.manager_arguments[1]]
+    with log.open("ab") as out:
+        environ = {**os.environ, "TMPDIR": str(folder)}
+        process = subprocess.Popen(command, env=environ, stdout=out, stderr=out)
+        try:
+            yield log
+        finally:
+            process.terminate()
+            process.wait(timeout=40)
+
+
+async def test_a_go_manager_gets_its_certificates_under_its_own_role_only(
+    binary: Binary, bare: Cluster, client: LiveClient, tmp_path: Path
+) -> None:
+    key = (SYSTEM, SECRET)
+    secret = {"metadata": {"namespace": SYSTEM, "name": SECRET}}
+    for stored in await client.list(Secret, namespace=SYSTEM):
+        if stored.name == SECRET:
+            await client.delete(stored)
+    await client.create(Secret.from_dict(secret))
+    for earlier in await client.list(HOOKS):
+        await client.delete(earlier)
+    (hooks,) = [each for each in binary.manifests() if each["kind"] == "ValidatingWebhookConfiguration"]
+    await client.create(Unstructured.wrap(hooks))
+
+    with go_manager(bare, binary, tmp_path) as log:
+        refused = r"cannot list resource \"validatingwebhookconfigurations\""
+        await eventually(lambda: _contains(log, refused), timeout=60, reason="the Go manager is refused")
+        assert not (await client.get(Secret, key)).data
+
+        role = role_of_the_release()
+        assert role["metadata"]["name"] == ROLE
+        shipped = await client.get(CLUSTER_ROLE, ("", ROLE))
+        role["metadata"]["resourceVersion"] = shipped.metadata.resource_version
+        await client.update(Unstructured.wrap(role))
+
+        async def is_issued() -> bool:
+            return "tls.crt" in ((await client.get(Secret, key)).data or {})
+
+        await eventually(is_issued, timeout=120, reason="the Go manager has issued its certificate")
+
+
+async def _contains(log: Path, text: str) -> bool:
+    return text in await anyio.Path(log).read_text()
