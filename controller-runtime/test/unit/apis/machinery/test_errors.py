@@ -49,3 +49,10 @@ def test_a_status_survives_the_way_there_and_back() -> None:
 def test_the_header_s_delay_goes_before_the_body_s() -> None:
     error = errors.from_status({"details": {"retryAfterSeconds": 3}}, http_code=429, retry_after=0.5)
     assert error.retry_after == 0.5
+
+
+def test_a_missing_object_is_named_and_a_kind_that_is_not_served_is_not() -> None:
+    missing = errors.NotFoundError("gone", code=404, reason="NotFound", details={"name": "a", "kind": "pods"})
+    unserved = errors.NotFoundError("the server could not find the requested resource", code=404)
+
+    assert (missing.names_object, unserved.names_object) == (True, False)
