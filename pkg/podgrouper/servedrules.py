@@ -110,10 +110,9 @@ class ServedRules:
             if schema is not None:
                 return self._use(schema)
             if not await self._is_served():
+                # No group can be written, and any moment may bring another release's CRD.
                 self._waited = False
-                return self._use(
-                    None, 0.0
-                )  # no group can be written, and any moment may bring another release's CRD
+                return self._use(None, 0.0)
             if self._waited or anyio.current_time() >= deadline:
                 self._waited = True
                 return self._use(None, MISSING_TTL)

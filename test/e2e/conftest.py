@@ -7,7 +7,7 @@ import re
 import secrets
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import anyio
@@ -18,6 +18,7 @@ from controller_runtime.envtest import Binaries, PlainProgress, Tool, ToolGroup,
 from controller_runtime.envtest.binaries import cache_directory
 
 from pkg.localcluster.cluster import Cluster
+from pkg.localcluster.options import Options
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +45,22 @@ async def cluster_namespace(cluster_client: LiveClient, request: pytest.FixtureR
     await eventually(lambda: cluster_client.get(ServiceAccount, key), reason="the service account is there")
     yield made.name
     await cluster_client.delete(made)
+
+
+@pytest.fixture
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A local cluster of its own with the shipped role, without a manager."""
+    cluster = Cluster(tmp_path_factory.mktemp("bare"), Options(manager=False, nodes=2), tied=True)
+    anyio.run(cluster.up)
+    yield cluster
+    cluster.kill()
+
+
+@pytest.fixture
+async def bare_client(bare: Cluster) -> AsyncIterator[LiveClient]:
+    """An administrator's client of the cluster without a manager."""
+    async with bare.client() as client:
+        yield client
 
 
 @pytest.fixture(scope="module")

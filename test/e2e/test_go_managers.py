@@ -10,7 +10,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +24,7 @@ from controller_runtime.apis.machinery.errors import ServerError
 from controller_runtime.apis.machinery.gvk import GVK
 from controller_runtime.apis.machinery.object import Object, Unstructured, unstructured
 from controller_runtime.client import MERGE, LiveClient, raw_patch
-from controller_runtime.envtest import Binaries, PlainProgress, eventually
+from controller_runtime.envtest import eventually
 from controller_runtime.envtest.binaries import Binary
 from controller_runtime.envtest.crds import CRD, wait_established
 from controller_runtime.envtest.ports import HOST, free_ports
@@ -34,7 +34,6 @@ from harness import gomanagers
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob
 from pkg.localcluster.cluster import Cluster
-from pkg.localcluster.options import Options
 from pkg.offline import shipped
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
@@ -90,24 +89,7 @@ def release(request: pytest.FixtureRequest) -> Release:
 @pytest.fixture
 def binary(release: Release) -> Binary:
     """The Go manager, built if need be: that may take longer than the test."""
-    return anyio.run(Binaries(progress=PlainProgress(sys.stderr)).locate, gomanagers.tool(release.version))[
-        gomanagers.PROGRAM
-    ]
-
-
-@pytest.fixture
-def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """A local cluster without a manager."""
-    cluster = Cluster(tmp_path_factory.mktemp("bare"), Options(manager=False, nodes=2), tied=True)
-    anyio.run(cluster.up)
-    yield cluster
-    cluster.kill()
-
-
-@pytest.fixture
-async def client(bare: Cluster) -> AsyncIterator[LiveClient]:
-    async with bare.client() as client:
-        yield client
+    return anyio.run(gomanagers.locate, release.version)
 
 
 class Swap:
@@ -279,9 +261,9 @@ def runtime(name: str, seconds: str) -> ClusterTrainingRuntime:
 
 
 async def test_a_swap_and_the_way_back_rewrite_nothing_and_lose_nothing(
-    binary: Binary, bare: Cluster, client: LiveClient, release: Release, tmp_path: Path
+    binary: Binary, bare: Cluster, bare_client: LiveClient, release: Release, tmp_path: Path
 ) -> None:
-    swap = Swap(bare, client, release, binary, tmp_path)
+    swap = Swap(bare, bare_client, release, binary, tmp_path)
     await swap.use(binary.manifests())
     with swap.go():
         for each in (runtime("long", "1h"), runtime("short", "1s")):
@@ -312,10 +294,10 @@ async def test_a_swap_and_the_way_back_rewrite_nothing_and_lose_nothing(
         await swap.until("other-finished", has("Complete"))
         body = b'{"spec": {"suspend": false}}'
         target = TrainJob.from_dict({"metadata": {"name": "suspended", "namespace": "default"}})
-        await client.patch(target, raw_patch(MERGE, body))
+        await bare_client.patch(target, raw_patch(MERGE, body))
         await swap.until("suspended", runs)
         (job_set,) = [
-            each for each in await client.list(JobSet, namespace="default") if each.name == "suspended"
+            each for each in await bare_client.list(JobSet, namespace="default") if each.name == "suspended"
         ]
         (replicated,) = job_set.spec.replicated_jobs or []
         assert [each.key for each in replicated.template.spec.template.spec.tolerations or ()] == ["any"]

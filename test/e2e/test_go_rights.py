@@ -5,8 +5,7 @@
 import json
 import os
 import subprocess
-import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,13 +17,12 @@ from controller_runtime.apis.core.v1 import Secret
 from controller_runtime.apis.machinery.gvk import GVK
 from controller_runtime.apis.machinery.object import Unstructured, unstructured
 from controller_runtime.client import LiveClient
-from controller_runtime.envtest import Binaries, PlainProgress, eventually
+from controller_runtime.envtest import eventually
 from controller_runtime.envtest.binaries import Binary
 from controller_runtime.envtest.ports import HOST, free_ports
 from harness import gomanagers
 
 from pkg.localcluster.cluster import Cluster
-from pkg.localcluster.options import Options
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
@@ -40,23 +38,7 @@ CLUSTER_ROLE = unstructured(GVK("rbac.authorization.k8s.io", "v1", "ClusterRole"
 @pytest.fixture
 def binary() -> Binary:
     """The Go manager, built if need be: that may take longer than the test."""
-    located = anyio.run(Binaries(progress=PlainProgress(sys.stderr)).locate, gomanagers.tool(RELEASE))
-    return located[gomanagers.PROGRAM]
-
-
-@pytest.fixture
-def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """A local cluster with the shipped role and without a manager."""
-    cluster = Cluster(tmp_path_factory.mktemp("bare"), Options(manager=False, nodes=1), tied=True)
-    anyio.run(cluster.up)
-    yield cluster
-    cluster.kill()
-
-
-@pytest.fixture
-async def client(bare: Cluster) -> AsyncIterator[LiveClient]:
-    async with bare.client() as client:
-        yield client
+    return anyio.run(gomanagers.locate, RELEASE)
 
 
 def role_of_the_release() -> dict[str, Any]:
@@ -96,32 +78,32 @@ def go_manager(cluster: Cluster, binary: Binary, folder: Path) -> Iterator[Path]
 
 
 async def test_a_go_manager_gets_its_certificates_under_its_own_role_only(
-    binary: Binary, bare: Cluster, client: LiveClient, tmp_path: Path
+    binary: Binary, bare: Cluster, bare_client: LiveClient, tmp_path: Path
 ) -> None:
     key = (SYSTEM, SECRET)
     secret = {"metadata": {"namespace": SYSTEM, "name": SECRET}}
-    for stored in await client.list(Secret, namespace=SYSTEM):
+    for stored in await bare_client.list(Secret, namespace=SYSTEM):
         if stored.name == SECRET:
-            await client.delete(stored)
-    await client.create(Secret.from_dict(secret))
-    for earlier in await client.list(HOOKS):
-        await client.delete(earlier)
+            await bare_client.delete(stored)
+    await bare_client.create(Secret.from_dict(secret))
+    for earlier in await bare_client.list(HOOKS):
+        await bare_client.delete(earlier)
     (hooks,) = [each for each in binary.manifests() if each["kind"] == "ValidatingWebhookConfiguration"]
-    await client.create(Unstructured.wrap(hooks))
+    await bare_client.create(Unstructured.wrap(hooks))
 
     with go_manager(bare, binary, tmp_path) as log:
         refused = r"cannot list resource \"validatingwebhookconfigurations\""
         await eventually(lambda: _contains(log, refused), timeout=60, reason="the Go manager is refused")
-        assert not (await client.get(Secret, key)).data
+        assert not (await bare_client.get(Secret, key)).data
 
         role = role_of_the_release()
         assert role["metadata"]["name"] == ROLE
-        shipped = await client.get(CLUSTER_ROLE, ("", ROLE))
+        shipped = await bare_client.get(CLUSTER_ROLE, ("", ROLE))
         role["metadata"]["resourceVersion"] = shipped.metadata.resource_version
-        await client.update(Unstructured.wrap(role))
+        await bare_client.update(Unstructured.wrap(role))
 
         async def is_issued() -> bool:
-            return "tls.crt" in ((await client.get(Secret, key)).data or {})
+            return "tls.crt" in ((await bare_client.get(Secret, key)).data or {})
 
         await eventually(is_issued, timeout=120, reason="the Go manager has issued its certificate")
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from controller_runtime.envtest import Binaries, PlainProgress, Tool, ToolGroup
+from controller_runtime.envtest.binaries import Binary
 from harness.plan import Entrant
 
 RELEASES: Final = {"2.1.0": "trainer", "2.2.1": "trainer-2.2", "2.3.0": "trainer-2.3"}
@@ -27,14 +28,22 @@ def tool(release: str) -> Tool:
     return Tool(PROGRAM, group, f"{_MODULE}/cmd/{PROGRAM}", manifests=manifests)
 
 
+async def locate(release: str) -> Binary:
+    """Return the manager of a release, which is built if need be.
+
+    Raises:
+        ComponentError: it cannot be built.
+    """
+    return (await Binaries(progress=PlainProgress(sys.stderr)).locate(tool(release)))[PROGRAM]
+
+
 async def entrants(releases: Sequence[str]) -> list[Entrant]:
     """Build the managers of these releases unless they are built; return them by the names ``go-RELEASE``.
 
     Raises:
         ComponentError: one cannot be built.
     """
-    binaries, found = Binaries(progress=PlainProgress(sys.stderr)), []
-    for release in releases:
-        built = (await binaries.locate(tool(release)))[PROGRAM]
-        found.append(Entrant(f"go-{release}", f"{built.path} --config {{config}}"))
-    return found
+    return [
+        Entrant(f"go-{release}", f"{(await locate(release)).path} --config {{config}}")
+        for release in releases
+    ]
