@@ -12,7 +12,7 @@ import re
 import sys
 import types
 import typing
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -32,6 +32,9 @@ class Converter:
     """
 
     convert: Callable[[Any], Any]
+
+
+_NO_EXTRAS: Final[Mapping[str, Any]] = types.MappingProxyType({})
 
 
 class FieldInfo:
@@ -59,9 +62,9 @@ class FieldInfo:
     ) -> None:
         self.annotation: Any = None
         """The evaluated type, without ``Annotated``."""
-        self.metadata: list[Any] = []
+        self.metadata: Sequence[Any] = ()
         """The metadata of ``Annotated``."""
-        self.extras: dict[str, Any] = {}
+        self.extras: Mapping[str, Any] = _NO_EXTRAS
         """Further keys of the field's core schema, from a field declared with pydantic's ``Field``."""
         self.default = default
         self.default_factory = default_factory
@@ -80,7 +83,7 @@ class FieldInfo:
 
     def __repr__(self) -> str:
         shown = ((name, getattr(self, name)) for name in self.__slots__)
-        return f"FieldInfo({', '.join(f'{name}={value!r}' for name, value in shown if value not in (None, [], {}))})"
+        return f"FieldInfo({', '.join(f'{name}={value!r}' for name, value in shown if value not in (None, (), {}))})"
 
 
 def Field(  # noqa: N802  # the name that authors of pydantic models know
@@ -263,11 +266,12 @@ def _field(name: str, annotation: Any, default: Any, wire_name: Callable[[str], 
     if typing.get_origin(annotation) is typing.Annotated:
         annotation, *metadata = typing.get_args(annotation)
     made.annotation = annotation
+    made.metadata = tuple(
+        each for each in metadata if not (isinstance(each, FieldInfo) or is_pydantic_field(each))
+    )
     for each in metadata:
         if isinstance(each, FieldInfo) or is_pydantic_field(each):
             _merge(made, each)
-        else:
-            made.metadata.append(each)
     if isinstance(default, FieldInfo) or is_pydantic_field(default):
         _merge(made, default)
     elif default is not PydanticUndefined:
@@ -287,8 +291,8 @@ def _merge(made: FieldInfo, declared: Any) -> None:
             setattr(made, name, value)
     if declared.default is not PydanticUndefined:
         made.default = declared.default
-    made.metadata.extend(declared.metadata)
-    made.extras.update(declared.extras)
+    made.metadata = (*made.metadata, *declared.metadata)
+    made.extras = {**made.extras, **declared.extras} or _NO_EXTRAS
 
 
 def is_pydantic_field(value: object) -> bool:

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from .declarations import Declared, FieldInfo
 
-_set: Final = object.__setattr__
 _ABSENT: Final = object()
 
 
@@ -127,9 +126,9 @@ class Model(metaclass=StructType):
                 given.add(name)
             elif not info.is_required():
                 fields[name] = info.get_default() if info.default_factory else copy(info.default)
-        _set(made, "__dict__", fields)
-        _set(made, "__pydantic_fields_set__", given if _fields_set is None else _fields_set)
-        _set(made, "__pydantic_extra__", values)
+        set_fields(made, fields)
+        set_fields_set(made, given if _fields_set is None else _fields_set)
+        set_extra(made, values if cls.model_config.get("extra") == "allow" else None)
         if has_post_init(cls):
             made.model_post_init(None)
         return made
@@ -195,16 +194,16 @@ class Model(metaclass=StructType):
     def __copy__(self) -> Self:
         copied = object.__new__(type(self))
         extra = self.__pydantic_extra__
-        _set(copied, "__dict__", dict(self.__dict__))
-        _set(copied, "__pydantic_fields_set__", set(self.__pydantic_fields_set__))
-        _set(copied, "__pydantic_extra__", None if extra is None else dict(extra))
+        set_fields(copied, self.__dict__.copy())
+        set_fields_set(copied, self.__pydantic_fields_set__.copy())
+        set_extra(copied, None if extra is None else extra.copy())
         return copied
 
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
         memo = {} if memo is None else memo
         copied = memo[id(self)] = copy(self)
-        _set(copied, "__dict__", deepcopy(self.__dict__, memo))
-        _set(copied, "__pydantic_extra__", deepcopy(self.__pydantic_extra__, memo))
+        set_fields(copied, deepcopy(self.__dict__, memo))
+        set_extra(copied, deepcopy(self.__pydantic_extra__, memo))
         return copied
 
     def __replace__(self, **changes: Any) -> Self:
@@ -218,9 +217,9 @@ class Model(metaclass=StructType):
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        _set(self, "__dict__", state["fields"])
-        _set(self, "__pydantic_extra__", state["extra"])
-        _set(self, "__pydantic_fields_set__", state["set"])
+        set_fields(self, state["fields"])
+        set_extra(self, state["extra"])
+        set_fields_set(self, state["set"])
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Model):
@@ -244,10 +243,16 @@ class Model(metaclass=StructType):
         return " ".join(f"{name}={value!r}" for name, value in self)
 
 
+# The descriptors of a model's own attributes, which cost less than object.__setattr__.
+set_fields: Final = vars(Model)["__dict__"].__set__
+set_fields_set: Final = vars(Model)["__pydantic_fields_set__"].__set__
+set_extra: Final = vars(Model)["__pydantic_extra__"].__set__
+
+
 def _extra(model: Model) -> dict[str, Any]:
     if (extra := model.__pydantic_extra__) is None:
         extra = {}
-        _set(model, "__pydantic_extra__", extra)
+        set_extra(model, extra)
     return extra
 
 
@@ -255,7 +260,7 @@ def _set_other(model: Model, name: str, value: Any) -> None:
     """Set an attribute that is not a field: a private one, a property, or a field that the class does not declare."""
     held = getattr(type(model), name, _ABSENT)
     if name.startswith("_") or hasattr(type(held), "__set__"):
-        _set(model, name, value)
+        object.__setattr__(model, name, value)
     elif held is not _ABSENT:
         raise AttributeError(f"{name!r} is an attribute of the class {type(model).__name__} and not a field")
     elif type(model).model_config.get("extra") != "allow":

@@ -67,10 +67,12 @@ def converted_field(declared: PydanticField) -> declarations.FieldInfo:
         if not (name in _SAME or name in _WITHOUT_EFFECT or name in _TO_CORE or name in constraints):
             raise TypeError(f"Field({name}=...) is not supported by structs")
     made = declarations.FieldInfo(**{name: given[name] for name in _SAME if name in given})
-    made.metadata = list(declared.metadata)
-    for name, key in _TO_CORE.items():
-        if (value := given.get(name)) is not None:
-            made.extras[key] = value.convert_to_aliases() if hasattr(value, "convert_to_aliases") else value
+    made.metadata = tuple(declared.metadata)
+    made.extras = {
+        key: value.convert_to_aliases() if hasattr(value, "convert_to_aliases") else value
+        for name, key in _TO_CORE.items()
+        if (value := given.get(name)) is not None
+    }
     return made
 
 

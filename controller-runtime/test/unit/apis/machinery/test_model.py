@@ -236,6 +236,7 @@ def test_a_setting_of_a_class_applies_to_it_and_its_subclasses() -> None:
         assert kind.from_dict({"size": 1}).to_dict() == {"size": 1}
         with pytest.raises(pydantic.ValidationError, match="extra"):
             kind.from_dict({"other": 1})
+        assert kind.model_construct(other=1).model_extra is None
         with pytest.raises(ValueError, match='no field "other"'):
             kind().other = 1  # type: ignore[attr-defined]
 
