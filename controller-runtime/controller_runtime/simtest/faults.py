@@ -11,6 +11,10 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
+from controller_runtime.apis.core.v1 import Event
+from controller_runtime.client import deletion
+
+from .leases import Campaign
 from .server import MANAGER
 from .watching import Watch
 
@@ -49,9 +53,27 @@ async def _pause(sim: Simulation, rng: random.Random) -> None:
 
 
 async def _stop(sim: Simulation, rng: random.Random) -> None:
-    manager = sim.managers.get(_some_manager(sim, rng))
-    if manager is not None:
-        manager.stop()
+    sim.stop(_some_manager(sim, rng))
+
+
+async def _roll_out(sim: Simulation, rng: random.Random) -> None:
+    """Stop one manager after the other, some while the server stores that they lead."""
+    for _ in range(rng.randint(2, 4)):
+        sim.stop(_some_manager(sim, rng))
+        moment = Campaign()
+        sim.network.observers.append(moment)
+        with anyio.move_on_after(40.0):
+            name = await moment.begun()
+            await anyio.sleep(rng.random() * 0.01)
+            sim.stop(name)
+        sim.network.observers.remove(moment)
+
+
+async def _expire_events(sim: Simulation, _: random.Random) -> None:
+    """Delete all events, as a server does with those of more than an hour ago."""
+    table = sim.server.table(Event)
+    for key in list(table.rows):
+        sim.server.memory.delete(table, key, deletion.Options())
 
 
 async def _cut_watches(sim: Simulation, rng: random.Random) -> None:
@@ -152,6 +174,8 @@ FAULTS: Final = (
     Fault("kill", _kill),
     Fault("pause", _pause),
     Fault("stop", _stop),
+    Fault("roll out", _roll_out),
+    Fault("expired events", _expire_events),
     Fault("cut watches", _cut_watches),
     Fault("compact", _compact),
     Fault("replica behind", _lag),

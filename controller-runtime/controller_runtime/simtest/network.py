@@ -122,6 +122,8 @@ class _Bare:
             raise TransportTimeoutError(f"no answer to {request.method} {request.path}", host=_HOST)
         if (answer := self._spoiled(request, rng, weather)) is not None:
             network.record(name, f"{_named(request)} -> {answer.status}")
+            for each in network.observers:
+                each.answered(self._process, request, answer)
             return answer
         lost = write and rng.random() < weather.lost
         late = rng.random() * 8.0 if rng.random() < weather.late else 0.0
