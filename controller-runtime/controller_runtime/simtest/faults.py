@@ -87,35 +87,28 @@ async def _compact(sim: Simulation, rng: random.Random) -> None:
 
 
 async def _lag(sim: Simulation, rng: random.Random) -> None:
-    replica = rng.choice(sim.server.replicas)
-    before, seconds = replica.lag, rng.choice([0.5, 2.0, 10.0])
-    replica.lag = lambda: seconds * rng.random()
-    await anyio.sleep(rng.uniform(5, 40))
-    replica.lag = before
+    replica, seconds = rng.choice(sim.server.replicas), rng.choice([0.5, 2.0, 10.0])
+    with replica.behind(lambda: seconds * rng.random()):
+        await anyio.sleep(rng.uniform(5, 40))
 
 
 async def _slow_watches(sim: Simulation, rng: random.Random) -> None:
-    before, seconds = sim.server.watches.delay, rng.choice([0.05, 0.5, 3.0])
-    sim.server.watches.delay = lambda _: seconds * rng.random()
-    await anyio.sleep(rng.uniform(5, 30))
-    sim.server.watches.delay = before
+    seconds = rng.choice([0.05, 0.5, 3.0])
+    with sim.server.watches.slowed(lambda _: seconds * rng.random()):
+        await anyio.sleep(rng.uniform(5, 30))
 
 
 async def _silence(sim: Simulation, rng: random.Random) -> None:
     """Let the watches of one kind on one replica of the server deliver nothing for a while, though they stay open."""
     kind = rng.choice(sorted(str(table.resource.group_resource) for table in sim.server.tables.values()))
     replica, until = rng.choice(sim.server.replicas), sim.loop.time() + rng.choice([5.0, 30.0, 75.0])
-    before = sim.server.watches.delay
 
     def delay(watch: Watch) -> float:
-        if watch.replica is replica and str(watch.table.resource.group_resource) == kind:
-            return max(0.0, until - sim.loop.time())
-        return before(watch)
+        silent = watch.replica is replica and str(watch.table.resource.group_resource) == kind
+        return max(0.0, until - sim.loop.time()) if silent else 0.0
 
-    sim.server.watches.delay = delay
-    await anyio.sleep(max(0.0, until - sim.loop.time()))
-    if sim.server.watches.delay is delay:
-        sim.server.watches.delay = before
+    with sim.server.watches.slowed(delay):
+        await anyio.sleep(max(0.0, until - sim.loop.time()))
 
 
 async def _cut_off(sim: Simulation, rng: random.Random) -> None:

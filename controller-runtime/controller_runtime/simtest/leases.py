@@ -76,15 +76,18 @@ class Holders(Observer):
         self,
         stored: Callable[[], list[dict[str, Any]]],
         left: Callable[[dict[str, Any]], float],
-        identity: Callable[[Process], str],
         fail: Callable[[str], None],
     ) -> None:
         self._stored = stored
         self._left = left
-        self._identity = identity
+        self._identities: dict[Process, str] = {}
         self._fail = fail
         self._open: dict[Process, int] = {}
         """Of stopped processes, how many requests had no success since then."""
+
+    def follow(self, process: Process, identity: str) -> None:
+        """Note the name of a process on leases."""
+        self._identities[process] = identity
 
     def stop(self, process: Process) -> None:
         """Note that a process is stopped, as a rollout does."""
@@ -112,13 +115,13 @@ class Holders(Observer):
             if (
                 newest
                 and self._left(lease) > 0
-                and _spec(lease).get("holderIdentity") not in (self._identity(process), "", None)
+                and _spec(lease).get("holderIdentity") not in (self._identities[process], "", None)
             ):
                 self._fail(f"the lease of another is given up by {process.name}")
 
     def ended(self, process: Process) -> None:
         """Check that a process that was stopped, and had answers to its requests since then, holds no lease."""
-        open_requests, identity = self._open.pop(process, 1), self._identity(process)
+        open_requests, identity = self._open.pop(process, 1), self._identities[process]
         for lease in self._stored():
             if not open_requests and identity and _spec(lease).get("holderIdentity") == identity:
                 self._fail(f"a manager that was stopped keeps its lease: {process.name}")

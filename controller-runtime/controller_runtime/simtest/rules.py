@@ -63,9 +63,8 @@ class Rules(Observer):
     def __init__(self, simulation: Simulation) -> None:
         self._simulation = simulation
         self.replicas: dict[str, Replica] = {}
-        leases = Leases(simulation.loop.time)
-        stored = functools.partial(simulation.server.objects, Lease)
-        self.leases = Holders(stored, leases.left, self._identity, self.fail)
+        leases, stored = Leases(simulation.loop.time), functools.partial(simulation.server.objects, Lease)
+        self.leases = Holders(stored, leases.left, self.fail)
         self._events = Events(self.fail)
         simulation.on_change(leases.see)
         simulation.on_change(self._events.see)
@@ -74,10 +73,6 @@ class Rules(Observer):
     def observers(self) -> list[Observer]:
         """All that look at requests."""
         return [self, Resumes(self.fail, self._simulation.loop.time), self.leases, self._events]
-
-    def _identity(self, process: Process) -> str:
-        replica = self.replicas.get(process.name)
-        return replica.identity if replica is not None and replica.process is process else ""
 
     def follow(self, process: Process, manager: Manager) -> None:
         """Check a manager from now on; it has no controllers yet."""
@@ -92,6 +87,7 @@ class Rules(Observer):
 
         manager.add = watched  # type: ignore[method-assign]
         self._events.follow(process, manager._broadcaster)
+        self.leases.follow(process, replica.identity)
         cache = manager.cache
         cache.get = functools.partial(self._read, replica, cache.get)  # type: ignore[method-assign]
         cache.list = functools.partial(self._list, replica, cache.list)  # type: ignore[method-assign]
@@ -226,9 +222,12 @@ class Rules(Observer):
             names = {(each.namespace, each.name) for each in found}
             if len(names) < len(found):
                 self.fail(f"a list contains an object twice: {kind.gvk.kind}")
-            for entry in cacherules.found(engine, options):
-                if entry.key not in names and not entry.refused:
+            readable = {entry.key: entry for entry in cacherules.found(engine, options)}
+            for key, entry in readable.items():
+                if key not in names and not entry.refused:
                     self.fail(f"a list lacks an object that a read finds: {kind.gvk.kind} {entry.name}")
+            for _, name in names - readable.keys():
+                self.fail(f"a list contains an object that a read does not find: {kind.gvk.kind} {name}")
         return found
 
     def _is_stored(self, place: Place, uid: str) -> bool:
