@@ -117,8 +117,9 @@ class Children:
             if live is not None and adopts:
                 live = await adoption.adopt(self._client, self._applier.reader, runtime, train_job, live)
             if live is not None and not live.spec.suspend and not train_job.spec.suspend:
-                # Only the owner of the siblings matters once the Jobs have ended.
-                return await self._repair(runtime, train_job, live) if adopts or not ended(live) else []
+                if ended(live) and not adopts and self._applier.applied(train_job.key):
+                    return []  # no more pods are created, and this process has seen the siblings
+                return await self._repair(runtime, train_job, live)
             try:
                 job_set, siblings = await objects.desired(runtime, train_job)
             except PluginError:
