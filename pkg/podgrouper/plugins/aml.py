@@ -9,7 +9,7 @@ from controller_runtime.apis.machinery.object import Unstructured
 
 from pkg.podgrouper.podgroup import Metadata
 
-from . import declarations
+from . import fields
 from .delegating import DelegatingGrouper
 from .errors import AccessorError, GroupingError
 from .grouper import Reads

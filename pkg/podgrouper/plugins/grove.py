@@ -20,7 +20,7 @@ from pkg.apis.kai.v2alpha2 import parse_preemptibility
 from pkg.constants import kai
 from pkg.podgrouper.podgroup import Metadata, SubGroupMetadata, TopologyConstraintMetadata
 
-from . import declarations
+from . import fields
 from .defaultgrouper import preemption_delay
 from .delegating import ReadingGrouper
 from .errors import AccessorError, GroupingError, failing

@@ -15,7 +15,7 @@ from controller_runtime.apis.machinery.object import Unstructured
 from pkg.constants import kai
 from pkg.podgrouper.podgroup import Metadata
 
-from . import declarations
+from . import fields
 from .delegating import DelegatingGrouper
 from .errors import AccessorError, GroupingError
 from .gonumbers import MAX_INT32, int64

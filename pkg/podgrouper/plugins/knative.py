@@ -17,7 +17,7 @@ from pkg.apis.kai.v2alpha2 import PodGroup
 from pkg.constants import kai
 from pkg.podgrouper.podgroup import Metadata
 
-from . import declarations
+from . import fields
 from .defaultgrouper import DefaultGrouper
 from .delegating import ReadingGrouper
 from .errors import GroupingError

@@ -15,7 +15,7 @@ from controller_runtime.client import Reader
 from pkg.apis.kai.v2alpha2 import PodGroup
 from pkg.constants import kai
 
-from . import declarations
+from . import fields
 from .errors import AccessorError
 
 _log: Final = log.logger_from("podgrouper")

@@ -24,7 +24,7 @@ from controller_runtime.rest import NoKindMatchError
 from pkg.constants import kai
 from pkg.podgrouper.podgroup import Metadata
 
-from . import declarations
+from . import fields
 from .defaultgrouper import DefaultGrouper
 from .errors import GroupingError, failing
 from .grouper import Grouper

@@ -13,7 +13,7 @@ from controller_runtime.apis.machinery.base import JSON
 from pkg.constants import kai
 from pkg.podgrouper.podgroup import TopologyConstraintMetadata
 
-from . import declarations
+from . import fields
 from .errors import AccessorError, GroupingError
 
 MOST: Final = 100_000

@@ -13,17 +13,16 @@ import sys
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
+import msgspec
 from pydantic_core import PydanticUndefined
 
 _CONSTANT: Final = re.compile(r"(?:\w+\.)*(ClassVar|Final)\b")
 _WORD: Final = re.compile(r"[^\W\d]\w*")
 
 
-@dataclass(frozen=True, slots=True)
-class Converter:
+class Converter(msgspec.Struct, frozen=True):
     """Metadata of a field: ``convert`` replaces a value before its type is checked.
 
     ::

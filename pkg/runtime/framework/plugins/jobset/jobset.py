@@ -5,10 +5,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
+import msgspec
 from controller_runtime.apis.core.v1 import Container
 from controller_runtime.apis.machinery import conditions
 from controller_runtime.apis.machinery.errors import NotFoundError
@@ -87,6 +87,11 @@ class JobSetPlugin(
 
     async def validate(self, info: Info, old: TrainJob | None, new: TrainJob) -> tuple[list[str], ErrorList]:
         """Check the TrainJob against the jobs and containers of the template."""
+        wanted = new.spec
+        if old is None and not (
+            wanted.initializer or wanted.pod_template_overrides or wanted.runtime_patches
+        ):
+            return [], ErrorList()  # it names no part of the template
         spec = template_spec_apply(info, JobSetSpec)
         if spec is None:
             return [], ErrorList()
@@ -174,8 +179,7 @@ class JobSetPlugin(
         return status
 
 
-@dataclass(frozen=True, slots=True)
-class _Endpoints:
+class _Endpoints(msgspec.Struct, frozen=True):
     """The host names of a pod set's pods. Each iteration reads the count again: other plugins may change it."""
 
     job: str
