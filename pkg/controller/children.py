@@ -39,7 +39,7 @@ from pkg.util import trainjob
 
 from . import adoption, gangs, objects
 from .applier import Applier, Outcome, at_version_of
-from .deletions import BeingDeletedError, Deletions, being_deleted
+from .deletions import BeingDeletedError, Deletions, being_deleted, delete
 from .drift import Wire, content
 from .jobsetrule import JobSetRule, ended
 from .pending import SOON, UNTIL_DELETED, PendingError
@@ -117,8 +117,11 @@ class Children:
             if live is not None and adopts:
                 live = await adoption.adopt(self._client, self._applier.reader, runtime, train_job, live)
             if live is not None and not live.spec.suspend and not train_job.spec.suspend:
-                # Only the owner of the siblings matters once the Jobs have ended.
-                return await self._repair(runtime, train_job, live) if adopts or not ended(live) else []
+                if adopts or not ended(live):
+                    return await self._repair(runtime, train_job, live)
+                # Only the owner of the siblings mattered, and as upstream does, a missing runtime is reported.
+                await runtime.require(train_job)
+                return []
             try:
                 job_set, siblings = await objects.desired(runtime, train_job)
             except PluginError:
@@ -138,23 +141,8 @@ class Children:
                 raise
 
     async def delete(self, job_set: JobSet) -> None:
-        """Delete the JobSet of a TrainJob that has failed. Its Jobs are deleted with it.
-
-        Raises:
-            StatusError: the API server refused.
-            TransportError: the API server was unreachable.
-        """
-        if job_set.metadata.deletion_timestamp is not None:
-            return
-        preconditions = {"uid": job_set.metadata.uid} if job_set.metadata.uid else {}
-        log.logger_from().debug("Deleting the JobSet", jobSet=str(job_set.key))
-        try:
-            await self._client.delete(job_set, propagation="Background", preconditions=preconditions)
-        except ConflictError:
-            return  # this JobSet is deleted
-        except NotFoundError as error:
-            if not error.names_object:
-                raise
+        """Delete the JobSet of a TrainJob that has failed, see :func:`.deletions.delete`."""
+        await delete(self._client, job_set)
 
     @contextmanager
     def _pending(self, train_job: TrainJob) -> Iterator[None]:
