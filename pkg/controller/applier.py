@@ -119,6 +119,10 @@ class Applier:
             return Outcome.HEALED
         return Outcome.CREATED if live is None else Outcome.CHANGED
 
+    def applied(self, owner: NamespacedName) -> bool:
+        """Return True if objects of ``owner`` were compared or applied since this process began."""
+        return owner in self._settled
+
     async def pending(self, owner: NamespacedName, desired: Object) -> bool:
         """Return True if :meth:`apply` would send a request. Raises the same errors."""
         return (await self._compare(owner, desired))[1]

@@ -117,11 +117,7 @@ class Children:
             if live is not None and adopts:
                 live = await adoption.adopt(self._client, self._applier.reader, runtime, train_job, live)
             if live is not None and not live.spec.suspend and not train_job.spec.suspend:
-                if adopts or not ended(live):
-                    return await self._repair(runtime, train_job, live)
-                # Only the owner of the siblings mattered, and as upstream does, a missing runtime is reported.
-                await runtime.require(train_job)
-                return []
+                return await self._repair(runtime, train_job, live, adopted=adopts)
             try:
                 job_set, siblings = await objects.desired(runtime, train_job)
             except PluginError:
@@ -196,8 +192,12 @@ class Children:
                 raise await being_deleted(self._applier.live, sibling)
         return [*applied, (job_set, await self._applier.apply(owner, job_set))]
 
-    async def _repair(self, runtime: Runtime, train_job: TrainJob, live: JobSet) -> Applied:
+    async def _repair(self, runtime: Runtime, train_job: TrainJob, live: JobSet, *, adopted: bool) -> Applied:
         """Restore siblings of a running JobSet, unless the TrainJob has changed since the JobSet was built."""
+        if ended(live) and not adopted and self._applier.applied(train_job.key):
+            # No more pods are created, and this process has seen the siblings. A missing runtime is still reported.
+            await runtime.require(train_job)
+            return []
         _, siblings = objects.split(await runtime.new_objects(train_job))
         pending = [each for each in siblings if await self._applier.pending(train_job.key, each)]
         if not pending:

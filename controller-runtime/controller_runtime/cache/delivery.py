@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from typing import Any, Final, Generic, TypeVar
 
@@ -28,8 +27,7 @@ SHARED_BYTES: Final = 32 << 10
 """Bytes of the text of such an object: decoded, it may take several hundred times as much."""
 
 
-@dataclasses.dataclass(frozen=True)
-class EventHandlerFuncs(Generic[T]):
+class EventHandlerFuncs(msgspec.Struct, Generic[T], frozen=True):
     """Functions that receive changes. They return at once, and must not change the objects, which are shared."""
 
     on_add: Callable[[T, bool], None] | None = None
@@ -147,8 +145,7 @@ class SharedObjects:
         return shared
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class LazyHandlerFuncs(Generic[T]):
+class LazyHandlerFuncs(msgspec.Struct, Generic[T], frozen=True):
     """Like :class:`EventHandlerFuncs`, but decodes only the fields that the functions read."""
 
     on_add: Callable[[LazyObject[T], bool], None]

@@ -9,12 +9,12 @@ bucket) → ``Fence`` (rejects writes of a replica that is not the leader).
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Callable
 from typing import Final
 
 import anyio
+import msgspec
 
 from controller_runtime import log
 from controller_runtime.tokenbucket import TokenBucket
@@ -179,4 +179,4 @@ class Throttle:
 
 
 def _with_headers(request: Request, headers: dict[str, str]) -> Request:
-    return dataclasses.replace(request, headers={**request.headers, **headers}) if headers else request
+    return msgspec.structs.replace(request, headers={**request.headers, **headers}) if headers else request

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import codecs
-import dataclasses
 from typing import Final
 
 import msgspec
@@ -78,8 +77,7 @@ _SMALL: Final = tuple(
 )
 
 
-@dataclasses.dataclass(slots=True)
-class Review:
+class Review(msgspec.Struct):
     """A request whose objects are not decoded: ``request.object`` and ``request.old_object`` are None."""
 
     api_version: str

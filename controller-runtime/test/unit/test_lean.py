@@ -53,6 +53,13 @@ def test_collections_stop_while_a_program_is_imported(error: Exception | None) -
     assert gc.isenabled()
 
 
+def test_objects_of_imported_modules_are_not_scanned_by_later_collections() -> None:
+    with lean.importing():
+        module: list[object] = []
+        assert any(each is module for each in gc.get_objects())
+    assert not any(each is module for each in gc.get_objects())
+
+
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """A package whose ``__init__`` imports a module that a module in use does not need."""

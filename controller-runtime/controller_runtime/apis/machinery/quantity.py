@@ -10,11 +10,11 @@ and rewrites them as Go does, so equal quantities of one format are equal string
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 from typing import Annotated, Final
 
+import msgspec
 from pydantic import BeforeValidator
 
 _NANO: Final = 10**9
@@ -38,8 +38,7 @@ def _round_away(number: int, unit: int) -> int:
     return -(-number // unit) if number >= 0 else number // unit
 
 
-@dataclass(frozen=True, slots=True)
-class Amount:
+class Amount(msgspec.Struct, frozen=True):
     """An exact number in billionths, and its output format."""
 
     nanos: int

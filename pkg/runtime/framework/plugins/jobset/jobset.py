@@ -5,10 +5,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
+import msgspec
 from controller_runtime.apis.core.v1 import Container
 from controller_runtime.apis.machinery import conditions
 from controller_runtime.apis.machinery.errors import NotFoundError
@@ -180,8 +180,7 @@ class JobSetPlugin(
         return status
 
 
-@dataclass(frozen=True, slots=True)
-class _Endpoints:
+class _Endpoints(msgspec.Struct, frozen=True):
     """The host names of a pod set's pods. Each iteration reads the count again: other plugins may change it."""
 
     job: str
