@@ -6,22 +6,27 @@
 A table names scenarios, as ``FILE::NAME``, and mutants: a module, a text that occurs in it once, and its replacement.
 A mutant may name scenarios of its own.
 A mutant is edited into the module as it is imported, in a process of its own; no file changes.
+
+All mutants have a short search first; those that were not found have longer ones. With ``--record FILE`` each result is
+appended to a file, and a later run continues there. ``--docs FILE`` writes the recorded results into a document.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import importlib.abc
 import importlib.machinery
 import importlib.util
 import itertools
 import json
 import os
+import re
 import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import CodeType, ModuleType
 
@@ -29,6 +34,10 @@ ROOT = Path(__file__).resolve().parent.parent
 LIVES = 2000
 ROUND = 10
 """Lives of one scenario before the next has its turn."""
+SEARCHES = (30, 250)
+"""Lives after which the other mutants have their turn, before the whole search."""
+FAILURE = 90
+"""Characters of a failure that a document shows."""
 
 
 @dataclass(frozen=True)
@@ -47,11 +56,35 @@ class Mutant:
             raise ValueError(f"{self.name}: {self.module} has {self.old!r} {source.count(self.old)} times")
         return source.replace(self.old, self.new)
 
+    @property
+    def digest(self) -> str:
+        """Return a hash of the edit: a result belongs to one edit."""
+        return hashlib.sha256("\0".join((self.module, self.old, self.new)).encode()).hexdigest()[:12]
+
+
+@dataclass(frozen=True)
+class Result:
+    """The outcome of a search."""
+
+    table: str
+    name: str
+    digest: str
+    searched: int
+    """How many lives were lived."""
+    found: bool
+    failure: str = ""
+
+    @property
+    def lives(self) -> str:
+        """Return the text for a document."""
+        return str(self.searched) if self.found else f"not in {self.searched:,}"
+
 
 @dataclass(frozen=True)
 class Table:
     """The scenarios and mutants of a file."""
 
+    file: Path
     scenarios: list[str]
     mutants: list[Mutant]
 
@@ -59,7 +92,7 @@ class Table:
     def read(cls, file: Path) -> Table:
         """Return the table in a file."""
         found = tomllib.loads(file.read_text())
-        return cls(found["scenarios"], [Mutant(**each) for each in found["mutant"]])
+        return cls(file, found["scenarios"], [Mutant(**each) for each in found["mutant"]])
 
 
 class Finder(importlib.abc.MetaPathFinder):
@@ -93,70 +126,115 @@ class _Loader(importlib.machinery.SourceFileLoader):
         return code
 
 
+class Record:
+    """The results of searches, in a file of JSON lines if there is one; the last of a mutant counts."""
+
+    def __init__(self, file: Path | None = None) -> None:
+        self._file = file
+        self._results: dict[tuple[str, str], Result] = {}
+        lines = file.read_text().splitlines() if file is not None and file.exists() else []
+        for line in lines:
+            self._note(Result(**json.loads(line)))
+
+    def _note(self, result: Result) -> None:
+        self._results[result.table, result.name] = result
+
+    def add(self, result: Result) -> None:
+        """Keep a result."""
+        self._note(result)
+        if self._file is not None:
+            with self._file.open("a") as stream:
+                stream.write(json.dumps(asdict(result)) + "\n")
+
+    def of(self, table: Table, mutant: Mutant) -> Result:
+        """Return the result of a mutant; that of no lives if it was not searched or has changed."""
+        known = self._results.get((table.file.stem, mutant.name))
+        if known is None or known.digest != mutant.digest:
+            return Result(table.file.stem, mutant.name, mutant.digest, 0, found=False)
+        return known
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the table of mutants; return 1 if one was not found."""
+    """Search for the mutants of tables; return 1 if one was not found."""
+    given = _parser().parse_args(arguments)
+    tables = [Table.read(each) for each in given.tables]
+    if given.one is not None:
+        mutant = next(each for each in tables[0].mutants if each.name == given.one)
+        scenarios = mutant.scenarios or tables[0].scenarios
+        sys.stdout.write(json.dumps(search(scenarios, mutant, given.after, given.lives)))
+        return 0
+    record = Record(given.record)
+    wanted = [
+        (table, mutant)
+        for table in tables
+        for mutant in table.mutants
+        if not given.only or mutant.name in given.only
+    ]
+    if given.docs is not None:
+        given.docs.write_text(written(given.docs.read_text(), tables, record))
+        return 0
+    return _search_all(wanted, record, given.lives)
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description="Count the simulated lives until a planted bug is found.")
-    parser.add_argument("table", type=Path)
+    parser.add_argument("tables", type=Path, nargs="+", metavar="TABLE")
     parser.add_argument(
         "--lives", type=int, default=LIVES, help=f"lives before a mutant counts as not found ({LIVES})"
     )
     parser.add_argument("--only", nargs="*", default=[], metavar="NAME", help="these mutants alone")
+    parser.add_argument(
+        "--record",
+        type=Path,
+        metavar="FILE",
+        help="append results here, and continue those of an earlier run",
+    )
+    parser.add_argument(
+        "--docs", type=Path, metavar="FILE", help="write the recorded results into a document; search nothing"
+    )
     parser.add_argument("--one", metavar="NAME", help=argparse.SUPPRESS)
-    given = parser.parse_args(arguments)
-    table = Table.read(given.table)
-    if given.one is not None:
-        mutant = next(each for each in table.mutants if each.name == given.one)
-        sys.stdout.write(json.dumps(search(mutant.scenarios or table.scenarios, mutant, given.lives)))
-        return 0
-    missed = 0
-    _show("| mutant | lives until found | failure |\n|---|---|---|")
-    for mutant in table.mutants:
-        if given.only and mutant.name not in given.only:
-            continue
-        lives, failure = _in_child(given.table, mutant, given.lives)
-        missed += lives is None
-        _show(f"| {mutant.name} | {lives or f'not in {given.lives}'} | {failure} |")
-    return int(missed > 0)
+    parser.add_argument("--after", type=int, default=0, help=argparse.SUPPRESS)
+    return parser
 
 
-def _show(line: str) -> None:
-    sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()
+def _search_all(wanted: Sequence[tuple[Table, Mutant]], record: Record, lives: int) -> int:
+    for until in (*[each for each in SEARCHES if each < lives], lives):
+        for table, mutant in wanted:
+            known = record.of(table, mutant)
+            if known.found or known.searched >= until:
+                continue
+            result = _in_child(table, mutant, known.searched, until)
+            record.add(result)
+            sys.stdout.write(f"{row(result)}\n")
+            sys.stdout.flush()
+    return int(not all(record.of(*each).found for each in wanted))
 
 
-def _in_child(table: Path, mutant: Mutant, lives: int) -> tuple[int | None, str]:
-    command = [
-        sys.executable,
-        "-m",
-        "hack.mutants",
-        str(table.resolve()),
-        "--one",
-        mutant.name,
-        "--lives",
-        str(lives),
-    ]
+def _in_child(table: Table, mutant: Mutant, after: int, lives: int) -> Result:
+    command = [sys.executable, "-m", "hack.mutants", str(table.file.resolve()), "--one", mutant.name]
+    command += ["--after", str(after), "--lives", str(lives)]
     environment = {**os.environ, "PYTHONHASHSEED": "0"}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)  # noqa: S603
     if done.returncode != 0:
         lines = done.stderr.strip().splitlines() or ["?"]
-        return None, f"the search itself failed: {lines[-1]}"
-    found: tuple[int | None, str] = tuple(json.loads(done.stdout.splitlines()[-1]))
-    return found
+        raise SystemExit(f"the search for {mutant.name!r} failed: {lines[-1]}")
+    found, failure = json.loads(done.stdout.splitlines()[-1])
+    return Result(table.file.stem, mutant.name, mutant.digest, found or lives, found is not None, failure)
 
 
-def search(scenarios: Sequence[str], mutant: Mutant, lives: int) -> tuple[int | None, str]:
-    """Return after how many lives a mutant is found, and the failure."""
+def search(scenarios: Sequence[str], mutant: Mutant, after: int, lives: int) -> tuple[int | None, str]:
+    """Return after how many lives a mutant is found, and the failure; the first lives have been searched before."""
     sys.meta_path.insert(0, Finder(mutant))
     from controller_runtime.simtest.__main__ import load
 
     tests = {name: load(str(ROOT / name)) for name in scenarios}
     if mutant.module not in sys.modules:
         importlib.import_module(mutant.module)
-    for lived, (name, seed) in enumerate(itertools.islice(_turns(scenarios), lives), 1):
+    for lived, (name, seed) in enumerate(itertools.islice(_turns(scenarios), after, lives), after + 1):
         outcome = tests[name].run(seed)
         if outcome.failure is not None:
             text = str(outcome.failure).partition("\n")[0].replace("|", "/")
-            return lived, f"{name.rpartition('::')[2]} {seed}: {type(outcome.failure).__name__}: {text[:120]}"
+            return lived, f"{name.rpartition('::')[2]} {seed}: {type(outcome.failure).__name__}: {text[:200]}"
     return None, ""
 
 
@@ -165,6 +243,37 @@ def _turns(scenarios: Sequence[str]) -> Iterator[tuple[str, int]]:
         for name in scenarios:
             for seed in range(first, first + ROUND):
                 yield name, seed
+
+
+def row(result: Result) -> str:
+    """Return the row of a result in a table of a document."""
+    failure = re.sub(r"^\S+ \d+: (AssertionError: )?", "", result.failure)
+    short = failure if len(failure) <= FAILURE else failure[:FAILURE].rpartition(" ")[0] + " …"
+    return f"| {result.name} | {result.lives} | {short} |"
+
+
+def written(document: str, tables: Sequence[Table], record: Record) -> str:
+    """Return a document with the results between the marks ``<!-- mutants: TABLE -->`` and ``<!-- end -->``."""
+    for table in tables:
+        results = [record.of(table, mutant) for mutant in table.mutants]
+        found = sum(each.found for each in results)
+        longest = max(each.searched for each in results)
+        text = "\n".join(
+            [
+                f"{found} of {len(results)} are found; no search was longer than {longest:,} lives.",
+                "",
+                "| bug | lives until found | failure |",
+                "|---|---|---|",
+                *map(row, results),
+            ]
+        )
+        begin, end = f"<!-- mutants: {table.file.stem} -->\n", "\n<!-- end -->"
+        before, found_begin, rest = document.partition(begin)
+        _, found_end, after = rest.partition(end)
+        if not found_begin or not found_end:
+            raise SystemExit(f"the document has no place for {table.file.stem}")
+        document = f"{before}{begin}{text}{end}{after}"
+    return document
 
 
 if __name__ == "__main__":

@@ -41,7 +41,7 @@ from . import adoption, gangs, objects
 from .applier import Applier, Outcome, at_version_of
 from .deletions import BeingDeletedError, Deletions, being_deleted
 from .drift import Wire, content
-from .jobsetrule import JobSetRule
+from .jobsetrule import JobSetRule, ended
 from .pending import SOON, UNTIL_DELETED, PendingError
 
 _UNTIL_NAMESPACE_IS_GONE: Final = timedelta(seconds=60)
@@ -113,9 +113,12 @@ class Children:
                 live = None
             if live is not None and live.metadata.deletion_timestamp is not None:
                 raise BeingDeletedError(live)
-            if live is not None and trainjob.controller_of(live) is None:
+            adopts = live is not None and trainjob.controller_of(live) is None
+            if live is not None and adopts:
                 live = await adoption.adopt(self._client, self._applier.reader, runtime, train_job, live)
             if live is not None and not live.spec.suspend and not train_job.spec.suspend:
+                if ended(live) and not adopts and self._applier.applied(train_job.key):
+                    return []  # no more pods are created, and this process has seen the siblings
                 return await self._repair(runtime, train_job, live)
             try:
                 job_set, siblings = await objects.desired(runtime, train_job)

@@ -8,7 +8,8 @@ shared. Their items (an EnvVar, a Volume) may be shared: they are replaced, neve
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 import msgspec
@@ -78,11 +79,30 @@ class Scheduler(msgspec.Struct):
     """The version of scheduling.k8s.io that the pods of the template name their gang in; empty without one."""
 
 
-class TemplateSpec(msgspec.Struct):
+@dataclass(slots=True)
+class TemplateSpec:  # not a msgspec struct, whose subclasses cannot leave fields unset
     """The runtime's template as it will be applied, and its pod sets in the same order."""
 
     obj_apply: object = None
-    pod_sets: list[PodSet] = []
+    pod_sets: list[PodSet] = field(default_factory=list)
+
+
+class DeferredTemplateSpec(TemplateSpec):
+    """A template that is built when it is first read: validation of most TrainJobs does not read it."""
+
+    __slots__ = ("_build",)
+
+    def __init__(self, build: Callable[[], TemplateSpec]) -> None:
+        """``build`` is called once at most, and must not fail."""
+        self._build = build
+
+    def __getattr__(self, name: str) -> object:
+        # Called only for an attribute that is not set.
+        if name not in ("obj_apply", "pod_sets"):
+            raise AttributeError(name)
+        built = self._build()
+        self.obj_apply, self.pod_sets = built.obj_apply, built.pod_sets
+        return getattr(built, name)
 
 
 class Info(msgspec.Struct):

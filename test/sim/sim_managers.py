@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import anyio
+from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.apis.machinery.object import Object
 from controller_runtime.manager import Manager
 from controller_runtime.rest import Request, Response
@@ -22,6 +23,7 @@ from sim_objects import is_true
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob
 from pkg.controller import TrainJobReconciler
+from pkg.podgrouper.pod_controller import PodReconciler
 
 Document = dict[str, Any]
 _UNTIL_REPORTED = 180.0
@@ -142,6 +144,9 @@ async def check_managers(sim: Simulation) -> None:
             reconciler = controller._reconciler
             if isinstance(reconciler, TrainJobReconciler):
                 _check_trackers(sim, name, reconciler)
+            if isinstance(reconciler, PodReconciler):
+                left = reconciler._marks.keys() - sim.server.table(Pod).rows.keys()
+                assert not left, f"pods are remembered too long: {name} {sorted(left)}"
     if sim.failures:
         raise sim.failures[0]
 

@@ -23,6 +23,8 @@ from pkg.constants import kai
 
 _OF_READS: Final = 0.05
 """The part of the reads of owners that are followed by a change of the owner."""
+_OF_SLOW_READS: Final = 0.2
+"""The part of the reads of owners whose answer is late; meanwhile the owner changes."""
 _OF_MARKS: Final = 0.05
 """The part of the marks that are taken away."""
 _UNMARKED: Final = msgspec.json.encode(
@@ -47,17 +49,32 @@ class Rivals(Observer):
         self._due: list[tuple[type[Any], str]] = []
         self._called = anyio.Event()
         sim.network.observers.append(self)
+        sim.network.slow.append(self._lateness)
         sim.on_change(self.see)
         sim.actor(self.run, "rivals")
 
     def arrives(self, process: Process, request: Request) -> None:
         """Note a read of an owner."""
-        if request.method != "GET" or "/namespaces/" not in request.path:
-            return
-        gvk = paths.kind_of(request.path, self._sim.server.tables)
-        kind = next((each for each in OWNERS if each.gvk == gvk), None)
-        if kind is not None:
+        if (kind := self._owner(request)) is not None:
             self._note(kind, request.path.rpartition("/")[2], _OF_READS)
+
+    def _lateness(self, request: Request) -> float:
+        """Let some answers to reads of owners come after the events of a change."""
+        if (kind := self._owner(request)) is None or not self._is_busy or self._rng.random() > _OF_SLOW_READS:
+            return 0.0
+        self._note(kind, request.path.rpartition("/")[2], 1.0)
+        return self._rng.uniform(0.1, 2.0)
+
+    def _owner(self, request: Request) -> type[Any] | None:
+        """Return the kind of the owner that a request reads."""
+        if request.method != "GET" or "/namespaces/" not in request.path:
+            return None
+        gvk = paths.kind_of(request.path, self._sim.server.tables)
+        return next((each for each in OWNERS if each.gvk == gvk), None)
+
+    @property
+    def _is_busy(self) -> bool:
+        return self._sim.loop.time() - START < self._sim.minutes * 60.0 * _CALM
 
     def see(self, event: Event) -> None:
         """Note a mark."""
@@ -66,7 +83,7 @@ class Rivals(Observer):
             self._note(Pod, event.key.name, _OF_MARKS if kai.POD_GROUP_ANNOTATION_FOR_POD in now else 0.0)
 
     def _note(self, kind: type[Any], name: str, part: float) -> None:
-        if self._sim.loop.time() - START < self._sim.minutes * 60.0 * _CALM and self._rng.random() < part:
+        if self._is_busy and self._rng.random() < part:
             self._due.append((kind, name))
             self._called.set()
 
@@ -82,6 +99,7 @@ class Rivals(Observer):
 
     async def _act(self, sim: Simulation, kind: type[Any], name: str) -> None:
         if kind is not Pod:
+            await anyio.sleep(0.01)  # the read is answered with the state before
             await self._workloads.replace(sim, self._rng, kind, name)
             return
         pod = Pod.from_dict({"metadata": {"namespace": "default", "name": name}})

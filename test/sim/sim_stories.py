@@ -91,15 +91,13 @@ class Stories:
         if (document := _train_job(sim, name)) is None:
             return
         job, watches, table = TrainJob.from_dict(document), sim.server.watches, sim.server.table(TrainJob)
-        before = watches.delay
         with refusals_expected():
             await sim.client().patch(job, _KEEP)
             await anyio.sleep(10.0)
-            watches.delay = lambda watch: 5.0 if watch.table is table else before(watch)
-            await sim.client().delete(job, propagation="Orphan")
-            sim.server.collect_garbage()
-            await anyio.sleep(4.0)
-        watches.delay = before
+            with watches.slowed(lambda watch: 5.0 if watch.table is table else 0.0):
+                await sim.client().delete(job, propagation="Orphan")
+                sim.server.collect_garbage()
+                await anyio.sleep(4.0)
         await anyio.sleep(10.0)
         with refusals_expected():
             await sim.client().patch(job, _LET_GO)

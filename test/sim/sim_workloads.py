@@ -113,10 +113,12 @@ class Workloads:
         if not found or found[0]["metadata"].get("ownerReferences") or is_deleted(found[0]):
             return
         if rng.random() < 0.5:
-            await rng.choice([self.label, self.scale])(sim, rng)
+            await rng.choice([self.label, self.scale])(sim, rng, name)
             return
         await sim.client().delete(kind.from_dict(found[0]), propagation=rng.choice(["Background", "Orphan"]))
         sim.server.collect_garbage()
+        if rng.random() < 0.2:
+            return
         await self._create(sim, kind, {"namespace": "default", "name": name}, _spec_of(kind, rng))
 
     async def replace_unseen(self, sim: Simulation, rng: random.Random) -> None:
@@ -126,15 +128,14 @@ class Workloads:
         tops = [each for each in sim.server.objects(kind) if not each["metadata"].get("ownerReferences")]
         if not tops:
             return
-        found, table, before = rng.choice(tops), sim.server.table(kind), watches.delay
-        watches.delay = lambda watch: 6.0 if watch.table is table else before(watch)
-        with refusals_expected():
-            await sim.client().delete(kind.from_dict(found), propagation="Background")
-            sim.server.collect_garbage()
-            metadata = {"namespace": "default", "name": found["metadata"]["name"]}
-            await self._create(sim, kind, metadata, _spec_of(kind, rng))
-        await anyio.sleep(5.0)
-        watches.delay = before
+        found, table = rng.choice(tops), sim.server.table(kind)
+        with watches.slowed(lambda watch: 6.0 if watch.table is table else 0.0):
+            with refusals_expected():
+                await sim.client().delete(kind.from_dict(found), propagation="Background")
+                sim.server.collect_garbage()
+                metadata = {"namespace": "default", "name": found["metadata"]["name"]}
+                await self._create(sim, kind, metadata, _spec_of(kind, rng))
+            await anyio.sleep(5.0)
 
     async def act_calmly(self, sim: Simulation, problem: Callable[[], Awaitable[str | None]]) -> None:
         """Act with short faults at most: soon after each action there must be no problem."""
@@ -152,18 +153,17 @@ class Workloads:
             with refusals_expected():
                 await sim.client().delete(Pod.from_dict(rng.choice(pods)), grace_period_seconds=0)
 
-    async def label(self, sim: Simulation, rng: random.Random) -> None:
+    async def label(self, sim: Simulation, rng: random.Random, name: str = "") -> None:
         """Move a workload to another queue."""
         kinds: list[type[Object]] = [Job, JobSet, RayCluster]
-        kind = rng.choice(kinds)
-        if found := sim.server.objects(kind):
+        if found := _named(sim, kind := rng.choice(kinds), name):
             body = b'{"metadata":{"labels":{"kai.scheduler/queue":"%s"}}}' % rng.choice([b"a", b"b", b"c"])
             with refusals_expected():
                 await sim.client().patch(kind.from_dict(rng.choice(found)), raw_patch(MERGE, body))
 
-    async def scale(self, sim: Simulation, rng: random.Random) -> None:
+    async def scale(self, sim: Simulation, rng: random.Random, name: str = "") -> None:
         """Change the size of a RayCluster's worker group."""
-        if found := sim.server.objects(RayCluster):
+        if found := _named(sim, RayCluster, name):
             cluster = rng.choice(found)
             groups = [{**each, "replicas": rng.randint(1, 3)} for each in cluster["spec"]["workerGroupSpecs"]]
             spec = {"workerGroupSpecs": groups}
@@ -246,6 +246,12 @@ class Workloads:
                 after = {**pod, "status": {"phase": "Running" if phase is None else "Succeeded"}}
                 with refusals_expected():
                     await sim.client("kubelet").status.update(Pod.from_dict(after))
+
+
+def _named(sim: Simulation, kind: type[Object], name: str) -> list[Document]:
+    """Return the objects of a kind: that of the name, or all if there is none."""
+    found = sim.server.objects(kind)
+    return [each for each in found if each["metadata"]["name"] == name] or found
 
 
 def _spec_of(kind: type[Object], rng: random.Random) -> Document:

@@ -15,6 +15,7 @@ from controller_runtime.simtest import Simulation
 from sim_groups import Groups
 from sim_managers import Writes, check_managers
 from sim_rivals import Rivals
+from sim_stewards import Stewards
 from sim_workloads import RAY_CRD, Workloads
 
 from pkg import podgrouper
@@ -49,6 +50,7 @@ def world(sim: Simulation, release: Rules) -> None:
     workloads = Workloads()
     workloads.register(sim)
     Rivals(sim, workloads)
+    Stewards(sim)
     cache = CacheOptions(by_object=podgrouper.cache_options(settings))
     only = ControllerOptions(skip_name_validation=True)
     sim.manager(setup, options=simtest.options(cache=cache, controller=only))

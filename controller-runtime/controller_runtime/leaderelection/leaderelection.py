@@ -157,19 +157,29 @@ class LeaderElector:
             return
         try:
             with anyio.fail_after(self._timing.renew_deadline / 2):
-                if self._unanswered:
-                    # The stop cancelled a write: the server may have stored it, so our copy may be outdated.
-                    self._observe(await self._client.get(Lease, self._key))
-                if self._observed is None or self.leader != self._identity:
-                    return
-                self._observe(
-                    await self._client.update(self._with(self._observed, self._free(self._observed)))
-                )
-            _log.info("Released lease", lease=self._key)
+                if await self._give_up():
+                    _log.info("Released lease", lease=self._key)
         except NotFoundError:
             return
         except (StatusError, RestError, TimeoutError) as error:
             _log.error("Failed to release lease", lease=self._key, error=error)
+
+    async def _give_up(self) -> bool:
+        """Free the lease unless another holds it; return True if it is free."""
+        # After a write that the stop cancelled, a free lease is written, too: if the server stores the cancelled write
+        # later, it conflicts.
+        while True:
+            if self._unanswered:
+                self._observe(await self._client.get(Lease, self._key))
+            current = self._observed
+            if current is None or not (self.leader in {"", self._identity} or self._has_lapsed(current)):
+                return False
+            try:
+                await self._write(self._client.update(self._with(current, self._free(current))))
+            except ConflictError:
+                self._unanswered = True  # our own write, or another replica's, was stored meanwhile
+            else:
+                return True
 
     def _free(self, held: Lease) -> LeaseSpec:
         now = wire_time.format_micro_time(self._now())

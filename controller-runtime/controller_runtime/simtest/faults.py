@@ -11,6 +11,10 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
+from controller_runtime.apis.core.v1 import Event
+from controller_runtime.client import deletion
+
+from .leases import Campaign
 from .server import MANAGER
 from .watching import Watch
 
@@ -49,9 +53,27 @@ async def _pause(sim: Simulation, rng: random.Random) -> None:
 
 
 async def _stop(sim: Simulation, rng: random.Random) -> None:
-    manager = sim.managers.get(_some_manager(sim, rng))
-    if manager is not None:
-        manager.stop()
+    sim.stop(_some_manager(sim, rng))
+
+
+async def _roll_out(sim: Simulation, rng: random.Random) -> None:
+    """Stop one manager after the other, some while the server stores that they lead."""
+    for _ in range(rng.randint(2, 4)):
+        sim.stop(_some_manager(sim, rng))
+        moment = Campaign()
+        sim.network.observers.append(moment)
+        with anyio.move_on_after(40.0):
+            name = await moment.begun()
+            await anyio.sleep(rng.random() * 0.01)
+            sim.stop(name)
+        sim.network.observers.remove(moment)
+
+
+async def _expire_events(sim: Simulation, _: random.Random) -> None:
+    """Delete all events, as a server does with those of more than an hour ago."""
+    table = sim.server.table(Event)
+    for key in list(table.rows):
+        sim.server.memory.delete(table, key, deletion.Options())
 
 
 async def _cut_watches(sim: Simulation, rng: random.Random) -> None:
@@ -65,35 +87,28 @@ async def _compact(sim: Simulation, rng: random.Random) -> None:
 
 
 async def _lag(sim: Simulation, rng: random.Random) -> None:
-    replica = rng.choice(sim.server.replicas)
-    before, seconds = replica.lag, rng.choice([0.5, 2.0, 10.0])
-    replica.lag = lambda: seconds * rng.random()
-    await anyio.sleep(rng.uniform(5, 40))
-    replica.lag = before
+    replica, seconds = rng.choice(sim.server.replicas), rng.choice([0.5, 2.0, 10.0])
+    with replica.behind(lambda: seconds * rng.random()):
+        await anyio.sleep(rng.uniform(5, 40))
 
 
 async def _slow_watches(sim: Simulation, rng: random.Random) -> None:
-    before, seconds = sim.server.watches.delay, rng.choice([0.05, 0.5, 3.0])
-    sim.server.watches.delay = lambda _: seconds * rng.random()
-    await anyio.sleep(rng.uniform(5, 30))
-    sim.server.watches.delay = before
+    seconds = rng.choice([0.05, 0.5, 3.0])
+    with sim.server.watches.slowed(lambda _: seconds * rng.random()):
+        await anyio.sleep(rng.uniform(5, 30))
 
 
 async def _silence(sim: Simulation, rng: random.Random) -> None:
     """Let the watches of one kind on one replica of the server deliver nothing for a while, though they stay open."""
     kind = rng.choice(sorted(str(table.resource.group_resource) for table in sim.server.tables.values()))
     replica, until = rng.choice(sim.server.replicas), sim.loop.time() + rng.choice([5.0, 30.0, 75.0])
-    before = sim.server.watches.delay
 
     def delay(watch: Watch) -> float:
-        if watch.replica is replica and str(watch.table.resource.group_resource) == kind:
-            return max(0.0, until - sim.loop.time())
-        return before(watch)
+        silent = watch.replica is replica and str(watch.table.resource.group_resource) == kind
+        return max(0.0, until - sim.loop.time()) if silent else 0.0
 
-    sim.server.watches.delay = delay
-    await anyio.sleep(max(0.0, until - sim.loop.time()))
-    if sim.server.watches.delay is delay:
-        sim.server.watches.delay = before
+    with sim.server.watches.slowed(delay):
+        await anyio.sleep(max(0.0, until - sim.loop.time()))
 
 
 async def _cut_off(sim: Simulation, rng: random.Random) -> None:
@@ -152,6 +167,8 @@ FAULTS: Final = (
     Fault("kill", _kill),
     Fault("pause", _pause),
     Fault("stop", _stop),
+    Fault("roll out", _roll_out),
+    Fault("expired events", _expire_events),
     Fault("cut watches", _cut_watches),
     Fault("compact", _compact),
     Fault("replica behind", _lag),

@@ -8,7 +8,8 @@ import asyncio
 import random
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from operator import attrgetter
 
@@ -129,8 +130,7 @@ class Replica:
 
     def __init__(self, history: History, rng: random.Random, *, version: int) -> None:
         self.applied = version
-        self.lag: Callable[[], float] = lambda: rng.random() * 0.02
-        """Draws how long after a change this replica knows of it, in seconds."""
+        self._lags: list[Callable[[], float]] = [lambda: rng.random() * 0.02]
         self._rows: dict[Table, dict[NamespacedName, Document]] = {}
         self._latest: dict[Table, int] = {}
         self._changed: dict[Table | None, anyio.Event] = {}
@@ -138,10 +138,19 @@ class Replica:
         self._coming: deque[Event] = deque()
         history.replicas.append(self)
 
+    @contextmanager
+    def behind(self, by: Callable[[], float]) -> Iterator[None]:
+        """Know of changes later while this lasts; ``by`` draws the seconds. The longest lag counts."""
+        self._lags.append(by)
+        try:
+            yield
+        finally:
+            self._lags.remove(by)
+
     def expect(self, event: Event) -> None:
         """Apply a change after the lag, and never before an earlier one."""
         loop = asyncio.get_running_loop()
-        self._due = max(loop.time() + self.lag(), self._due)
+        self._due = max(loop.time() + max(lag() for lag in self._lags), self._due)
         self._coming.append(event)
         loop.call_at(self._due, self._apply)
 

@@ -1,15 +1,22 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The rule for leases: one that is renewed stays with its holder."""
+"""The rules for leases: one that is renewed stays with its holder, and a manager that is stopped gives its lease up."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from controller_runtime.apis.coordination.v1 import Lease
+import anyio
+import msgspec
 
+from controller_runtime.apis.coordination.v1 import Lease
+from controller_runtime.rest import Request, Response
+
+from .answers import Answer
 from .history import Event
+from .loop import Process
+from .network import WRITES, Observer
 
 
 class Leases:
@@ -26,13 +33,109 @@ class Leases:
             return
         metadata, spec = event.document["metadata"], _spec(event.document)
         before, now = _spec(event.before), self._now()
-        holder, written = before.get("holderIdentity"), self._stored.get(metadata["uid"], now)
-        left = written + float(before.get("leaseDurationSeconds") or 0) - now
+        holder, left = before.get("holderIdentity"), self.left(event.before or event.document)
         self._stored[metadata["uid"]] = now
         if holder and spec.get("holderIdentity") not in (holder, "", None) and left > 0:
             raise AssertionError(
                 f"a lease was taken from its holder too early: {metadata['name']}: {left:.1f} s"
             )
+
+    def left(self, lease: dict[str, Any]) -> float:
+        """Return the seconds until a stored lease lapses."""
+        now = self._now()
+        written = self._stored.get(lease["metadata"]["uid"], now)
+        return written + float(_spec(lease).get("leaseDurationSeconds") or 0) - now
+
+
+class Campaign(Observer):
+    """Waits for a process that begins to lead."""
+
+    def __init__(self) -> None:
+        self._begun = anyio.Event()
+        self._name = ""
+
+    async def begun(self) -> str:
+        """Return the name of the first process that sends a lease which another or no process held."""
+        await self._begun.wait()
+        return self._name
+
+    def sends(self, process: Process, request: Request) -> None:
+        """Note the request that acquires a lease."""
+        if request.method not in WRITES or "/leases" not in request.path:
+            return
+        spec = _spec(msgspec.json.decode(request.body or b"{}"))
+        if spec.get("holderIdentity") and spec.get("acquireTime") == spec.get("renewTime"):
+            self._name = process.name
+            self._begun.set()
+
+
+class Holders(Observer):
+    """Follows what processes do with their leases; ``fail`` takes the description of a broken rule."""
+
+    def __init__(
+        self,
+        stored: Callable[[], list[dict[str, Any]]],
+        left: Callable[[dict[str, Any]], float],
+        fail: Callable[[str], None],
+    ) -> None:
+        self._stored = stored
+        self._left = left
+        self._identities: dict[Process, str] = {}
+        self._fail = fail
+        self._open: dict[Process, int] = {}
+        """Of stopped processes, how many requests had no success since then."""
+
+    def follow(self, process: Process, identity: str) -> None:
+        """Note the name of a process on leases."""
+        self._identities[process] = identity
+
+    def stop(self, process: Process) -> None:
+        """Note that a process is stopped, as a rollout does."""
+        self._open.setdefault(process, 0)
+
+    def sends(self, process: Process, request: Request) -> None:
+        """Count a request."""
+        if process in self._open and "/leases" in request.path:
+            self._open[process] += 1
+
+    def answered(self, process: Process, request: Request, response: Response) -> None:
+        """Count a success."""
+        if process in self._open and "/leases" in request.path and _is_success(response):
+            self._open[process] -= 1
+
+    def arrives(self, process: Process, request: Request) -> None:
+        """Check that the lease of another process is not given up."""
+        if request.method != "PUT" or "/leases/" not in request.path:
+            return
+        sent: dict[str, Any] = msgspec.json.decode(request.body or b"{}")
+        if _spec(sent).get("holderIdentity"):
+            return
+        for lease in self._stored():
+            newest = lease["metadata"]["resourceVersion"] == sent["metadata"].get("resourceVersion")
+            if (
+                newest
+                and self._left(lease) > 0
+                and _spec(lease).get("holderIdentity") not in (self._identities[process], "", None)
+            ):
+                self._fail(f"the lease of another is given up by {process.name}")
+
+    def ended(self, process: Process) -> None:
+        """Check that a process that was stopped, and had answers to its requests since then, holds no lease."""
+        open_requests, identity = self._open.pop(process, 1), self._identities[process]
+        for lease in self._stored():
+            if not open_requests and identity and _spec(lease).get("holderIdentity") == identity:
+                self._fail(f"a manager that was stopped keeps its lease: {process.name}")
+
+
+def _is_success(response: Response) -> bool:
+    """Return True for an answer that a client can decode: not a proxy's page, and not a part."""
+    if response.status >= 300 or not isinstance(response, Answer):
+        return False
+    try:
+        msgspec.json.decode(response.body)
+    except msgspec.DecodeError:
+        return False
+    return True
 
 
 def _spec(document: dict[str, Any] | None) -> dict[str, Any]:

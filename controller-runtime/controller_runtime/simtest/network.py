@@ -73,6 +73,8 @@ class Network:
     """Names of processes that reach nothing."""
     slowest: float = 0.005
     """Seconds that a request or an answer takes at most in good weather."""
+    slow: list[Callable[[Request], float]] = field(default_factory=list)
+    """Each draws how much later the answer to a request comes, in seconds."""
     observers: list[Observer] = field(default_factory=list)
     home: Context = field(default_factory=copy_context)
     """Where the server's side of a request runs: no process's death ends it."""
@@ -122,13 +124,15 @@ class _Bare:
             raise TransportTimeoutError(f"no answer to {request.method} {request.path}", host=_HOST)
         if (answer := self._spoiled(request, rng, weather)) is not None:
             network.record(name, f"{_named(request)} -> {answer.status}")
+            for each in network.observers:
+                each.answered(self._process, request, answer)
             return answer
         lost = write and rng.random() < weather.lost
         late = rng.random() * 8.0 if rng.random() < weather.late else 0.0
         if write and weather.stuck and rng.random() < weather.stuck:
             late = rng.uniform(0.5, 1.0) * _PATIENCE
         there, back = (rng.random() * network.slowest + late / 2 for _ in range(2))
-        response = await self._travel(request, there, back)
+        response = await self._travel(request, there, back + sum(each(request) for each in network.slow))
         if lost:
             network.record(name, f"{_named(request)} -> {response.status}, and the answer is lost")
             raise TransportError("the connection broke", host=_HOST)

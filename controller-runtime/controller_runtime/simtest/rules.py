@@ -5,12 +5,13 @@
 - A replica that led does not write while another holds the lease.
 - A read through the cache is never older than a write of the same process that was answered before, nor than an earlier
   read, nor an own write that the watch has passed. A read finds what the watch has reported and exists. A list contains
-  the objects that reads find. A cache that was filled can be read while its kind is denied.
+  the objects that reads find, each once. A cache that was filled can be read while its kind is denied.
 - A request is not reconciled twice at once.
 - A manager ends only when it is stopped, loses its lease, or cannot reach the server.
-- A lease that is renewed stays with its holder. When nothing disturbs them any more, one of the replicas leads.
+- A lease that is renewed stays with its holder. A manager that is stopped gives its lease up, and no other. When
+  nothing disturbs them any more, one of the replicas leads.
 - A change waits for the answer to an own write of its object for a moment at most. A watch that is refused for a moment
-  is resumed: see :mod:`.watchrules`.
+  is resumed: see :mod:`.watchrules`. An event that is sent is stored: see :mod:`.eventrules`.
 - A cache has every change up to the version that its watch has reached. When nothing disturbs it any more, it equals
   the server, its indices are right, and no queue holds ready work.
 """
@@ -41,10 +42,12 @@ from controller_runtime.rest import Response
 
 from . import cacherules, ends, paths
 from .answers import Answer
-from .leases import Leases
+from .eventrules import Events
+from .leases import Holders, Leases
 from .loop import Process
 from .network import WRITES, Observer, is_aside
 from .replicas import Place, Replica, Written
+from .watchrules import Resumes
 
 if TYPE_CHECKING:
     from .simulation import Simulation
@@ -60,7 +63,16 @@ class Rules(Observer):
     def __init__(self, simulation: Simulation) -> None:
         self._simulation = simulation
         self.replicas: dict[str, Replica] = {}
-        simulation.on_change(Leases(simulation.loop.time).see)
+        leases, stored = Leases(simulation.loop.time), functools.partial(simulation.server.objects, Lease)
+        self.leases = Holders(stored, leases.left, self.fail)
+        self._events = Events(self.fail)
+        simulation.on_change(leases.see)
+        simulation.on_change(self._events.see)
+
+    @property
+    def observers(self) -> list[Observer]:
+        """All that look at requests."""
+        return [self, Resumes(self.fail, self._simulation.loop.time), self.leases, self._events]
 
     def follow(self, process: Process, manager: Manager) -> None:
         """Check a manager from now on; it has no controllers yet."""
@@ -74,6 +86,8 @@ class Rules(Observer):
             add(runnable)
 
         manager.add = watched  # type: ignore[method-assign]
+        self._events.follow(process, manager._broadcaster)
+        self.leases.follow(process, replica.identity)
         cache = manager.cache
         cache.get = functools.partial(self._read, replica, cache.get)  # type: ignore[method-assign]
         cache.list = functools.partial(self._list, replica, cache.list)  # type: ignore[method-assign]
@@ -206,9 +220,14 @@ class Rules(Observer):
             and not options.get("limit")
         ):
             names = {(each.namespace, each.name) for each in found}
-            for entry in cacherules.found(engine, options):
-                if entry.key not in names and not entry.refused:
+            if len(names) < len(found):
+                self.fail(f"a list contains an object twice: {kind.gvk.kind}")
+            readable = {entry.key: entry for entry in cacherules.found(engine, options)}
+            for key, entry in readable.items():
+                if key not in names and not entry.refused:
                     self.fail(f"a list lacks an object that a read finds: {kind.gvk.kind} {entry.name}")
+            for _, name in names - readable.keys():
+                self.fail(f"a list contains an object that a read does not find: {kind.gvk.kind} {name}")
         return found
 
     def _is_stored(self, place: Place, uid: str) -> bool:

@@ -33,7 +33,6 @@ from .rules import Rules
 from .sealed import EPOCH
 from .server import MANAGER, Server
 from .steps import OPTIONS, Line, Size, Step, spread
-from .watchrules import Resumes
 
 Setup = Callable[[Manager], Awaitable[None]]
 Check = Callable[["Simulation"], Awaitable[None]]
@@ -74,7 +73,7 @@ class Simulation:
             self.server,
             random.Random(f"{seed}/network"),
             self.record,
-            observers=[self.rules, Resumes(self.rules.fail, loop.time)],
+            observers=self.rules.observers,
         )
         self.webhooks = Webhooks(self)
         self.processes: dict[str, Process] = {}
@@ -147,6 +146,14 @@ class Simulation:
             process.held.clear()
             process.ended.set()
             self.record(name, "killed")
+
+    def stop(self, name: str) -> None:
+        """Stop a manager politely, as a rollout does. Its supervisor starts it again."""
+        process, manager = self.processes.get(name), self.managers.get(name)
+        if process is not None and manager is not None and not (process.dead or process.ended.is_set()):
+            self.rules.leases.stop(process)
+            self.record(name, "stopped")
+            manager.stop()
 
     @property
     def digest(self) -> str:
@@ -222,10 +229,16 @@ class Simulation:
             self._tasks.append(task)
             task.add_done_callback(functools.partial(_note_end, process))
             await process.ended.wait()
-            if task.done() and not task.cancelled() and (error := task.exception()) is not None:
-                self.record(name, f"ended: {error}")
-                self.rules.see_end(name, error)
+            if task.done() and not task.cancelled():
+                self._see_end(process, task.exception())
             await anyio.sleep(_CRASH_LOOP + self.world.random())
+
+    def _see_end(self, process: Process, error: BaseException | None) -> None:
+        if error is None:
+            self.rules.leases.ended(process)
+        else:
+            self.record(process.name, f"ended: {error}")
+            self.rules.see_end(process.name, error)
 
     async def _run_manager(self, process: Process) -> None:
         wire = self.network.wire(process, MANAGER)

@@ -5,8 +5,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import aclosing, contextmanager
 from enum import Enum
 from typing import Any, Final
 
@@ -73,10 +73,21 @@ class Watches:
 
     def __init__(self, history: History, rng: random.Random) -> None:
         self.open_watches: list[Watch] = []
-        self.delay: Callable[[Watch], float] = lambda _: 0.0
-        """Draws how long a line takes, in seconds."""
+        self._delays: list[Callable[[Watch], float]] = []
         self._history = history
         self._rng = rng
+
+    @contextmanager
+    def slowed(self, by: Callable[[Watch], float]) -> Iterator[None]:
+        """Deliver each line late while this lasts; ``by`` draws the seconds. The longest delay counts."""
+        self._delays.append(by)
+        try:
+            yield
+        finally:
+            self._delays.remove(by)
+
+    def _delay(self, watch: Watch) -> float:
+        return max((by(watch) for by in self._delays), default=0.0)
 
     async def open(self, place: Place, replica: Replica, newest: str) -> Response:
         """Begin a watch.
@@ -120,7 +131,7 @@ class Watches:
             async with aclosing(lines):
                 async for line in lines:
                     last = line
-                    if (delay := self.delay(watch)) > 0:
+                    if (delay := self._delay(watch)) > 0:
                         await anyio.sleep(delay)
                     if watch.broken is not None:
                         break

@@ -227,15 +227,27 @@ class TrainingRuntime(interface.Runtime):
     async def _info_for_validation(
         self, spec: trainer.TrainingRuntimeSpec, train_job: trainer.TrainJob
     ) -> runtime.Info:
-        return await offload.run(
-            train_job,
-            new_runtime_info,
-            train_job,
-            spec.template,
-            spec.ml_policy,
-            spec.pod_group_policy,
-            merges_resources=self.cfg.second_generation,
+        """Return the Info before the first stage. A template without changes is built if a plugin reads it."""
+        wanted, template = train_job.spec, spec.template
+
+        def build() -> runtime.Info:
+            merges = self.cfg.second_generation
+            return new_runtime_info(
+                train_job, template, spec.ml_policy, spec.pod_group_policy, merges_resources=merges
+            )
+
+        patches = generations.runtime_patches(wanted)
+        if wanted.pod_template_overrides or patches or offload.is_large(train_job.decoded_size):
+            return await offload.run(train_job, build)
+        labels, annotations = _set_metadata(template.metadata, wanted, patches)
+        info = runtime.new_info(
+            labels=labels,
+            annotations=annotations,
+            ml_policy=spec.ml_policy,
+            pod_group_policy=spec.pod_group_policy,
         )
+        info.template_spec = runtime.DeferredTemplateSpec(lambda: build().template_spec)
+        return info
 
 
 def new_runtime_info(

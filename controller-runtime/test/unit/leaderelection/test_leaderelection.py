@@ -9,7 +9,9 @@ import pytest
 from lease_server import KEY, Server
 
 from controller_runtime import metrics
-from controller_runtime.client import LiveClient
+from controller_runtime.apis.coordination.v1 import Lease
+from controller_runtime.apis.machinery.errors import ConflictError
+from controller_runtime.client import FakeClient, LiveClient, interceptor
 from controller_runtime.leaderelection import (
     InvalidTimingError,
     LeaderElectionLostError,
@@ -145,6 +147,28 @@ async def test_a_candidate_stopped_while_its_first_write_is_on_the_wire_leaves_n
     server.loses_answers = False
     assert (await server.lease()).spec.holder_identity == "a"
     await one.release()
+    assert (await server.lease()).spec.holder_identity == ""
+
+
+async def test_a_write_that_the_stop_overtakes_does_not_acquire_the_lease_later(server: Server) -> None:
+    one = elector(server, "a")
+    await one.acquire()
+    await one.release()
+    late: list[Lease] = []
+
+    async def keep(client: FakeClient, lease: Lease, **_: Any) -> Lease:
+        late.append(lease.deep_copy())
+        await anyio.sleep_forever()
+        return lease
+
+    slow = interceptor.wrap(server.store, interceptor.Funcs(update=keep))
+    two = LeaderElector(slow, KEY, "b", Timing(), rng=lambda: 0.0)
+    with anyio.move_on_after(1):
+        await two.acquire()
+    two._client = server.client
+    await two.release()
+    with pytest.raises(ConflictError):
+        await server.store.update(late[0])
     assert (await server.lease()).spec.holder_identity == ""
 
 

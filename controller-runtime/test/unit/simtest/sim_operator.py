@@ -3,7 +3,8 @@
 """An operator that uses all parts of the library, and its invariants: the scenario that finds bugs of the library.
 
 A ConfigMap has a value and names a PriorityClass. The operator keeps a Secret with both, adds a finalizer to the
-ConfigMap, deletes the ConfigMap when its time to live is over, and deletes the Secret before the ConfigMap goes.
+ConfigMap, deletes the ConfigMap when its time to live is over, and deletes the Secret before the ConfigMap goes. It
+records an event for each Secret that it writes, and waits a moment for more changes of a PriorityClass.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from controller_runtime.apis.scheduling.v1 import PriorityClass
 from controller_runtime.client import MERGE, Client, ignore_not_found, merge_from, raw_patch
 from controller_runtime.controller import controllerutil
 from controller_runtime.manager import ControllerOptions
+from controller_runtime.recorder import EventRecorder
 from controller_runtime.simtest import Simulation
 from controller_runtime.simtest.history import Event
 from controller_runtime.simtest.loop import CURRENT, START
@@ -40,6 +42,8 @@ BROKEN = "broken"
 QUIET = 60.0
 BUSY = 480.0
 """Seconds after which nothing goes wrong."""
+BATCH = 2.0
+"""Seconds for which some changes of a class are collected."""
 
 
 def content(source: dict[str, Any], classes: dict[str, int]) -> str:
@@ -58,8 +62,9 @@ def expires(source: dict[str, Any]) -> datetime | None:
 class Keeper:
     """The reconciler."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, recorder: EventRecorder) -> None:
         self._client = client
+        self._recorder = recorder
 
     async def reconcile(self, request: ctrl.Request) -> ctrl.Result:
         try:
@@ -143,6 +148,7 @@ class Keeper:
         if live is not None and controllerutil.controller_of(live) is None:
             await self._client.delete(live, preconditions={"uid": live.metadata.uid or ""})
         await self._client.apply(secret, field_owner="keeper", force=True)
+        self._recorder.event(source, "Normal", "SecretWritten", "the Secret was written")
 
 
 class Census:
@@ -201,14 +207,23 @@ async def setup(mgr: ctrl.Manager) -> None:
         listed = await mgr.client.list(ConfigMap, fields={CLASS: found.name})
         return [ctrl.Request.for_object(each) for each in listed]
 
+    async def collect(found: PriorityClass, queue: handler.Queue) -> None:
+        for request in await of_class(found):
+            queue.add(request, after=random.choice([0.0, BATCH]))
+
+    classes = handler.Funcs[PriorityClass](
+        create=lambda evt, queue: collect(evt.object, queue),
+        update=lambda evt, queue: collect(evt.new, queue),
+        delete=lambda evt, queue: collect(evt.object, queue),
+    )
     (
         ctrl.new_controller_managed_by(mgr)
         .for_(ConfigMap, predicates=[predicate.NotOwnWrite()])
         .owns(Secret, predicates=[predicate.NotOwnWrite()])
         .watches(Secret, handler.EnqueueRequestForObject(), predicates=[predicate.NotOwnWrite()])
-        .watches(PriorityClass, handler.enqueue_requests_from_map_func(of_class))
+        .watches(PriorityClass, classes)
         .with_options(controller.Options(max_concurrent_reconciles=3, skip_name_validation=True))
-        .complete(Keeper(mgr.client))
+        .complete(Keeper(mgr.client, mgr.event_recorder_for("keeper")))
     )
 
 
@@ -240,10 +255,12 @@ class Users:
                 await sim.client().create(Secret.from_dict({"metadata": key, "data": {"content": "eA=="}}))
             await anyio.sleep(rng.random() * 0.05)
 
-    async def edit(self, sim: Simulation, rng: random.Random, name: str = "") -> None:
+    async def edit(self, sim: Simulation, rng: random.Random, name: str = "", *, lives: bool = False) -> None:
+        """Change the data several times; if it ``lives``, its time to live is over much later."""
         source = ConfigMap.from_dict({"metadata": self._key(rng, name)})
         for _ in range(rng.choice([1, 1, 2, 4])):
-            patch = raw_patch(MERGE, msgspec.json.encode({"data": self._data(rng)}))
+            data = self._data(rng) | ({"ttl": "900"} if lives else {})
+            patch = raw_patch(MERGE, msgspec.json.encode({"data": data}))
             with ignore_not_found():
                 await sim.client().patch(source, patch)
             await anyio.sleep(rng.random() * 0.02)
@@ -289,19 +306,18 @@ class Users:
 
 async def vanish(sim: Simulation, rng: random.Random, name: str) -> None:
     """Delete a Secret twice, the second time before watches report it; caches learn from a list that it is gone."""
-    before, key = sim.server.watches.delay, {"namespace": "default", "name": name}
-    sim.server.watches.delay = lambda _: 0.3
-    with ignore_not_found():
-        await sim.client().delete(Secret.from_dict({"metadata": key}))
-    with anyio.move_on_after(2.0):
-        while name not in {each["metadata"]["name"] for each in sim.server.objects(Secret)}:  # noqa: ASYNC110
-            await anyio.sleep(0.01)
-    await anyio.sleep(rng.random() * 0.1)
-    with ignore_not_found():
-        await sim.client().delete(Secret.from_dict({"metadata": key}))
-    sim.server.history.compact(keep=0)
-    sim.server.watches.cut()
-    sim.server.watches.delay = before
+    key = {"namespace": "default", "name": name}
+    with sim.server.watches.slowed(lambda _: 0.3):
+        with ignore_not_found():
+            await sim.client().delete(Secret.from_dict({"metadata": key}))
+        with anyio.move_on_after(2.0):
+            while name not in {each["metadata"]["name"] for each in sim.server.objects(Secret)}:  # noqa: ASYNC110
+                await anyio.sleep(0.01)
+        await anyio.sleep(rng.random() * 0.1)
+        with ignore_not_found():
+            await sim.client().delete(Secret.from_dict({"metadata": key}))
+        sim.server.history.compact(keep=0)
+        sim.server.watches.cut()
 
 
 class Rivals:
@@ -362,6 +378,32 @@ async def act_calmly(sim: Simulation) -> None:
     await anyio.sleep(2.0)
     sim.network.weather.unavailable = 0.0
     await anyio.sleep(30.0)
+    await change_calmly(sim)
+
+
+async def change_calmly(sim: Simulation) -> None:
+    """Edit all objects while requests fail, and change a class: the operator must follow soon.
+
+    The objects have failed before, and a part of them waits for its end.
+    """
+    rng, users = random.Random(f"{sim.seed}/calm"), Users()
+    for number in range(6):
+        data = {"value": "0", "class": "low", "ttl": "600"}
+        metadata = {"namespace": "default", "name": f"c{number}"}
+        with suppress(AlreadyExistsError):
+            await sim.client().create(ConfigMap.from_dict({"metadata": metadata, "data": data}))
+    for failure in ("unavailable", "conflicts"):
+        setattr(sim.network.weather, failure, 1.0)
+        for source in sim.server.objects(ConfigMap):
+            await users.edit(sim, rng, source["metadata"]["name"], lives=True)
+        await anyio.sleep(2.0)
+        setattr(sim.network.weather, failure, 0.0)
+        await anyio.sleep(20.0)
+        await all_is_kept(sim)
+    for _ in range(3):
+        await users.reclass(sim, rng)
+        await anyio.sleep(BATCH + 8.0)
+        await all_is_kept(sim)
 
 
 async def all_is_kept(sim: Simulation) -> None:

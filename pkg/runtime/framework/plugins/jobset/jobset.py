@@ -87,6 +87,11 @@ class JobSetPlugin(
 
     async def validate(self, info: Info, old: TrainJob | None, new: TrainJob) -> tuple[list[str], ErrorList]:
         """Check the TrainJob against the jobs and containers of the template."""
+        wanted = new.spec
+        if old is None and not (
+            wanted.initializer or wanted.pod_template_overrides or wanted.runtime_patches
+        ):
+            return [], ErrorList()  # it names no part of the template
         spec = template_spec_apply(info, JobSetSpec)
         if spec is None:
             return [], ErrorList()
