@@ -93,11 +93,13 @@ class Lifecycle:
         except ManagerError as error:
             self._fail(error)
             return
-        for group in (self.webhooks, self.caches):
-            await group.start(tasks)
+        await self.webhooks.start(tasks)
+        # Kinds of controllers are listed beside those of the caches. Only the latter are waited for.
+        async with anyio.create_task_group() as both:
+            both.start_soon(self.caches.start, tasks)
+            both.start_soon(self.warm_up.start, tasks)
         self.synced = not self.stop.is_set()
         await self.others.start(tasks)
-        await self.warm_up.start(tasks)
         if self._elector is None:
             await self._lead(tasks)
         else:

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Manager: the components that the controllers of one process share.
 
-It starts the event broadcaster, servers, webhooks, caches, others, warm-ups and, once elected, the runnables that
-only a leader runs; each group when the one before is ready. It stops them in reverse, within the grace period,
+It starts the event broadcaster, servers, webhooks, caches beside warm-ups, others and, once elected, the runnables
+that only a leader runs; each group when the one before is ready. It stops them in reverse, within the grace period,
 and then releases the lease. The first failure, at any time, stops the rest, and ``start`` raises it.
 """
 
