@@ -62,6 +62,10 @@ class Runtime(ABC):
             StatusError: another read failed.
         """
 
+    async def require(self, train_job: TrainJob) -> None:
+        """Raise the error of :meth:`new_objects` if the runtime cannot be read; otherwise nothing need be built."""
+        await self.new_objects(train_job)
+
     @abstractmethod
     def runtime_info(
         self,

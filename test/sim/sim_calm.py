@@ -11,14 +11,17 @@ from __future__ import annotations
 import functools
 import random
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import anyio
+from controller_runtime.apis.machinery.time import parse_time
 from controller_runtime.simtest import Simulation
+from controller_runtime.simtest.history import Event
 from sim_administrators import Administrators
 from sim_end import End, is_reported, lacks_runtime, obstacle
 from sim_jobs import Nodes
-from sim_objects import by_name, is_deleted, is_suspended, is_true, owned, refusals_expected
+from sim_objects import by_name, is_deleted, is_overdue, is_suspended, is_true, owned, refusals_expected
 from sim_steps import Act, about, perform, settled
 from sim_stories import Stories
 from sim_users import OTHERS, Users
@@ -29,6 +32,8 @@ from pkg.apis.trainer.v1alpha1 import TrainJob
 Document = dict[str, Any]
 Look = Callable[[Simulation, Document], Awaitable[str | None]]
 """Returns a problem of a TrainJob."""
+_LATE: Final = 45.0
+"""Seconds after a deadline at which a TrainJob has failed."""
 _LONG: Final = 190.0
 """Seconds after which the next retry is minutes away."""
 _STORIES: Final = 3
@@ -47,6 +52,9 @@ class Calm:
     async def check(self, sim: Simulation) -> None:
         """Act a few stories about one TrainJob each; after each step, all TrainJobs must be as they should."""
         rng = random.Random(f"{sim.seed}/calm")
+        for process in sim.processes.values():
+            process.drift = 0.0  # the clock that the server's times are compared with
+        sim.on_change(functools.partial(_is_in_time, sim))
         for name in self._users.pick_names(rng, max(1, round(_STORIES * sim.actions))):
             await self._step(sim, rng, about(name, self._users.replace))
             for act in rng.sample(self._acts(name), 4):
@@ -94,7 +102,7 @@ class Calm:
                 )
                 await anyio.sleep(rng.random())
                 await self._users.resume(sim, rng, name)
-                for each in owned(sim, JobSet, job):
+                for each in owned(sim, JobSet, job) if rng.random() < 0.5 else ():
                     with refusals_expected():
                         await sim.client().delete(JobSet.from_dict(each), propagation="Foreground")
 
@@ -131,6 +139,18 @@ class Calm:
         except AssertionError as error:
             return str(error)
         return None
+
+
+def _is_in_time(sim: Simulation, event: Event) -> None:
+    """Check that a TrainJob that fails at its deadline does so soon after it."""
+    job = event.document
+    if event.table.facts.gvk != TrainJob.gvk or not is_overdue(job) or is_overdue(event.before or job):
+        return
+    resumed = [each for each in job["status"]["conditions"] if each["type"] == "Suspended"]
+    began = parse_time(resumed[0]["lastTransitionTime"] if resumed else job["metadata"]["creationTimestamp"])
+    passed = datetime.now(UTC) - began
+    late = passed.total_seconds() - job["spec"]["activeDeadlineSeconds"]
+    assert late < _LATE, f"a TrainJob fails {late:.0f} s after its deadline: {job['metadata']['name']}"
 
 
 async def _state(sim: Simulation, job: Document) -> str | None:

@@ -14,7 +14,16 @@ from controller_runtime.client import MERGE, raw_patch
 from controller_runtime.simtest import Simulation
 from controller_runtime.simtest.history import Event as Change
 from sim_administrators import Administrators
-from sim_objects import by_name, controller, is_deleted, is_suspended, is_true, owned, refusals_expected
+from sim_objects import (
+    by_name,
+    controller,
+    is_deleted,
+    is_overdue,
+    is_suspended,
+    is_true,
+    owned,
+    refusals_expected,
+)
 from sim_past import Past
 from sim_renders import Renders, normalized
 from sim_runtimes import children_of
@@ -105,7 +114,7 @@ class End:
             assert untouched, f"a TrainJob of another controller was touched: {name}"
             return
         complete, failed = is_true(job, "Complete"), is_true(job, "Failed")
-        assert not (complete and failed), f"a TrainJob is Complete and Failed: {name}"
+        assert not (is_overdue(job) and sets), f"a TrainJob past its deadline has a JobSet: {name}"
         suspended = is_suspended(job)
         assert complete or failed or is_true(job, "Suspended") == suspended, (
             f"the condition Suspended is wrong: {name}"

@@ -63,9 +63,8 @@ class Denials(set[tuple[str, str, str]]):
 
     def concern(self, resources: set[str]) -> bool:
         """Return True if reads of one of the resources are denied, or were a moment ago."""
-        now = {entry[2] for entry in self}
         late = {resource for resource, until in self._until.items() if until > self._sim.loop.time()}
-        return bool(resources & (now | late))
+        return bool(resources & (late | {entry[2] for entry in self}))
 
 
 class Groups:
@@ -83,6 +82,7 @@ class Groups:
         """Uids of pods that were grouped while an owner could not be read."""
         self._rights: dict[str, set[str]] = {}
         """By the uid of a pod, its groups since it exists: its owners may be orphaned."""
+        self._seen: dict[str, Document] = {}  # by uid, the last states of objects, also of deleted ones
         self._above: dict[str, set[str]] = {}
         """By uid, the uids of an object's owners since it exists."""
         self._deleted: dict[str, float] = {}
@@ -98,6 +98,7 @@ class Groups:
         owners = {each["uid"] for each in metadata.get("ownerReferences") or ()}
         if kind not in ("Lease", "Event"):
             self._last = self._sim.loop.time()
+            self._seen[metadata["uid"]] = event.document
             self._above.setdefault(metadata["uid"], set()).update(owners)
         if event.type == "DELETED":
             self._deleted[metadata["name"]] = self._sim.loop.time()
@@ -141,7 +142,8 @@ class Groups:
 
     def _learn(self, pod: Document, wanted: Group | None) -> None:
         """Note the groups that a pod may have now."""
-        self._names |= set(self._shorter(pod)) | ({wanted.name} if wanted else set())
+        before = wanted or self._group_of(pod, past=True)
+        self._names |= set(self._shorter(pod)) | ({before.name} if before else set())
         if wanted is not None:
             self._rights.setdefault(pod["metadata"]["uid"], set()).add(wanted.name)
 
@@ -164,12 +166,16 @@ class Groups:
         for owner in self._walk(pod):
             yield self._sim.server.table(_OWNERS[owner["kind"]])
 
-    def _walk(self, pod: Document) -> Iterator[Document]:
-        """Yield the references to owners, nearest first, as far as the owners exist."""
+    def _walk(self, pod: Document, *, past: bool = False) -> Iterator[Document]:
+        """Yield the references to owners, nearest first, as far as the owners exist, or existed."""
         document: Document | None = pod
         while document is not None and (reference := controller(document)) is not None:
             yield reference
-            document = by_uid(self._sim, _OWNERS[reference["kind"]], reference["uid"])
+            document = self._owner(reference, past=past)
+
+    def _owner(self, reference: Document, *, past: bool) -> Document | None:
+        kind, uid = _OWNERS[reference["kind"]], reference["uid"]
+        return self._seen.get(uid) if past else by_uid(self._sim, kind, uid)
 
     def _shorter(self, pod: Document) -> Iterator[str]:
         """Yield the names of groups that a pod has when not all of its owners can be read."""
@@ -179,15 +185,14 @@ class Groups:
             if reference["kind"] == "Job":
                 yield f"pg-{reference['name'] if self._whole else name}-{reference['uid']}"
 
-    def _group_of(self, pod: Document) -> Group | None:
-        """Return the group of a pod from all of its owners; None if one of them does not exist."""
+    def _group_of(self, pod: Document, *, past: bool = False) -> Group | None:
+        """Return the group of a pod from all of its owners; None if one does not exist, or never existed."""
         chain = [pod]
-        for reference in self._walk(pod):
-            owner = by_uid(self._sim, _OWNERS[reference["kind"]], reference["uid"])
-            if owner is None:
+        for reference in self._walk(pod, past=past):
+            if (owner := self._owner(reference, past=past)) is None:
                 return None
             chain.append(owner)
-        kinds = ["Pod", *(each["kind"] for each in self._walk(pod))]
+        kinds = ["Pod", *(each["kind"] for each in self._walk(pod, past=past))]
         if kinds[-1] == "TrainJob":
             kinds.pop()
             chain.pop()
@@ -217,11 +222,8 @@ class Groups:
         await self._rest(sim)
         for pod in sim.server.objects(Pod):
             self._check_pod(sim, pod, exactly=True)
-        uids = {
-            row.document["metadata"]["uid"]
-            for table in sim.server.tables.values()
-            for row in table.rows.values()
-        }
+        rows = [row for table in sim.server.tables.values() for row in table.rows.values()]
+        uids = {row.document["metadata"]["uid"] for row in rows}
         for group in sim.server.objects(PodGroup):
             for owner in group["metadata"].get("ownerReferences") or ():
                 assert owner["uid"] in uids, f"a group outlived its owner: {group['metadata']['name']}"

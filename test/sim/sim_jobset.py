@@ -12,7 +12,7 @@ from controller_runtime.apis.batch.v1 import Job
 from controller_runtime.apis.machinery import errors
 from controller_runtime.client import MERGE, raw_patch
 from controller_runtime.simtest import Simulation
-from controller_runtime.simtest.server import Review
+from controller_runtime.simtest.writes import Review
 from sim_objects import controlled_by, is_deleted, is_suspended, is_true, owned_by_name, refusals_expected
 
 from pkg.apis.jobset.v1alpha2 import JobSet

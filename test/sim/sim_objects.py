@@ -87,6 +87,13 @@ def is_true(document: Document, condition: str) -> bool:
     return any(each["type"] == condition and each["status"] == "True" for each in conditions)
 
 
+def is_overdue(job: Document) -> bool:
+    """Return True if a TrainJob with a deadline is Failed because of it."""
+    conditions = job.get("status", {}).get("conditions") or []
+    reasons = [each["reason"] for each in conditions if each["type"] == "Failed" and each["status"] == "True"]
+    return reasons == ["DeadlineExceeded"] and "activeDeadlineSeconds" in job["spec"]
+
+
 def is_suspended(document: Document) -> bool:
     """Return True if the spec says that an object is suspended."""
     return bool(document.get("spec", {}).get("suspend"))

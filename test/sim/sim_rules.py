@@ -13,9 +13,9 @@ from controller_runtime.apis.machinery.object import Object
 from controller_runtime.simtest import Simulation
 from controller_runtime.simtest.history import Event
 from sim_foreign import PURPOSE
-from sim_objects import by_uid, controller, is_suspended, is_true
+from sim_objects import by_uid, controller, is_overdue, is_suspended, is_true
 from sim_past import Past
-from sim_users import AUDITED
+from sim_users import AUDITED, UNKNOWN
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
@@ -92,13 +92,21 @@ class Rules:
             )
 
     def _train_job(self, event: Event) -> None:
-        """A TrainJob ends only as its JobSet did, and keeps the conditions of other writers."""
+        """A TrainJob is valid, ends once, as its JobSet did or at its deadline, and keeps others' conditions."""
         if event.before is not None and is_true(event.before, AUDITED):
             assert is_true(event.document, AUDITED), (
                 f"a condition of another writer was removed: {_name(event.document)}"
             )
+        job, name = event.document, _name(event.document)
+        overrides = job["spec"].get("podTemplateOverrides") or ()
+        targets = [target["name"] for each in overrides for target in each.get("targetJobs") or ()]
+        assert UNKNOWN not in targets, f"an invalid TrainJob is stored: {name}"
+        both = is_true(job, "Complete") and is_true(job, "Failed")
+        assert not both, f"a TrainJob is Complete and Failed: {name}"
         for own, theirs in (("Complete", "Completed"), ("Failed", "Failed")):
             began = is_true(event.document, own) and not is_true(event.before or {}, own)
+            if own == "Failed" and is_overdue(job):
+                continue
             assert not began or event.document["metadata"]["uid"] in self._ended[theirs], (
                 f"a TrainJob is {own} and its JobSet was not: {_name(event.document)}"
             )

@@ -28,6 +28,8 @@ OTHERS = "kueue.x-k8s.io/multikueue"
 _RUNTIMES = ("plain", "local", "gang", "gang", "mpi", "mpi", "initialized")
 AUDITED = "example.com/Audited"
 """A condition of another writer."""
+UNKNOWN = "unknown"
+"""The name of a job that no runtime has."""
 _HOLD = "example.com/hold"
 
 
@@ -42,6 +44,7 @@ class Users:
         """Have them work."""
         sim.action(self.create, times=12)
         sim.action(self.edit, times=8)
+        sim.action(self.spoil, times=2)
         sim.action(self.suspend, times=6)
         sim.action(self.resume, times=10)
         sim.action(self.delete, times=4)
@@ -73,6 +76,8 @@ class Users:
             "suspend": queued or rng.random() < 0.4,
             "managedBy": OTHERS if rng.random() < 0.05 else OURS,
         }
+        if rng.random() < 0.2:
+            spec["activeDeadlineSeconds"] = rng.choice([20, 90, 240])
         labels = {QUEUE_LABEL: "main"} if queued else {}
         metadata: Document = {"namespace": "default", "name": name, "labels": labels}
         with refusals_expected():
@@ -100,6 +105,10 @@ class Users:
             await self.change(sim, rng, name, {"labels": rng.choice([None, {"team": "a"}, {"team": "b"}])})
         else:
             await self.change(sim, rng, name, self.trainer(rng))
+
+    async def spoil(self, sim: Simulation, rng: random.Random, name: str = "") -> None:
+        """Try to set an override for a job that no runtime has."""
+        await self.change(sim, rng, name, {"podTemplateOverrides": [{"targetJobs": [{"name": UNKNOWN}]}]})
 
     def trainer(self, rng: random.Random) -> Document:
         """Return another trainer."""

@@ -18,7 +18,7 @@ from controller_runtime.apis.machinery.object import Object
 from controller_runtime.cache import CacheError
 from controller_runtime.simtest import Simulation
 from controller_runtime.simtest.loop import CURRENT, Process
-from controller_runtime.simtest.server import Review
+from controller_runtime.simtest.writes import Review
 from controller_runtime.webhook import CustomValidator
 
 from pkg import webhooks

@@ -16,6 +16,7 @@ from sim_calm import Calm
 from sim_end import End
 from sim_jobset import review_job_set
 from sim_managers import Writes, check_managers, revoke
+from sim_overtakers import Overtakers
 from sim_past import Past
 from sim_rules import Rules
 from sim_users import Users
@@ -62,6 +63,7 @@ def scenario(sim: Simulation) -> None:
     Writes(sim)
     users, administrators = Users(max(2, round(_NAMES * sim.actions))), Administrators(cluster)
     users.register(sim)
+    Overtakers(sim, users)
     administrators.register(sim)
     sim.action(revoke, times=0.5)
     rules, end = Rules(sim, past, administrators.lost), End(users, administrators, past)

@@ -8,7 +8,9 @@ from collections.abc import Callable
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
+import pydantic
 
+from controller_runtime.apis.machinery.base import Struct
 from controller_runtime.apis.machinery.gvk import NamespacedName
 from controller_runtime.apis.machinery.lazy import LazyObject
 from controller_runtime.apis.machinery.object import Object, ObjectMeta
@@ -16,6 +18,7 @@ from controller_runtime.apis.machinery.object import Object, ObjectMeta
 from .codec import Entry, outline
 from .errors import UndecodableObjectError
 
+S = TypeVar("S", bound=Struct)
 T = TypeVar("T", bound=Object)
 K = TypeVar("K", bound=Object)
 SHARED: Final = 32
@@ -108,6 +111,15 @@ class CachedObject(LazyObject[T]):
             if self._failed is not None:
                 self._failed()
             raise
+
+    def _decode_part(self, name: str, kind: type[S]) -> S:
+        if not self.entry.refused:
+            try:
+                return super()._decode_part(name, kind)
+            except pydantic.ValidationError:
+                pass  # decoding the object raises the error of this cache
+        held: S = getattr(self.object, name)
+        return held
 
     def _decode_metadata(self) -> ObjectMeta:
         return self.entry.decode_metadata(self.kind)

@@ -165,7 +165,7 @@ class Throttle:
 
     def __init__(self, inner: RoundTripper, qps: float, burst: int) -> None:
         self._inner = inner
-        self._bucket = TokenBucket(qps, max(1, burst), anyio.current_time) if qps > 0 else None
+        self._bucket = TokenBucket(qps, max(1, burst)) if qps > 0 else None
 
     async def send(self, request: Request) -> Response:
         """Wait for a token, then send ``request``; a request cancelled while it waits returns its token."""

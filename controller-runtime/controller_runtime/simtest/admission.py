@@ -27,7 +27,7 @@ from controller_runtime.client.tables import Document, Table
 from controller_runtime.httpserver import HTTPRequest, HTTPResponse
 
 from .loop import Process
-from .server import Review
+from .writes import Review
 
 if TYPE_CHECKING:
     from .simulation import Simulation

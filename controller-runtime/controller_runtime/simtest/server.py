@@ -11,47 +11,29 @@ from __future__ import annotations
 
 import functools
 import random
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import anyio
-import msgspec
 
 from controller_runtime.apis.core.v1 import Namespace
 from controller_runtime.apis.machinery import errors
-from controller_runtime.apis.machinery.gvk import GVK, NamespacedName
 from controller_runtime.apis.machinery.object import Object
-from controller_runtime.apis.machinery.patch import apply_merge_patch, merge_patch_diff
-from controller_runtime.client import deletion, garbage, kinds, patching
+from controller_runtime.client import garbage, kinds
 from controller_runtime.client.memory import Memory
-from controller_runtime.client.tables import Document, Table, key_of
+from controller_runtime.client.tables import Document, Table
 from controller_runtime.rest import Request, Response
 
-from . import answers, paths, schemas
+from . import answers, namespaces, paths, schemas
 from .history import Event, History, Replica
 from .paths import Place
 from .watching import Watches
+from .writes import Writes
 
-_SUCCESS: Final = {"kind": "Status", "apiVersion": "v1", "status": "Success", "metadata": {}}
 MANAGER: Final = "manager"
 """The user of the managers under test."""
 _TOO_NEW: Final = 3.0
 """Seconds for which a replica waits to reach the version that a list names."""
-Admit = Callable[["Review"], Awaitable[None]]
-
-
-@dataclass(slots=True)
-class Review:
-    """A write that is about to happen; who looks at it may change ``new`` or raise a StatusError."""
-
-    operation: str
-    gvk: GVK
-    new: Document | None
-    old: Document | None
-    user: str
-    subresource: str
-    dry_run: bool
 
 
 class Server:
@@ -69,15 +51,16 @@ class Server:
         version = int(memory.version)
         self.replicas = [Replica(self.history, rng, version=version) for _ in range(replicas)]
         self.watches = Watches(self.history, rng)
-        self.admit: dict[GVK, list[Admit]] = {}
-        self.complete: dict[GVK, Callable[[Document], Document]] = {}
-        self._admitted: Document = {}
-        memory.complete = self._complete
+        self._writes = Writes(memory, self.tables)
+        self.admit = self._writes.admit
+        self.complete = self._writes.complete
         self.denied: set[tuple[str, str, str]] = set()
         """User, verb and group resource that are refused with 403."""
         self.missing: set[str] = set()
         """Group resources that managers do not find."""
         self._has_garbage = True
+        self._sorted: dict[Table, list[Document]] = {}
+        """The objects of kinds that have not changed since, by namespace and name."""
         self.history.listeners.append(self._look_for_garbage)
         self._pages: dict[str, tuple[list[Document], int]] = {}
         self.serve(Namespace)
@@ -108,7 +91,10 @@ class Server:
 
     def objects(self, kind: type[Object]) -> list[Document]:
         """Return the stored objects of a kind, by namespace and name."""
-        return [row.document for _, row in sorted(self.table(kind).rows.items())]
+        table = self.table(kind)
+        if (found := self._sorted.get(table)) is None:
+            found = self._sorted[table] = [row.document for _, row in sorted(table.rows.items())]
+        return found.copy()
 
     def collect_garbage(self) -> None:
         """Run the garbage collector and the namespace controller until they have nothing left to do."""
@@ -117,11 +103,12 @@ class Server:
         self._has_garbage = False
         for namespace in self.objects(Namespace):
             if namespace["metadata"].get("deletionTimestamp"):
-                self._empty(namespace)
+                namespaces.empty(self.memory, self.tables, namespace)
         garbage.collect(self.memory, self.tables.values())
 
     def _look_for_garbage(self, event: Event) -> None:
         """Note that an object ended or is about to, or that its owners changed."""
+        self._sorted.pop(event.table, None)
         metadata = event.document["metadata"]
         before = event.before["metadata"] if event.before is not None else {}
         ends = event.type == "DELETED" or bool(metadata.get("deletionTimestamp"))
@@ -163,17 +150,17 @@ class Server:
             case "watch":
                 return await self.watches.open(place, replica, self.memory.version)
             case "create":
-                return answers.success(place.shown(await self._create(place, user)), 201)
+                return answers.success(place.shown(await self._writes.create(place, user)), 201)
             case "update":
-                return answers.success(place.shown(await self._write(place, user, self._updated)))
+                return answers.success(place.shown(await self._writes.update(place, user)))
             case "patch":
                 known = place.key in place.table.rows
-                document = await self._write(place, user, self._patched)
+                document = await self._writes.patch(place, user)
                 return answers.success(place.shown(document), 200 if known else 201)
             case "delete":
-                return answers.success(await self._delete(place, user))
+                return answers.success(await self._writes.delete(place, user))
             case _:
-                return answers.success(self._delete_all(place))
+                return answers.success(self._writes.delete_all(place))
 
     def _served(self, user: str) -> paths.Tables:
         """Return the kinds that a user finds."""
@@ -255,130 +242,6 @@ class Server:
                 await replica.change()
         if replica.applied < version:
             raise _too_new(version, replica.applied)
-
-    # Writes.
-
-    async def _create(self, place: Place, user: str) -> Document:
-        document = place.body()
-        self._check_namespace(place)
-        document.setdefault("metadata", {})
-        if place.table.resource.namespaced:
-            document["metadata"].setdefault("namespace", place.key.namespace)
-        if place.subresource == "eviction":
-            self.memory.delete(place.table, place.key, deletion.Options())
-            return dict(_SUCCESS)
-        document = self._complete(place.table, document)
-        review = Review("CREATE", place.gvk, document, None, user, place.subresource, place.dry_run)
-        await self._admit(review)
-        assert review.new is not None  # noqa: S101 -- a create has an object
-        return self.memory.create(place.table, review.new, place.manager(user), dry_run=place.dry_run)
-
-    async def _write(
-        self, place: Place, user: str, write: Callable[[Place, str, bool], Document]
-    ) -> Document:
-        """Compute the object after a write, have it admitted, and store it; again when it changed meanwhile."""
-        if place.subresource not in ("", "status") or (place.subresource and not place.table.facts.status):
-            raise place.table.no_subresource(place.key.name)
-        if place.key not in place.table.rows:
-            self._check_namespace(place)
-        if place.gvk not in self.admit:
-            return write(place, user, place.dry_run)
-        while True:
-            before = place.table.rows.get(place.key)
-            wanted = write(place, user, True)
-            old = before.document if before is not None else None
-            operation = "UPDATE" if before is not None else "CREATE"
-            new = msgspec.json.decode(msgspec.json.encode(wanted))
-            review = Review(operation, place.gvk, new, old, user, place.subresource, place.dry_run)
-            await self._admit(review)
-            if place.table.rows.get(place.key) is before:
-                assert review.new is not None  # noqa: S101 -- not a deletion
-                self._admitted = merge_patch_diff(wanted, review.new)
-                try:
-                    return write(place, user, place.dry_run)
-                finally:
-                    self._admitted = {}
-
-    def _updated(self, place: Place, user: str, dry_run: bool) -> Document:
-        document = place.body()
-        manager = place.manager(user)
-        return self.memory.update(
-            place.table, document, manager, subresource=place.subresource, dry_run=dry_run
-        )
-
-    def _patched(self, place: Place, user: str, dry_run: bool) -> Document:
-        body, manager = place.body(), place.manager(user)
-        if place.is_apply:
-            return self.memory.apply(
-                place.table,
-                body,
-                manager,
-                subresource=place.subresource,
-                force=place.query.get("force") == "true",
-                dry_run=dry_run,
-            )
-        row = place.table.find(place.key)
-        after = patching.patched(place.table, row.document, body, place.content_type)
-        return self.memory.patched(
-            place.table, row, after, manager, subresource=place.subresource, dry_run=dry_run
-        )
-
-    async def _delete(self, place: Place, user: str) -> Document:
-        row = self._find(place)
-        review = Review("DELETE", place.gvk, None, row.document, user, "", place.dry_run)
-        await self._admit(review)
-        options = place.delete_options()
-        left = self.memory.delete(place.table, place.key, options)
-        return dict(_SUCCESS) if left is None else left
-
-    def _delete_all(self, place: Place) -> Document:
-        options = place.delete_options()
-        for document in [row.document for row in place.table.rows.values()]:
-            if place.picks(document):
-                self.memory.delete(place.table, key_of(document), options)
-        return place.collection([], int(self.memory.version))
-
-    def _complete(self, table: Table, document: Document) -> Document:
-        """Return an object as it is stored: as its schema has it, with the changes of admission."""
-        complete = self.complete.get(table.facts.gvk)
-        if complete is not None:
-            document = complete(document)
-        return apply_merge_patch(document, self._admitted) if self._admitted else document
-
-    async def _admit(self, review: Review) -> None:
-        for admit in self.admit.get(review.gvk, ()):
-            await admit(review)
-
-    # Namespaces.
-
-    def _check_namespace(self, place: Place) -> None:
-        namespace = place.key.namespace
-        if not place.table.resource.namespaced or not namespace:
-            return
-        row = self.table(Namespace).find(NamespacedName("", namespace))
-        if row.document["metadata"].get("deletionTimestamp"):
-            text = (
-                f'{place.table.resource.group_resource} "{place.key.name}" is forbidden: unable to create new '
-                f"content in namespace {namespace} because it is being terminated"
-            )
-            causes = [
-                {"reason": "NamespaceTerminating", "message": f"namespace {namespace} is being terminated"}
-            ]
-            raise errors.ForbiddenError(text, code=403, reason="Forbidden", details={"causes": causes})
-
-    def _empty(self, namespace: Document) -> None:
-        """Delete the objects of a namespace, and the namespace itself once it is empty."""
-        name, empty = namespace["metadata"]["name"], True
-        for table in self.tables.values():
-            for key in [key for key in table.rows if key.namespace == name]:
-                left = self.memory.delete(table, key, deletion.Options("Background", grace_period_seconds=0))
-                empty = empty and left is None
-        table = self.table(Namespace)
-        row = table.rows.get(NamespacedName("", name))
-        if empty and row is not None:
-            metadata = {k: v for k, v in namespace["metadata"].items() if k != "finalizers"}
-            after = {**namespace, "metadata": metadata}
-            self.memory.rewrite(table, row, after, "namespace-controller", subresource="", dry_run=False)
 
     def _add(self, facts: kinds.Facts) -> None:
         place = (facts.resource.group, facts.resource.version, facts.resource.plural)

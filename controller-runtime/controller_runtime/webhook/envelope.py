@@ -8,7 +8,7 @@ import codecs
 from typing import Final
 
 import msgspec
-import pydantic
+import pydantic_core
 
 from controller_runtime.apis.admission.v1 import AdmissionRequest
 from controller_runtime.apis.machinery import shape
@@ -161,7 +161,7 @@ def _rest(request: _Request) -> AdmissionRequest:
         return AdmissionRequest.from_dict({**rest, "uid": request.uid})
     except (msgspec.DecodeError, RecursionError) as error:
         raise UnreadableError(f"body is not an AdmissionReview: {cut(str(error))}") from error
-    except pydantic.ValidationError as error:
+    except pydantic_core.ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         raise UnreadableError(f"body is not an AdmissionReview: {cut(first['msg'])}") from error
 

@@ -67,6 +67,11 @@ class SkipTopOwnerGrouper(ReadingGrouper):
             owner = await self._client.get(unstructured(below.gvk), below.key)
         except UNREADABLE as error:
             raise GroupingError(f"failed to get last owner: {error}") from error
+        if (owner.metadata.uid or "") != (below.metadata.uid or ""):
+            # It was deleted since the walk, and another of the same name created: that is not the pod's.
+            raise GroupingError(
+                f"failed to get last owner: uid {below.metadata.uid} of {below.name} not found"
+            )
         others = other_owners[:-1]
         if self._rules is not Rules.V0_13:
             labels = await self._default_labels(top_owner)

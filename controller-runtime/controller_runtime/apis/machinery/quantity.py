@@ -15,7 +15,8 @@ from functools import lru_cache
 from typing import Annotated, Final
 
 import msgspec
-from pydantic import BeforeValidator
+
+from .declarations import Converter
 
 _NANO: Final = 10**9
 _MAX_BINARY: Final = 2**63 - 1
@@ -220,7 +221,7 @@ def _decode(raw: object) -> object:
     return raw
 
 
-CANONICAL: Final = BeforeValidator(_decode)
+CANONICAL: Final = Converter(_decode)
 """The annotation that marks a field as a quantity."""
 
 Quantity = Annotated[str, CANONICAL]

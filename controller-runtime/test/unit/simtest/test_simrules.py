@@ -2,15 +2,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """The rules of the library find what breaks them."""
 
+import random
+from types import SimpleNamespace
 from typing import Any
 
 import anyio
+import msgspec
 import pytest
 
 import controller_runtime as ctrl
 from controller_runtime import cache, rest, simtest
 from controller_runtime.apis.coordination.v1 import Lease
 from controller_runtime.apis.core.v1 import ConfigMap
+from controller_runtime.apis.core.v1 import Event as Reported
 from controller_runtime.apis.machinery.errors import ForbiddenError, NotFoundError
 from controller_runtime.apis.machinery.gvk import NamespacedName
 from controller_runtime.cache import codec
@@ -20,12 +24,15 @@ from controller_runtime.cache.states import MAX_RESUMES
 from controller_runtime.client import kinds
 from controller_runtime.client.tables import Document, Table, key_of
 from controller_runtime.simtest import answers, cacherules
-from controller_runtime.simtest.history import Event
-from controller_runtime.simtest.leases import Leases
+from controller_runtime.simtest.eventrules import Events
+from controller_runtime.simtest.history import Event, History
+from controller_runtime.simtest.leases import Holders, Leases
 from controller_runtime.simtest.loop import Process
+from controller_runtime.simtest.watching import Watches
 from controller_runtime.simtest.watchrules import Resumes
 
 KEY = NamespacedName("default", "a")
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
 
 
 def engine_at(version: str) -> Any:
@@ -165,3 +172,79 @@ def test_a_missing_kind_is_served_to_users_but_not_to_managers() -> None:
         sim.finally_(look)
 
     assert simtest.run(scenario, 1, minutes=0.1, faults=0).failure is None
+
+
+def sent_lease(holder: str, version: str) -> rest.Request:
+    body = {"metadata": {"resourceVersion": version}, "spec": {"holderIdentity": holder}}
+    return rest.Request("PUT", LEASES + "/leader", body=msgspec.json.encode(body))
+
+
+@pytest.mark.parametrize(("holder", "left", "found"), [("other", 9.0, 1), ("other", -1.0, 0), ("me", 9.0, 0)])
+def test_the_lease_of_another_may_be_given_up_only_when_it_has_lapsed(
+    holder: str, left: float, found: int
+) -> None:
+    problems: list[str] = []
+    stored = lease(holder)
+    stored["metadata"]["resourceVersion"] = "5"
+    holders, process = Holders(lambda: [stored], lambda _: left, problems.append), Process("manager-0")
+    holders.follow(process, "me")
+
+    holders.arrives(process, sent_lease("", "4"))  # which the server refuses
+    holders.arrives(process, sent_lease("", "5"))
+
+    assert len(problems) == found
+
+
+@pytest.mark.parametrize(("answer", "found"), [(200, 1), (503, 0)])
+def test_a_manager_that_is_stopped_must_give_up_its_lease_if_the_server_answers(
+    answer: int, found: int
+) -> None:
+    problems: list[str] = []
+    holders, process = Holders(lambda: [lease("me")], lambda _: 9.0, problems.append), Process("manager-0")
+    holders.follow(process, "me")
+    request = rest.Request("GET", LEASES + "/leader")
+
+    holders.stop(process)
+    holders.sends(process, request)
+    holders.answered(process, request, answers.Answer(answer, b"{}"))
+    holders.ended(process)
+
+    assert len(problems) == found
+
+
+@pytest.mark.parametrize(
+    ("status", "stored", "found"), [(201, True, 0), (201, False, 1), (403, False, 0), (None, False, 1)]
+)
+async def test_an_event_that_was_sent_is_stored_or_refused(
+    status: int | None, stored: bool, found: int
+) -> None:
+    problems: list[str] = []
+    events, process = Events(problems.append), Process("manager-0")
+    sent = Reported.from_dict({"metadata": {"namespace": "default", "name": "e"}, "message": "m", "count": 2})
+
+    async def send(_: Any) -> None:
+        request = rest.Request("POST", "/api/v1/namespaces/default/events")
+        events.sends(process, request)
+        if stored:
+            table = Table(kinds.facts_for(Reported))
+            events.see(Event(1, "ADDED", table, NamespacedName("default", "e"), sent.to_dict(), None))
+        if status is not None:
+            events.answered(process, request, answers.Answer(status, b"{}"))
+
+    broadcaster: Any = SimpleNamespace(_send=send)
+    events.follow(process, broadcaster)
+    await broadcaster._send(SimpleNamespace(event=sent))
+
+    assert len(problems) == found
+
+
+async def test_delays_of_watches_that_overlap_do_not_outlast_each_other() -> None:
+    watches = Watches(History(), random.Random(0))
+    watch: Any = None
+    with watches.slowed(lambda _: 1.0):
+        longer = watches.slowed(lambda _: 3.0)
+        longer.__enter__()
+        assert watches._delay(watch) == 3.0
+    assert watches._delay(watch) == 3.0
+    longer.__exit__(None, None, None)
+    assert watches._delay(watch) == 0.0

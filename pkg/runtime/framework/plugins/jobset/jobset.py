@@ -15,11 +15,11 @@ from controller_runtime.apis.machinery.errors import NotFoundError
 from controller_runtime.apis.machinery.field import ErrorList
 from controller_runtime.apis.machinery.object import Object
 from controller_runtime.apis.meta.v1 import ObjectMeta
-from controller_runtime.client import FieldIndexer, Reader, peek
+from controller_runtime.client import FieldIndexer, Reader, get_lazily, peek
 
 from pkg import apply
 from pkg.apis.config.v1alpha1 import Configuration
-from pkg.apis.jobset.v1alpha2 import JOB_SET_COMPLETED, JOB_SET_FAILED, JobSet, JobSetSpec
+from pkg.apis.jobset.v1alpha2 import JOB_SET_COMPLETED, JOB_SET_FAILED, JobSet, JobSetSpec, JobSetStatus
 from pkg.apis.trainer.v1alpha1 import (
     TRAIN_JOB_COMPLETE,
     TRAIN_JOB_FAILED,
@@ -150,18 +150,19 @@ class JobSetPlugin(
             NotFoundError: a TrainJob that is not finished has no JobSet.
         """
         try:
-            job_set = await peek(self._client, JobSet, train_job.key)
+            job_set = await get_lazily(self._client, JobSet, train_job.key)
         except NotFoundError:
             if trainjob.is_finished(train_job):
                 return None
             raise
+        reported = job_set.part("status", JobSetStatus)
         status = train_job.status.deep_copy()
         current = list(status.conditions or ())
         exceeded = trainjob.deadline_exceeded(train_job)
         for source, target in (
             () if exceeded else ((JOB_SET_COMPLETED, TRAIN_JOB_COMPLETE), (JOB_SET_FAILED, TRAIN_JOB_FAILED))
         ):
-            found = conditions.find(job_set.status.conditions or [], source)
+            found = conditions.find(reported.conditions or [], source)
             if found is not None and found.status == "True":
                 conditions.set_status_condition(current, found.model_copy(update={"type": target}), self._now)
         status.conditions = current or None
@@ -174,7 +175,7 @@ class JobSetPlugin(
                 active=job.active,
                 suspended=job.suspended,
             )
-            for job in job_set.status.replicated_jobs_status or ()
+            for job in reported.replicated_jobs_status or ()
         ] or None
         return status
 

@@ -1,0 +1,150 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Writes to a simulated server: defaults and pruning, admission, and the write itself."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from controller_runtime.apis.machinery.gvk import GVK
+from controller_runtime.apis.machinery.patch import apply_merge_patch, merge_patch_diff
+from controller_runtime.client import deletion, patching
+from controller_runtime.client.memory import Memory
+from controller_runtime.client.tables import Document, Table, key_of
+
+from . import namespaces
+from .paths import Place
+
+_SUCCESS: Final = {"kind": "Status", "apiVersion": "v1", "status": "Success", "metadata": {}}
+Admit = Callable[["Review"], Awaitable[None]]
+
+
+@dataclass(slots=True)
+class Review:
+    """A write that is about to happen; who looks at it may change ``new`` or raise a StatusError."""
+
+    operation: str
+    gvk: GVK
+    new: Document | None
+    old: Document | None
+    user: str
+    subresource: str
+    dry_run: bool
+
+
+class Writes:
+    """Stores what requests write, once it is complete and admitted."""
+
+    def __init__(self, memory: Memory, tables: Mapping[tuple[str, str, str], Table]) -> None:
+        self.admit: dict[GVK, list[Admit]] = {}
+        self.complete: dict[GVK, Callable[[Document], Document]] = {}
+        self._memory = memory
+        self._tables = tables
+        self._admitted: Document = {}
+        memory.complete = self._complete
+
+    async def create(self, place: Place, user: str) -> Document:
+        """Store a new object, and return it."""
+        document = place.body()
+        namespaces.check(place, self._tables)
+        document.setdefault("metadata", {})
+        if place.table.resource.namespaced:
+            document["metadata"].setdefault("namespace", place.key.namespace)
+        if place.subresource == "eviction":
+            self._memory.delete(place.table, place.key, deletion.Options())
+            return dict(_SUCCESS)
+        document = self._complete(place.table, document)
+        review = Review("CREATE", place.gvk, document, None, user, place.subresource, place.dry_run)
+        await self._admit(review)
+        assert review.new is not None  # noqa: S101 -- a create has an object
+        return self._memory.create(place.table, review.new, place.manager(user), dry_run=place.dry_run)
+
+    async def update(self, place: Place, user: str) -> Document:
+        """Replace an object, and return it as it is stored."""
+        return await self._write(place, user, self._updated)
+
+    async def patch(self, place: Place, user: str) -> Document:
+        """Patch or apply an object, and return it as it is stored."""
+        return await self._write(place, user, self._patched)
+
+    async def _write(
+        self, place: Place, user: str, write: Callable[[Place, str, bool], Document]
+    ) -> Document:
+        """Compute the object after a write, have it admitted, and store it; again when it changed meanwhile."""
+        if place.subresource not in ("", "status") or (place.subresource and not place.table.facts.status):
+            raise place.table.no_subresource(place.key.name)
+        if place.key not in place.table.rows:
+            namespaces.check(place, self._tables)
+        if place.gvk not in self.admit:
+            return write(place, user, place.dry_run)
+        while True:
+            before = place.table.rows.get(place.key)
+            wanted = write(place, user, True)
+            old = before.document if before is not None else None
+            operation = "UPDATE" if before is not None else "CREATE"
+            new = msgspec.json.decode(msgspec.json.encode(wanted))
+            review = Review(operation, place.gvk, new, old, user, place.subresource, place.dry_run)
+            await self._admit(review)
+            if place.table.rows.get(place.key) is before:
+                assert review.new is not None  # noqa: S101 -- not a deletion
+                self._admitted = merge_patch_diff(wanted, review.new)
+                try:
+                    return write(place, user, place.dry_run)
+                finally:
+                    self._admitted = {}
+
+    def _updated(self, place: Place, user: str, dry_run: bool) -> Document:
+        document = place.body()
+        manager = place.manager(user)
+        return self._memory.update(
+            place.table, document, manager, subresource=place.subresource, dry_run=dry_run
+        )
+
+    def _patched(self, place: Place, user: str, dry_run: bool) -> Document:
+        body, manager = place.body(), place.manager(user)
+        if place.is_apply:
+            return self._memory.apply(
+                place.table,
+                body,
+                manager,
+                subresource=place.subresource,
+                force=place.query.get("force") == "true",
+                dry_run=dry_run,
+            )
+        row = place.table.find(place.key)
+        after = patching.patched(place.table, row.document, body, place.content_type)
+        return self._memory.patched(
+            place.table, row, after, manager, subresource=place.subresource, dry_run=dry_run
+        )
+
+    async def delete(self, place: Place, user: str) -> Document:
+        """Delete an object; return it while it waits for its end."""
+        row = place.table.find(place.key)
+        review = Review("DELETE", place.gvk, None, row.document, user, "", place.dry_run)
+        await self._admit(review)
+        options = place.delete_options()
+        left = self._memory.delete(place.table, place.key, options)
+        return dict(_SUCCESS) if left is None else left
+
+    def delete_all(self, place: Place) -> Document:
+        """Delete the objects that a request selects."""
+        options = place.delete_options()
+        for document in [row.document for row in place.table.rows.values()]:
+            if place.picks(document):
+                self._memory.delete(place.table, key_of(document), options)
+        return place.collection([], int(self._memory.version))
+
+    def _complete(self, table: Table, document: Document) -> Document:
+        """Return an object as it is stored: as its schema has it, with the changes of admission."""
+        complete = self.complete.get(table.facts.gvk)
+        if complete is not None:
+            document = complete(document)
+        return apply_merge_patch(document, self._admitted) if self._admitted else document
+
+    async def _admit(self, review: Review) -> None:
+        for admit in self.admit.get(review.gvk, ()):
+            await admit(review)
