@@ -12,8 +12,8 @@ from pathlib import Path
 
 from controller_runtime import metrics
 from controller_runtime.apis.machinery.base import Struct
+from controller_runtime.apis.machinery.declarations import FieldInfo
 from prometheus_client.metrics import MetricWrapperBase
-from pydantic.fields import FieldInfo
 
 import pkg.metrics
 from hack import apifields, commands

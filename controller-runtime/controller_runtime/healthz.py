@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 import anyio
+import msgspec
 
 from . import log
 from .httpserver import Handler, HTTPRequest, HTTPResponse
@@ -34,8 +34,7 @@ def ping() -> None:
     """Succeed."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Outcome:
+class _Outcome(msgspec.Struct, frozen=True):
     name: str
     remark: str = ""
     error: str = ""

@@ -42,12 +42,17 @@ class weighing:  # noqa: N801  # reads as the context manager that it is
         _weight.reset(self._token)
 
 
+def is_large(size: int = 0) -> bool:
+    """Return True if work on ``size`` bytes, or on the object of the surrounding block, runs in a thread."""
+    return max(_weight.get(), size) > LARGE
+
+
 async def run(work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
     """Return the result of ``work``; work on more than :data:`LARGE` bytes runs in a thread.
 
     ``work`` must not use shared mutable state. When the caller is cancelled, it runs to its end first.
     """
-    if _weight.get() <= LARGE:
+    if not is_large():
         return work(*args, **kwargs)
     turn = _turn.get(None)
     if turn is None:

@@ -4,15 +4,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 
 class TokenBucket:
-    """``burst`` tokens, refilled at ``rate`` a second by the time of ``clock``; it begins full, and may owe tokens."""
+    """``burst`` tokens, refilled at ``rate`` a second; it begins full, and may owe tokens.
+
+    The time is that of ``clock``, by default of the event loop that runs.
+    """
 
     __slots__ = ("_at", "_burst", "_clock", "_rate", "_tokens")
 
-    def __init__(self, rate: float, burst: float, clock: Callable[[], float]) -> None:
+    def __init__(self, rate: float, burst: float, clock: Callable[[], float] | None = None) -> None:
         self._rate = rate
         self._burst = self._tokens = float(burst)
         self._clock = clock
@@ -20,7 +24,7 @@ class TokenBucket:
 
     def tokens(self) -> float:
         """Return the tokens left, less than zero when some are owed."""
-        now = self._clock()
+        now = (self._clock or asyncio.get_running_loop().time)()
         if self._at is not None:
             self._tokens = min(self._burst, self._tokens + max(0.0, now - self._at) * self._rate)
         self._at = now

@@ -5,9 +5,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final
 
+import msgspec
 from controller_runtime.log import options as log_options
 
 from pkg import features
@@ -24,8 +24,7 @@ CONTROLLERS: Final = ("trainjob", "trainingruntime", "clustertrainingruntime", P
 _TIME_ENCODING: Final = log_options.TimeEncoding.RFC3339NANO
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Flags:
+class Flags(msgspec.Struct, frozen=True, kw_only=True):
     """A parsed command line."""
 
     config: str = ""
@@ -33,10 +32,10 @@ class Flags:
     enable_http2: bool = False
     controllers: tuple[str, ...] = ("*",)
     webhooks: bool = True
-    feature_gates: Mapping[str, bool] = field(default_factory=dict)
+    feature_gates: Mapping[str, bool] = {}
     version: bool = False
     tracing: bool = False
-    log: log_options.Options = field(
+    log: log_options.Options = msgspec.field(
         default_factory=lambda: log_options.Options(time_encoding=_TIME_ENCODING, caller=True)
     )
 

@@ -9,8 +9,9 @@ and does not silently end the flags.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 _TRUE: Final = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 _FALSE: Final = frozenset({"0", "f", "F", "false", "FALSE", "False"})
@@ -24,8 +25,7 @@ class HelpRequested(Exception):  # noqa: N818 - a request, not an error
     """``-h`` or ``--help`` was given."""
 
 
-@dataclass(frozen=True, slots=True)
-class Flag:
+class Flag(msgspec.Struct, frozen=True):
     """One flag: the parser of its value, and its help.
 
     ``parse`` raises ValueError with the reason. The last value of a repeated flag is used, unless

@@ -23,7 +23,7 @@ import controller_runtime as ctrl
 from controller_runtime import installed, lean, log, rest
 from controller_runtime.apis.machinery.errors import StatusError, UnauthorizedError, one_line
 from controller_runtime.log import options as log_options
-from controller_runtime.manager import ManagerError, reach
+from controller_runtime.manager import ManagerError
 
 from pkg import config
 
@@ -136,15 +136,16 @@ async def serve(
         ManagerError: a part of the manager failed, or leadership was lost.
     """
     # The same name in audit logs and managedFields, independent of the path of the program.
-    connection.user_agent = rest.user_agent(program, version())
-    await admitted(connection)
-    log.logger_from("setup").info("Starting", program=program, version=version(), configFile=config_file)
+    release = version()
+    connection.user_agent = rest.user_agent(program, release)
     async with AsyncExitStack() as stack:
         if traced:
             from . import tracing
 
-            options = await stack.enter_async_context(tracing.traced(options, program, version()))
-        mgr = ctrl.Manager(connection, options)
+            options = await stack.enter_async_context(tracing.traced(options, program, release))
+        mgr = await stack.enter_async_context(ctrl.Manager(connection, options))
+        await admitted(mgr)
+        log.logger_from("setup").info("Starting", program=program, version=release, configFile=config_file)
         await setup(mgr)
         await _run(mgr)
 
@@ -160,16 +161,15 @@ async def _run(mgr: ctrl.Manager) -> None:
         gc.enable()
 
 
-async def admitted(connection: rest.Config) -> None:
-    """Return once the API server accepts our credentials.
+async def admitted(mgr: ctrl.Manager) -> None:
+    """Return once the API server accepts our credentials; the manager keeps the connection.
 
     Raises:
         UnreachableError: the server did not answer in time.
         UnauthorizedError: the server rejects the credentials.
     """
-    async with rest.Transport(connection) as transport:
-        if await reach(transport, timeout=_REACH) == HTTPStatus.UNAUTHORIZED:
-            raise UnauthorizedError(f"the API server does not accept the credentials: {connection.address}")
+    if await mgr.reach(_REACH) == HTTPStatus.UNAUTHORIZED:
+        raise UnauthorizedError(f"the API server does not accept the credentials: {mgr.config.address}")
 
 
 def expected(error: BaseException) -> BaseException | None:

@@ -5,10 +5,10 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 from typing import Final
 
 import anyio
+import msgspec
 from controller_runtime import rest
 from controller_runtime.apis.machinery.errors import StatusError
 
@@ -85,7 +85,7 @@ class _Log:
             (("container", self._container()), *self._query()),
         )
         if self._arguments.follow:
-            request = dataclasses.replace(request, stream=True, timeout=None)
+            request = msgspec.structs.replace(request, stream=True, timeout=None)
         try:
             response = await self._cluster.client.transport.send(request)
             await response.raise_for_status(media_type=reading.LOG_TYPE)

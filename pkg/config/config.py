@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import pydantic
+import pydantic_core
 from controller_runtime.apis.machinery.base import JSON, Struct
 
 from pkg.apis.config import v1alpha1 as config
@@ -63,7 +63,7 @@ def _decode(path: str, doc: Document) -> Configuration:
     _check_kind(path, doc)
     try:
         loaded = Configuration.from_dict(_without_nulls(doc.data))
-    except pydantic.ValidationError as error:
+    except pydantic_core.ValidationError as error:
         problems = [(tuple(each["loc"]), _explain(each)) for each in error.errors(include_url=False)]
         raise _error(path, doc, problems) from error
     if unknown := [(steps, "unknown key") for steps in _unknown(loaded, ())]:

@@ -5,9 +5,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, Final
 
+import msgspec
 import yaml
 from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.apis.machinery.errors import one_line
@@ -21,8 +21,7 @@ class DocumentError(ValueError):
     """The text is not a single document of plain maps, lists and scalars; ``str()`` names the line."""
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(msgspec.Struct, frozen=True):
     """A decoded document and the positions of its parts."""
 
     data: dict[str, JSON]

@@ -21,6 +21,7 @@ from controller_runtime.apis.machinery.errors import (
     NotFoundError,
 )
 from controller_runtime.apis.machinery.gvk import GVK, NamespacedName
+from controller_runtime.apis.machinery.lazy import LazyObject
 from controller_runtime.apis.machinery.object import Object, metadata_only
 from controller_runtime.client import Client, Reader, apply_lazily, peek
 
@@ -36,6 +37,17 @@ _OF_NO_OBJECT: Final = "1"
 """A resourceVersion before the first write of any API server. An apply ignores "0"."""
 T = TypeVar("T", bound=Object)
 Name = tuple[GVK, NamespacedName]
+
+
+class _Spec(msgspec.Struct):
+    suspend: bool | None = None
+
+
+class _JobSet(msgspec.Struct):
+    spec: _Spec
+
+
+_decode_suspend: Final = msgspec.json.Decoder(_JobSet).decode
 
 _AS_METADATA: Final[frozenset[GVK]] = frozenset({ConfigMap.gvk, Secret.gvk})
 """Kinds cached as metadata only. Their resourceVersion identifies their content."""
@@ -78,7 +90,9 @@ class Applier:
         """Remember that ``live`` matches ``desired`` as far as the server permits."""
         self._remember(owner, desired, _digest(desired.to_dict()), live)
 
-    def _remember(self, owner: NamespacedName, desired: Object, wanted: bytes, live: Object) -> None:
+    def _remember(
+        self, owner: NamespacedName, desired: Object, wanted: bytes, live: Object | LazyObject[Object]
+    ) -> None:
         self._settled.setdefault(owner, {})[desired.gvk, desired.key] = wanted, _digest_of(live)
 
     async def apply(self, owner: NamespacedName, desired: Object) -> Outcome:
@@ -104,6 +118,10 @@ class Applier:
         if known is not None and (live is None or known[0] == wanted):
             return Outcome.HEALED
         return Outcome.CREATED if live is None else Outcome.CHANGED
+
+    def applied(self, owner: NamespacedName) -> bool:
+        """Return True if objects of ``owner`` were compared or applied since this process began."""
+        return owner in self._settled
 
     async def pending(self, owner: NamespacedName, desired: Object) -> bool:
         """Return True if :meth:`apply` would send a request. Raises the same errors."""
@@ -150,32 +168,29 @@ class Applier:
             return False
         return drift.covers(drift.content(stored.to_dict()), drift.content(wire))
 
-    async def _send(self, desired: T, wire: drift.Wire, live: Object | None) -> T:
-        """Apply, and return the resulting live object.
+    async def _send(self, desired: T, wire: drift.Wire, live: Object | None) -> LazyObject[T]:
+        """Apply, and return the resulting live object; of a running JobSet only the metadata is decoded.
 
         If a webhook changed the result, apply once more, except to a running JobSet.
         """
         try:
             if live is None and isinstance(desired, GeneratedSecret) and not desired.immutable:
-                return await self._client.create(desired, field_owner=constants.FIELD_OWNER)
+                return LazyObject.of(await self._client.create(desired, field_owner=constants.FIELD_OWNER))
             answer = await self._apply(desired, live)
         except AlreadyExistsError as error:
             raise ConflictError(f"{desired.gvk.kind} {desired.key}: it was created meanwhile") from error
-        if isinstance(answer, JobSet) and not answer.spec.suspend:
+        if _runs(answer) or drift.covers(drift.content(answer.object.to_dict()), drift.content(wire)):
             return answer
-        if drift.covers(drift.content(answer.to_dict()), drift.content(wire)):
-            return answer
-        return await self._apply(desired, answer)
+        return await self._apply(desired, answer.object)
 
-    async def _apply(self, desired: T, live: Object | None) -> T:
+    async def _apply(self, desired: T, live: Object | None) -> LazyObject[T]:
         """Apply, provided that ``live`` has neither been deleted nor changed; otherwise raise ConflictError.
 
         A changed object may have been orphaned. An apply would restore its owner, whose deletion would then delete it.
         If ``live`` is None, the object must not exist: another writer may have created it since the cache was read.
         """
         sent = at_no_version(desired) if live is None else at_version_of(desired, live)
-        stored = await apply_lazily(self._client, sent, field_owner=constants.FIELD_OWNER, force=True)
-        return stored.object
+        return await apply_lazily(self._client, sent, field_owner=constants.FIELD_OWNER, force=True)
 
 
 def at_no_version(desired: T) -> T:
@@ -203,13 +218,27 @@ def at_version_of(desired: T, live: Object) -> T:
     return result
 
 
-def _digest_of(live: Object) -> bytes:
+def _runs(answer: LazyObject[Object]) -> bool:
+    """Return True if ``answer`` is a JobSet that is not suspended; its text is not decoded for this."""
+    if not issubclass(answer.kind, JobSet):
+        return False
+    if answer.known is None and answer.text is not None:
+        try:
+            return not _decode_suspend(answer.text).spec.suspend
+        except msgspec.DecodeError:
+            pass  # decoding the object reports the error
+    job_set = answer.object
+    return isinstance(job_set, JobSet) and not job_set.spec.suspend
+
+
+def _digest_of(live: Object | LazyObject[Object]) -> bytes:
+    live = LazyObject.of(live)
     metadata = live.metadata
-    if live.gvk in _AS_METADATA:
+    if live.kind.gvk in _AS_METADATA:
         return f"{metadata.uid}/{metadata.resource_version}".encode()
     # The generation changes with every field except metadata and a status subresource.
     counted = metadata.generation is not None
-    wire = {"metadata": metadata.to_dict()} if counted else live.to_dict()
+    wire = {"metadata": metadata.to_dict()} if counted else live.object.to_dict()
     return _digest([metadata.uid, metadata.generation, drift.content(wire)])
 
 

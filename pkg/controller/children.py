@@ -39,9 +39,9 @@ from pkg.util import trainjob
 
 from . import adoption, gangs, objects
 from .applier import Applier, Outcome, at_version_of
-from .deletions import BeingDeletedError, Deletions, being_deleted
+from .deletions import BeingDeletedError, Deletions, being_deleted, delete
 from .drift import Wire, content
-from .jobsetrule import JobSetRule
+from .jobsetrule import JobSetRule, ended
 from .pending import SOON, UNTIL_DELETED, PendingError
 
 _UNTIL_NAMESPACE_IS_GONE: Final = timedelta(seconds=60)
@@ -113,10 +113,11 @@ class Children:
                 live = None
             if live is not None and live.metadata.deletion_timestamp is not None:
                 raise BeingDeletedError(live)
-            if live is not None and trainjob.controller_of(live) is None:
+            adopts = live is not None and trainjob.controller_of(live) is None
+            if live is not None and adopts:
                 live = await adoption.adopt(self._client, self._applier.reader, runtime, train_job, live)
             if live is not None and not live.spec.suspend and not train_job.spec.suspend:
-                return await self._repair(runtime, train_job, live)
+                return await self._repair(runtime, train_job, live, adopted=adopts)
             try:
                 job_set, siblings = await objects.desired(runtime, train_job)
             except PluginError:
@@ -136,23 +137,8 @@ class Children:
                 raise
 
     async def delete(self, job_set: JobSet) -> None:
-        """Delete the JobSet of a TrainJob that has failed. Its Jobs are deleted with it.
-
-        Raises:
-            StatusError: the API server refused.
-            TransportError: the API server was unreachable.
-        """
-        if job_set.metadata.deletion_timestamp is not None:
-            return
-        preconditions = {"uid": job_set.metadata.uid} if job_set.metadata.uid else {}
-        log.logger_from().debug("Deleting the JobSet", jobSet=str(job_set.key))
-        try:
-            await self._client.delete(job_set, propagation="Background", preconditions=preconditions)
-        except ConflictError:
-            return  # this JobSet is deleted
-        except NotFoundError as error:
-            if not error.names_object:
-                raise
+        """Delete the JobSet of a TrainJob that has failed, see :func:`.deletions.delete`."""
+        await delete(self._client, job_set)
 
     @contextmanager
     def _pending(self, train_job: TrainJob) -> Iterator[None]:
@@ -206,8 +192,12 @@ class Children:
                 raise await being_deleted(self._applier.live, sibling)
         return [*applied, (job_set, await self._applier.apply(owner, job_set))]
 
-    async def _repair(self, runtime: Runtime, train_job: TrainJob, live: JobSet) -> Applied:
+    async def _repair(self, runtime: Runtime, train_job: TrainJob, live: JobSet, *, adopted: bool) -> Applied:
         """Restore siblings of a running JobSet, unless the TrainJob has changed since the JobSet was built."""
+        if ended(live) and not adopted and self._applier.applied(train_job.key):
+            # No more pods are created, and this process has seen the siblings. A missing runtime is still reported.
+            await runtime.require(train_job)
+            return []
         _, siblings = objects.split(await runtime.new_objects(train_job))
         pending = [each for each in siblings if await self._applier.pending(train_job.key, each)]
         if not pending:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Reports children whose deletion takes long, once each: finalizers keep them, and their TrainJob waits."""
+"""Deletes JobSets, and reports children whose deletion takes long, once each: finalizers keep them."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from typing import Final
 
-from controller_runtime.apis.machinery.errors import NotFoundError
+from controller_runtime import log
+from controller_runtime.apis.machinery.errors import ConflictError, NotFoundError
 from controller_runtime.apis.machinery.gvk import NamespacedName
 from controller_runtime.apis.machinery.object import Object
 from controller_runtime.apis.machinery.time import parse_time
+from controller_runtime.client import Writer
 from controller_runtime.recorder import EventRecorder
 
+from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainJob
 
 from .pending import UNTIL_DELETED, PendingError
@@ -37,6 +40,26 @@ async def being_deleted(read: Callable[[Object], Awaitable[Object]], child: Obje
         return BeingDeletedError(await read(child))
     except NotFoundError:
         return PendingError(f"{child.gvk.kind.lower()} {child.key}: it was deleted")
+
+
+async def delete(client: Writer, job_set: JobSet) -> None:
+    """Delete a JobSet. Its Jobs are deleted with it.
+
+    Raises:
+        StatusError: the API server refused.
+        TransportError: the API server was unreachable.
+    """
+    if job_set.metadata.deletion_timestamp is not None:
+        return
+    preconditions = {"uid": job_set.metadata.uid} if job_set.metadata.uid else {}
+    log.logger_from().debug("Deleting the JobSet", jobSet=str(job_set.key))
+    try:
+        await client.delete(job_set, propagation="Background", preconditions=preconditions)
+    except ConflictError:
+        return  # this JobSet is deleted
+    except NotFoundError as error:
+        if not error.names_object:
+            raise
 
 
 class Deletions:

@@ -6,11 +6,13 @@ from __future__ import annotations
 
 from typing import Final
 
+from pkg.apis.jobset.v1alpha2 import JOB_SET_COMPLETED, JOB_SET_FAILED, JobSet
+
 from .drift import Wire, equal, without
 
 _POD_METADATA: Final = frozenset({"labels", "annotations"})
 _POD_SPEC: Final = frozenset({"nodeSelector", "tolerations", "schedulingGates"})
-_ENDS: Final = frozenset({"Completed", "Failed"})
+_ENDS: Final = frozenset({JOB_SET_COMPLETED, JOB_SET_FAILED})
 _JOB_SET_SPEC: Final = frozenset({"suspend", "coordinator", "ttlSecondsAfterFinished"})
 
 
@@ -45,6 +47,11 @@ class JobSetRule:
     def suspended_as_it_is(self, desired: Wire) -> Wire:
         """Return the apply configuration that suspends the live JobSet and keeps the rest of its spec."""
         return {**desired, "spec": {**self._live.get("spec", {}), "suspend": True}}
+
+
+def ended(job_set: JobSet) -> bool:
+    """Return True if the JobSet is Completed or Failed: its controller creates no more Jobs."""
+    return any(each.type in _ENDS and each.status == "True" for each in job_set.status.conditions or ())
 
 
 def _fixed(job_set: Wire) -> Wire:

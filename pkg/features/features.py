@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 TRAIN_JOB_STATUS: Final = "TrainJobStatus"
 """The status server, by which the pods of a TrainJob report its progress."""
@@ -20,8 +21,7 @@ class Stage(enum.StrEnum):
     BETA = "AllBeta"
 
 
-@dataclass(frozen=True, slots=True)
-class Feature:
+class Feature(msgspec.Struct, frozen=True):
     """A feature's stage, and its state without any setting."""
 
     stage: Stage
@@ -38,8 +38,7 @@ class UnknownFeatureGateError(ValueError):
         super().__init__(f"unrecognized feature gate: {name}; the gates are {', '.join(known())}")
 
 
-@dataclass(frozen=True, slots=True)
-class Gates:
+class Gates(msgspec.Struct, frozen=True):
     """The state of every feature. Without settings, each has its default."""
 
     settings: Mapping[str, bool]

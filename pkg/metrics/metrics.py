@@ -77,8 +77,7 @@ class TrainJobPhases:
 
     def __init__(self) -> None:
         self._phases: dict[NamespacedName, Phase] = {}
-        for phase in Phase:
-            TRAIN_JOBS.labels(phase)
+        self._counts = {phase: TRAIN_JOBS.labels(phase) for phase in Phase}
 
     def observe(self, train_job: TrainJob) -> None:
         """Count ``train_job`` in its phase, and no longer in its former phase."""
@@ -88,12 +87,12 @@ class TrainJobPhases:
             return
         self.forget(train_job.key)
         self._phases[train_job.key] = phase
-        TRAIN_JOBS.labels(phase).inc()
+        self._counts[phase].inc()
 
     def forget(self, key: NamespacedName) -> None:
         """Stop counting the TrainJob of that name, if it was counted."""
         if (before := self._phases.pop(key, None)) is not None:
-            TRAIN_JOBS.labels(before).dec()
+            self._counts[before].dec()
 
 
 def phase_of(train_job: TrainJob) -> Phase:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import BinaryIO, Final, TypeVar
 
 import anyio
-import pydantic
+import pydantic_core
 from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.apis.machinery.gvk import GVK
 from controller_runtime.apis.machinery.object import Object
@@ -96,7 +96,7 @@ class InputObject:
         """
         try:
             return kind.from_dict(self.data)
-        except pydantic.ValidationError as error:
+        except pydantic_core.ValidationError as error:
             path, problem = _first_problem(error, self.data)
             raise self.error(path, problem) from error
 
@@ -200,7 +200,7 @@ def _objects(found: InputObject) -> Iterator[InputObject]:
     yield found
 
 
-def _first_problem(error: pydantic.ValidationError, data: JSON) -> tuple[PathSteps, str]:
+def _first_problem(error: pydantic_core.ValidationError, data: JSON) -> tuple[PathSteps, str]:
     """Return path and text of the first problem, without the steps that pydantic adds for unions."""
     first = error.errors(include_url=False)[0]
     path: list[str | int] = []

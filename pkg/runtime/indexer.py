@@ -6,6 +6,9 @@ from __future__ import annotations
 
 from typing import Final
 
+import msgspec
+from controller_runtime.client import reads
+
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainingRuntimeSpec, TrainJob
 from pkg.util import trainjob
 
@@ -19,13 +22,31 @@ CLUSTER_TRAINING_RUNTIME_CONTAINER_RUNTIME_CLASS_KEY: Final = (
 )
 
 
-def index_train_job_training_runtime(job: TrainJob) -> list[str]:
+class _Reference(msgspec.Struct, rename="camel"):
+    name: str = ""
+    api_group: str | None = None
+    kind: str | None = None
+
+
+class _Spec(msgspec.Struct, rename="camel"):
+    runtime_ref: _Reference = msgspec.field(default_factory=_Reference)
+
+
+class TrainJobReference(msgspec.Struct):
+    """A TrainJob with nothing but the reference to its runtime."""
+
+    spec: _Spec = msgspec.field(default_factory=_Spec)
+
+
+@reads(TrainJobReference)
+def index_train_job_training_runtime(job: TrainJob | TrainJobReference) -> list[str]:
     """Return the name of the TrainingRuntime the job refers to, if it refers to one."""
     ref = job.spec.runtime_ref
     return [ref.name] if trainjob.runtime_ref_is_training_runtime(ref) else []
 
 
-def index_train_job_cluster_training_runtime(job: TrainJob) -> list[str]:
+@reads(TrainJobReference)
+def index_train_job_cluster_training_runtime(job: TrainJob | TrainJobReference) -> list[str]:
     """Return the name of the ClusterTrainingRuntime the job refers to, if it refers to one."""
     ref = job.spec.runtime_ref
     return [ref.name] if trainjob.runtime_ref_is_cluster_training_runtime(ref) else []

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import msgspec
 from controller_runtime.apis.core.v1 import Secret
 from controller_runtime.apis.machinery import field
 from controller_runtime.apis.machinery.object import Object
@@ -43,8 +43,7 @@ class GeneratedSecret(Secret):
     """
 
 
-@dataclass(frozen=True, slots=True)
-class Waiting:
+class Waiting(msgspec.Struct, frozen=True):
     """Why a gang is not scheduled: a reason in one word, and the scheduler's message."""
 
     reason: str
@@ -62,6 +61,10 @@ class Runtime(ABC):
             RuntimeNotFoundError: the runtime it refers to could not be read.
             StatusError: another read failed.
         """
+
+    async def require(self, train_job: TrainJob) -> None:
+        """Raise the error of :meth:`new_objects` if the runtime cannot be read; otherwise nothing need be built."""
+        await self.new_objects(train_job)
 
     @abstractmethod
     def runtime_info(

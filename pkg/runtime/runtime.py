@@ -8,10 +8,11 @@ shared. Their items (an EnvVar, a Volume) may be shared: they are replaced, neve
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+import msgspec
 from controller_runtime.apis.core.v1 import Container as CoreContainer
 from controller_runtime.apis.core.v1 import (
     ContainerPort,
@@ -32,8 +33,7 @@ from pkg.util import resources
 A = TypeVar("A")
 
 
-@dataclass(slots=True)
-class Container:
+class Container(msgspec.Struct):
     """The fields of a container that plugins read and change."""
 
     name: str
@@ -46,65 +46,79 @@ class Container:
     """Replaces the command, or is that of an added container. None leaves the template's."""
 
 
-@dataclass(slots=True)
-class PodSet:
+class PodSet(msgspec.Struct):
     """The pods of one PodSpec of the template: their number and the fields that plugins change."""
 
     name: str
     ancestor: str | None = None
     """The value of the ancestor-step label, or None."""
     count: int = 1
-    init_containers: list[Container] = field(default_factory=list)
+    init_containers: list[Container] = []
     """Containers appended to the template's are added to it."""
-    containers: list[Container] = field(default_factory=list)
+    containers: list[Container] = []
     volumes: list[Volume] | None = None
     endpoints: Iterable[str] = ()
     """Host names of the pods. May be iterated repeatedly, and follows ``count``."""
-    single_pod_requests: dict[str, str] = field(default_factory=dict)
+    single_pod_requests: dict[str, str] = {}
     """Resource requests of one pod; those of the set are ``count`` times as large."""
 
 
-@dataclass(slots=True)
-class RuntimePolicy:
+class RuntimePolicy(msgspec.Struct):
     """The runtime's policies. The runtime owns them: replace, do not change them."""
 
     ml_policy_source: MLPolicy | None = None
     pod_group_policy: PodGroupPolicy | None = None
 
 
-@dataclass(slots=True)
-class Scheduler:
+class Scheduler(msgspec.Struct):
     """Additions of gang scheduling to the pods."""
 
-    pod_labels: dict[str, str] = field(default_factory=dict)
-    pod_annotations: dict[str, str] = field(default_factory=dict)
+    pod_labels: dict[str, str] = {}
+    pod_annotations: dict[str, str] = {}
     gang_version: str = ""
     """The version of scheduling.k8s.io that the pods of the template name their gang in; empty without one."""
 
 
 @dataclass(slots=True)
-class TemplateSpec:
+class TemplateSpec:  # not a msgspec struct, whose subclasses cannot leave fields unset
     """The runtime's template as it will be applied, and its pod sets in the same order."""
 
     obj_apply: object = None
     pod_sets: list[PodSet] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class Info:
+class DeferredTemplateSpec(TemplateSpec):
+    """A template that is built when it is first read: validation of most TrainJobs does not read it."""
+
+    __slots__ = ("_build",)
+
+    def __init__(self, build: Callable[[], TemplateSpec]) -> None:
+        """``build`` is called once at most, and must not fail."""
+        self._build = build
+
+    def __getattr__(self, name: str) -> object:
+        # Called only for an attribute that is not set.
+        if name not in ("obj_apply", "pod_sets"):
+            raise AttributeError(name)
+        built = self._build()
+        self.obj_apply, self.pod_sets = built.obj_apply, built.pod_sets
+        return getattr(built, name)
+
+
+class Info(msgspec.Struct):
     """The runtime of a TrainJob before the objects are built."""
 
-    labels: dict[str, str] = field(default_factory=dict)
+    labels: dict[str, str] = {}
     """Labels of the object built from the template."""
-    annotations: dict[str, str] = field(default_factory=dict)
-    runtime_policy: RuntimePolicy = field(default_factory=RuntimePolicy)
-    scheduler: Scheduler = field(default_factory=Scheduler)
-    template_spec: TemplateSpec = field(default_factory=TemplateSpec)
+    annotations: dict[str, str] = {}
+    runtime_policy: RuntimePolicy = msgspec.field(default_factory=RuntimePolicy)
+    scheduler: Scheduler = msgspec.field(default_factory=Scheduler)
+    template_spec: TemplateSpec = msgspec.field(default_factory=TemplateSpec)
     trainer_command: list[str] | None = None
     """The command of the trainer's containers, if it differs from the TrainJob's."""
     trainer_args: list[str] | None = None
     """The arguments of the trainer's containers, if they differ from the TrainJob's."""
-    wrapped_command: list[str] = field(default_factory=list)
+    wrapped_command: list[str] = []
     """The command line of the trainer, if a plugin's command runs it."""
 
     def find_pod_set_by_ancestor(self, ancestor: str) -> PodSet | None:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
 from controller_runtime import offload
+from controller_runtime.offload import is_large as is_large
 from controller_runtime.offload import weighing as weighing
 
 from pkg.apis.trainer.v1alpha1 import TrainJob
@@ -21,5 +22,7 @@ async def run(train_job: TrainJob, work: Callable[P, R], *args: P.args, **kwargs
 
     ``work`` must not use data that other tasks change. Cancellation of the caller takes effect when it has ended.
     """
+    if not is_large(train_job.decoded_size):
+        return work(*args, **kwargs)
     with offload.weighing(train_job.decoded_size):
         return await offload.run(work, *args, **kwargs)

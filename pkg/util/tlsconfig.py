@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
+import msgspec
 from controller_runtime.httpserver import TLSOptions as ServerOptions
 
 from pkg.apis.config.v1alpha1 import TLSOptions
@@ -57,8 +57,7 @@ _INSECURE: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(msgspec.Struct, frozen=True):
     """The settings that are in effect."""
 
     minimum_version: ssl.TLSVersion | None = None

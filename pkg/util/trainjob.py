@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from controller_runtime.apis.machinery.object import Object
 from controller_runtime.apis.meta.v1 import OwnerReference
 
@@ -13,7 +15,6 @@ from pkg.apis.trainer.v1alpha1 import (
     TRAIN_JOB_FAILED,
     TRAIN_JOB_RUNTIME_NOT_SUPPORTED_REASON,
     ClusterTrainingRuntime,
-    RuntimeRef,
     TrainingRuntime,
     TrainJob,
 )
@@ -51,12 +52,19 @@ def deadline_exceeded(train_job: TrainJob) -> bool:
     )
 
 
-def runtime_ref_is_training_runtime(ref: RuntimeRef) -> bool:
+class Reference(Protocol):
+    """The kind that a reference to a runtime names."""
+
+    api_group: str | None
+    kind: str | None
+
+
+def runtime_ref_is_training_runtime(ref: Reference) -> bool:
     """Return True if ``ref`` names a TrainingRuntime of the TrainJob's namespace."""
     return (ref.api_group, ref.kind) == (TrainingRuntime.gvk.group, TrainingRuntime.gvk.kind)
 
 
-def runtime_ref_is_cluster_training_runtime(ref: RuntimeRef) -> bool:
+def runtime_ref_is_cluster_training_runtime(ref: Reference) -> bool:
     """Return True if ``ref`` names a ClusterTrainingRuntime."""
     return (ref.api_group, ref.kind) == (ClusterTrainingRuntime.gvk.group, ClusterTrainingRuntime.gvk.kind)
 

@@ -14,6 +14,7 @@ from datetime import datetime
 from typing import Final, TypedDict
 
 import anyio
+import msgspec
 from controller_runtime import rest
 from controller_runtime.apis.machinery.errors import NotFoundError, StatusError
 from controller_runtime.apis.machinery.gvk import GVK
@@ -155,7 +156,7 @@ class Reading:
         query = [("container", container), *_LOG_TAIL, *([("previous", "true")] if previous else [])]
         try:
             asked = await log_request(client, (self._namespace, pod), query)
-            response = await client.transport.send(dataclasses.replace(asked, timeout=_LOG_SECONDS))
+            response = await client.transport.send(msgspec.structs.replace(asked, timeout=_LOG_SECONDS))
             await response.raise_for_status(media_type=LOG_TYPE)
             text = (await response.read()).decode("utf-8", "replace")
         except (StatusError, RestError) as error:
@@ -179,7 +180,7 @@ async def log_request(
     """Return the request for the log of a container."""
     resource = await client.mapper.resource_for(unstructured(kinds.VERSIONS[kinds.POD][0]))
     target = request.subresource(request.get(resource, *pod), "log")
-    return dataclasses.replace(target, query=tuple(query), headers={"Accept": f"{LOG_TYPE}, */*"})
+    return msgspec.structs.replace(target, query=tuple(query), headers={"Accept": f"{LOG_TYPE}, */*"})
 
 
 def _selections(namespace: str, name: str) -> list[tuple[str, _Selection]]:

@@ -18,58 +18,64 @@ import why_health as health
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import apply_manifests
 from controller_runtime.envtest.crds import wait_established
-from why_faults import (
+from why_builders import (
     ENV,
     HIGH,
     PULL,
     PYTHON,
-    between_retries,
-    claim_lost,
-    claim_pending,
-    cordoned,
-    deadline,
-    forbidden,
-    full,
     gang,
-    gone,
-    job_controller,
-    job_refused,
-    job_set_controller,
-    kept,
-    key_missing,
     kubelet,
-    limit_range,
-    managed,
+    no_quota,
+    processes,
+    queued,
+    starts,
+    unread,
+)
+from why_builders import State as Build
+from why_components import (
+    between_retries,
+    job_controller,
+    job_set_controller,
     manager,
     manager_scaled_down,
+    queue_missing,
+    scheduler,
+    service_removed,
+    unsupported,
+)
+from why_live import NAME, Live, condition, container, crds, is_running, waits
+from why_refusals import (
+    deadline,
+    forbidden,
+    gone,
+    job_refused,
+    kept,
+    key_missing,
+    limit_range,
+    managed,
     name_taken,
-    no_quota,
-    node_lost,
-    node_removed,
-    on_one_host,
     pod_security,
     policy,
-    ports_taken,
-    processes,
-    queue_missing,
-    queued,
     quota,
     quota_of_jobs,
     retries_exhausted,
     runtime_removed,
-    scheduler,
-    service_removed,
-    starts,
-    storage_class,
     suspended,
-    unread,
-    unsupported,
-    untolerated,
-    volume_of_another_zone,
     webhook_unreachable,
 )
-from why_faults import State as Build
-from why_live import NAME, Live, condition, container, crds, is_running, waits
+from why_scheduling import (
+    claim_lost,
+    claim_pending,
+    cordoned,
+    full,
+    node_lost,
+    node_removed,
+    on_one_host,
+    ports_taken,
+    storage_class,
+    untolerated,
+    volume_of_another_zone,
+)
 
 from pkg.localcluster.cluster import Cluster
 from pkg.localcluster.nodes import NodeShape

@@ -13,6 +13,8 @@ import dataclasses
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol, Self, TypeVar
 
+import msgspec
+
 from controller_runtime import controller, handler, predicate, reconcile, source
 from controller_runtime.apis.machinery.object import Object, metadata_only
 from controller_runtime.controller.options import Defaults, LogConstructor
@@ -22,8 +24,7 @@ T = TypeVar("T", bound=Object)
 Predicates = Iterable[predicate.Predicate[T]]
 
 
-@dataclasses.dataclass(frozen=True)
-class _Watch:
+class _Watch(msgspec.Struct, frozen=True):
     kind: type[Object]
     handler: Callable[[], handler.EventHandler[Any]]
     predicates: tuple[predicate.Predicate[Any], ...]

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 import msgspec
-import pydantic
+import pydantic_core
 
 from controller_runtime.apis.machinery import errors as api
 from controller_runtime.apis.machinery import shape
@@ -67,7 +67,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
             raise errors.UndecodableObjectError(kind.gvk, self.key, self.refused, uid=self.uid)
         try:
             return kind.from_json(self.data)
-        except pydantic.ValidationError as error:
+        except pydantic_core.ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
             where = ".".join(str(step) for step in first["loc"])
             reason = f"{where}: {first['msg']}"
@@ -77,7 +77,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
         """Return the metadata alone; the error of :meth:`decode` when it has another shape."""
         try:
             return ObjectMeta.from_json(metadata_text(self.data))
-        except pydantic.ValidationError:
+        except pydantic_core.ValidationError:
             return self.decode(kind).metadata
 
 

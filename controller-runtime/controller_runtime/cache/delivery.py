@@ -4,12 +4,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
+import pydantic
 
+from controller_runtime.apis.machinery.base import Struct
 from controller_runtime.apis.machinery.gvk import NamespacedName
 from controller_runtime.apis.machinery.lazy import LazyObject
 from controller_runtime.apis.machinery.object import Object, ObjectMeta
@@ -17,6 +18,7 @@ from controller_runtime.apis.machinery.object import Object, ObjectMeta
 from .codec import Entry, outline
 from .errors import UndecodableObjectError
 
+S = TypeVar("S", bound=Struct)
 T = TypeVar("T", bound=Object)
 K = TypeVar("K", bound=Object)
 SHARED: Final = 32
@@ -25,8 +27,7 @@ SHARED_BYTES: Final = 32 << 10
 """Bytes of the text of such an object: decoded, it may take several hundred times as much."""
 
 
-@dataclasses.dataclass(frozen=True)
-class EventHandlerFuncs(Generic[T]):
+class EventHandlerFuncs(msgspec.Struct, Generic[T], frozen=True):
     """Functions that receive changes. They return at once, and must not change the objects, which are shared."""
 
     on_add: Callable[[T, bool], None] | None = None
@@ -111,6 +112,15 @@ class CachedObject(LazyObject[T]):
                 self._failed()
             raise
 
+    def _decode_part(self, name: str, kind: type[S]) -> S:
+        if not self.entry.refused:
+            try:
+                return super()._decode_part(name, kind)
+            except pydantic.ValidationError:
+                pass  # decoding the object raises the error of this cache
+        held: S = getattr(self.object, name)
+        return held
+
     def _decode_metadata(self) -> ObjectMeta:
         return self.entry.decode_metadata(self.kind)
 
@@ -135,8 +145,7 @@ class SharedObjects:
         return shared
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class LazyHandlerFuncs(Generic[T]):
+class LazyHandlerFuncs(msgspec.Struct, Generic[T], frozen=True):
     """Like :class:`EventHandlerFuncs`, but decodes only the fields that the functions read."""
 
     on_add: Callable[[LazyObject[T], bool], None]

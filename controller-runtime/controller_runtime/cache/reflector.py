@@ -21,12 +21,12 @@ every existing object: objects not reported by then are deleted. At other times 
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 import anyio
 import anyio.lowlevel
+import msgspec
 
 from controller_runtime import rest
 from controller_runtime.apis.machinery import errors as api
@@ -60,8 +60,7 @@ SHORT_WATCH: Final = 1.0
 """Seconds; a watch that ends sooner is not reopened at once."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Target:
+class Target(msgspec.Struct, frozen=True):
     """The objects to list and watch, and the settings for it."""
 
     namespace: str = ""
@@ -204,7 +203,7 @@ class Reflector:
                 work = 0
                 await anyio.lowlevel.checkpoint()
         if page.metadata.continue_:
-            return dataclasses.replace(state, continue_token=page.metadata.continue_)
+            return msgspec.structs.replace(state, continue_token=page.metadata.continue_)
         self._intake.known = page.metadata.resource_version
         await self._sink.finish(self._intake.known)
         return Watching(self._intake.known)

@@ -4,9 +4,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Final
+
+import msgspec
 
 from controller_runtime import rest
 from controller_runtime.apis.machinery import errors as api
@@ -34,15 +35,13 @@ class Lines:
         await self._response.close()
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Streaming:
+class Streaming(msgspec.Struct, frozen=True):
     """Request every existing object as events, then changes (WatchList)."""
 
     resource_version: str = ""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Listing:
+class Listing(msgspec.Struct, frozen=True):
     """Read a page of everything there is."""
 
     resource_version: str = ""
@@ -50,8 +49,7 @@ class Listing:
     paged: bool = True
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Watching:
+class Watching(msgspec.Struct, frozen=True):
     """Follow changes after a resourceVersion, on an open connection or a new one."""
 
     resource_version: str
@@ -59,8 +57,7 @@ class Watching:
     lines: Lines | None = None
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Waiting:
+class Waiting(msgspec.Struct, frozen=True):
     """Wait after a failure."""
 
     seconds: float

@@ -22,6 +22,8 @@ from .interfaces import ReaderWriter as ReaderWriter
 from .interfaces import StatusClient as StatusClient
 from .interfaces import SubResourceClient as SubResourceClient
 from .interfaces import Writer as Writer
+from .interfaces import reads as reads
+from .interfaces import view_of as view_of
 from .lazy import LazyReader as LazyReader
 from .lazy import apply_lazily as apply_lazily
 from .lazy import get_lazily as get_lazily

@@ -9,7 +9,9 @@ Every call raises :class:`controller_runtime.apis.machinery.errors.StatusError` 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Generic, Protocol, TypeVar, Unpack
+from typing import Final, Generic, Protocol, TypeVar, Unpack
+
+import msgspec
 
 from controller_runtime.apis.machinery.gvk import NamespacedName
 from controller_runtime.apis.machinery.object import Object
@@ -18,6 +20,7 @@ from . import options as opts
 
 T = TypeVar("T", bound=Object)
 K = TypeVar("K", bound=Object)
+_VIEW: Final = "controller_runtime_view"
 
 
 class ObjectList(list[T], Generic[T]):
@@ -134,6 +137,27 @@ class Client(Reader, Writer, StatusClient, Protocol):
 
 
 IndexerFunc = Callable[[K], Iterable[str]]
+F = TypeVar("F", bound=Callable[..., Iterable[str]])
+
+
+def reads(view: type[msgspec.Struct]) -> Callable[[F], F]:
+    """Declare that a function for an index reads only the fields of ``view``.
+
+    A cache then passes a ``view`` instead of the object, which takes a tenth of the time to decode. Other indexers,
+    such as the fake client, pass the object: the names of the fields must be those of the kind.
+    """
+
+    def declare(extract: F) -> F:
+        setattr(extract, _VIEW, view)
+        return extract
+
+    return declare
+
+
+def view_of(extract: Callable[..., Iterable[str]]) -> type[msgspec.Struct] | None:
+    """Return the view that :func:`reads` declared."""
+    view: type[msgspec.Struct] | None = getattr(extract, _VIEW, None)
+    return view
 
 
 class FieldIndexer(Protocol):

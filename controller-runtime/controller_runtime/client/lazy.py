@@ -10,6 +10,7 @@ import msgspec
 
 from controller_runtime import rest
 from controller_runtime.apis.machinery import errors, shape
+from controller_runtime.apis.machinery.base import Struct
 from controller_runtime.apis.machinery.gvk import NamespacedName
 from controller_runtime.apis.machinery.lazy import LazyObject, metadata_text, parts
 from controller_runtime.apis.machinery.object import Object, ObjectMeta, PartialObjectMetadata
@@ -17,6 +18,7 @@ from controller_runtime.apis.machinery.object import Object, ObjectMeta, Partial
 from . import interfaces
 from .options import ApplyOptions, PatchOptions
 
+S = TypeVar("S", bound=Struct)
 T = TypeVar("T", bound=Object)
 _FOUND: Final[dict[tuple[type, type], bool]] = {}
 """By class and protocol, see :func:`_implements`."""
@@ -73,6 +75,10 @@ class Answer(LazyObject[T]):
         else:
             _check(obj, self.kind.gvk.kind, self._name)
         return obj
+
+    def _decode_part(self, name: str, kind: type[S]) -> S:
+        held: S = getattr(self.object, name)
+        return held
 
     def _decode_metadata(self) -> ObjectMeta:
         metadata = rest.decoded(_metadata, self.text or b"")

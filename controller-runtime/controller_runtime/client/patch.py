@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
@@ -19,8 +18,7 @@ STRATEGIC: Final = "application/strategic-merge-patch+json"
 APPLY: Final = "application/apply-patch+yaml"
 
 
-@dataclass(frozen=True, slots=True)
-class RawPatch:
+class RawPatch(msgspec.Struct, frozen=True):
     """A patch with a fixed body."""
 
     content_type: str
@@ -32,8 +30,7 @@ class RawPatch:
         return self.body
 
 
-@dataclass(frozen=True, slots=True)
-class MergePatch:
+class MergePatch(msgspec.Struct, frozen=True):
     """The merge patch that turns ``old`` into the object that is sent."""
 
     old: Object
@@ -58,11 +55,10 @@ class MergePatch:
         return merge_patch_diff(old, new)
 
 
-@dataclass(frozen=True, slots=True)
-class StrategicMergePatch(MergePatch):
+class StrategicMergePatch(MergePatch, frozen=True):
     """The strategic merge patch that turns ``old`` into the object that is sent."""
 
-    schema: Schema = field(default_factory=Schema)
+    schema: Schema = Schema()
 
     @property
     def content_type(self) -> str:

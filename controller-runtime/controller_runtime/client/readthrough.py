@@ -42,7 +42,7 @@ class ReadThrough(narrow.ReadOnly):
         super().__init__(cached)
         self._live = live
         self._kinds = frozenset(kind.gvk for kind in kinds)
-        self._bucket = TokenBucket(_RATE, _BURST, anyio.current_time)
+        self._bucket = TokenBucket(_RATE, _BURST)
 
     async def get(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> T:
         """Return the object at (namespace, name); NotFoundError if it does not exist."""

@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Protocol
 
+import msgspec
+
 from controller_runtime import workqueue
 from controller_runtime.apis.machinery.gvk import GVK
 from controller_runtime.reconcile import ControllerError, Request
@@ -129,8 +131,7 @@ class Options:
         )
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Settings:
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """:class:`Options` with all defaults filled in; durations are seconds."""
 
     max_concurrent_reconciles: int

@@ -10,10 +10,10 @@ import os
 import socket
 import ssl
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 import anyio
+import msgspec
 
 from .connection import Connection
 from .message import Handler, Inspection, ServerError
@@ -32,8 +32,7 @@ _NO_ACCEPT: Final = 0.5
 _log = logging.getLogger("controller-runtime.http")
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
+class Address(msgspec.Struct, frozen=True):
     """Where to listen; no host means all interfaces, port 0 any free one."""
 
     host: str

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import functools
 import traceback
 from collections.abc import Callable, Mapping, MutableMapping
 from datetime import UTC, datetime, timedelta
@@ -161,7 +162,7 @@ def _time(ns: int, encoding: TimeEncoding) -> float | str:
         case TimeEncoding.NANOS:
             return ns
     seconds, rest = divmod(ns, 1_000_000_000)
-    text = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    text = _second(seconds)
     match encoding:
         case TimeEncoding.ISO8601:
             return f"{text}.{rest // 1_000_000:03d}Z"
@@ -169,6 +170,12 @@ def _time(ns: int, encoding: TimeEncoding) -> float | str:
             fraction = f".{rest:09d}".rstrip("0").rstrip(".")
             return f"{text}{fraction}Z"
     return f"{text}Z"
+
+
+@functools.lru_cache(maxsize=1)
+def _second(seconds: int) -> str:
+    """Return a second of the clock; many lines share it."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 def cut(text: str, longest: int = CUT) -> str:

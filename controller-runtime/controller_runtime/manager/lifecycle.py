@@ -11,12 +11,11 @@ from typing import Final
 import anyio
 from anyio.abc import TaskGroup
 
-from controller_runtime import cancellation, leaderelection, log, rest
+from controller_runtime import cancellation, leaderelection, log
 
-from .errors import GracePeriodExceededError, LostLeadershipError, ManagerError, UnreachableError
+from .errors import GracePeriodExceededError, LostLeadershipError, ManagerError
 from .runnable_group import Runnable, RunnableGroup, describe
 
-_CONNECT_RETRY: Final = 1.0
 _LAST_MOMENTS: Final = 2.0
 """Seconds that cancelled runnables have to end; code in a thread cannot be cancelled and is abandoned."""
 
@@ -94,11 +93,13 @@ class Lifecycle:
         except ManagerError as error:
             self._fail(error)
             return
-        for group in (self.webhooks, self.caches):
-            await group.start(tasks)
+        await self.webhooks.start(tasks)
+        # Kinds of controllers are listed beside those of the caches. Only the latter are waited for.
+        async with anyio.create_task_group() as both:
+            both.start_soon(self.caches.start, tasks)
+            both.start_soon(self.warm_up.start, tasks)
         self.synced = not self.stop.is_set()
         await self.others.start(tasks)
-        await self.warm_up.start(tasks)
         if self._elector is None:
             await self._lead(tasks)
         else:
@@ -171,32 +172,6 @@ class Lifecycle:
         else:
             _log.error("Another error while stopping", error=error)
         self.stop.set()
-
-
-async def reach(
-    transport: rest.RoundTripper,
-    *,
-    timeout: float,
-    report: Callable[[rest.TransportError], None] = lambda _error: None,
-) -> int:
-    """Return the HTTP status of the server's first answer; ``report`` is called before each retry.
-
-    Raises:
-        UnreachableError: no answer came within ``timeout`` seconds.
-    """
-    deadline = anyio.current_time() + timeout
-    while True:
-        left = max(_CONNECT_RETRY, deadline - anyio.current_time())
-        try:
-            response = await transport.send(rest.Request("GET", "/version", timeout=left))
-            await response.close()
-        except rest.TransportError as error:
-            if anyio.current_time() + _CONNECT_RETRY >= deadline:
-                raise UnreachableError(f"the API server cannot be reached: {error}") from error
-            report(error)
-        else:
-            return response.status
-        await anyio.sleep(_CONNECT_RETRY)
 
 
 class _Candidate:

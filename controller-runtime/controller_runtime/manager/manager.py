@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Manager: the components that the controllers of one process share.
 
-It starts the event broadcaster, servers, webhooks, caches, others, warm-ups and, once elected, the runnables that
-only a leader runs; each group when the one before is ready. It stops them in reverse, within the grace period,
+It starts the event broadcaster, servers, webhooks, caches beside warm-ups, others and, once elected, the runnables
+that only a leader runs; each group when the one before is ready. It stops them in reverse, within the grace period,
 and then releases the lease. The first failure, at any time, stops the rest, and ``start`` raises it.
 """
 
@@ -23,8 +23,9 @@ from controller_runtime.httpserver import Handler, ServerError
 
 from . import servers
 from .errors import ManagerError
-from .lifecycle import Lifecycle, reach
+from .lifecycle import Lifecycle
 from .options import Options
+from .reaching import FirstAnswer
 from .runnable_group import CacheRunnable, LeaderElectionRunnable, Runnable, WarmsUp, WarmUp
 
 T = TypeVar("T", bound=Object)
@@ -83,12 +84,12 @@ class Manager:
             uncached=self.options.client_disable_cache_for,
             live_unstructured=self.options.client_live_unstructured,
         )
-        self._main = main
+        self._main, self._first_answer = main, FirstAnswer(main, config.address)
         self._broadcaster = recorder.Broadcaster(self._aside)
         self._elector = self._new_elector(None if transport else _count_request)
         self._lifecycle = Lifecycle(
             grace=self.options.graceful_shutdown_timeout,
-            connect=self._connect,
+            connect=lambda: self._first_answer.wait(self.options.connect_timeout),
             elector=self._elector,
             release=self.options.leader_election_release_on_cancel,
             on_elected=self._report_leading,
@@ -112,8 +113,7 @@ class Manager:
             self.pprof_server = made.pprof
         for each in made.runnables:
             self._lifecycle.servers.add(each)
-        self._open = False
-        self._started = False
+        self._open = self._started = False
 
     async def published_schema(
         self, kind: type[Object], known: rest.PublishedSchema | None = None
@@ -198,6 +198,14 @@ class Manager:
         self._open = False
         await self._stack.aclose()
 
+    async def reach(self, timeout: float) -> int:
+        """Return the HTTP status of the API server's first answer, which the start does not wait for again.
+
+        Raises:
+            UnreachableError: no answer came within ``timeout`` seconds.
+        """
+        return await self._first_answer.status(timeout)
+
     @property
     def abandoned(self) -> list[str]:
         """The runnables that did not end although they were cancelled, which code in a thread does not notice.
@@ -246,14 +254,6 @@ class Manager:
         self.event_recorder_for(elector.identity).event(
             elector.lease, recorder.NORMAL, "LeaderElection", f"{elector.identity} became leader"
         )
-
-    async def _connect(self) -> None:
-        """Return once the API server answers anything at all."""
-        if self.options.connect_timeout > 0:
-            await reach(self._main, timeout=self.options.connect_timeout, report=self._report_unreachable)
-
-    def _report_unreachable(self, error: rest.TransportError) -> None:
-        _log.info("API server cannot be reached yet", host=self.config.address, error=error)
 
     @asynccontextmanager
     async def _opened(self) -> AsyncIterator[None]:

@@ -29,8 +29,8 @@ class Runnable(Protocol):
 
     It may also implement ``async ready()``, which returns once others may rely on it; ``stop()``, which asks it
     to end by itself in its own order (else it is cancelled at once); ``need_leader_election() -> bool``
-    (without it, it runs on the leader only); and ``async warm_up()``, which is awaited once, before the
-    election, if it runs on the leader only.
+    (without it, it runs on the leader only); and ``async warm_up()``, which is awaited once, while the caches
+    fill, if it runs on the leader only.
     """
 
     async def start(self) -> None:

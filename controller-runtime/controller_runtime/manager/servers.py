@@ -5,9 +5,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
+
+import msgspec
 
 from controller_runtime import client, healthz, metrics, rest, webhook
 from controller_runtime.apis.machinery.errors import StatusError
@@ -20,14 +21,13 @@ from .runnable_group import Runnable
 T = TypeVar("T", bound=Object)
 
 
-@dataclass
-class Servers:
+class Servers(msgspec.Struct):
     """The servers that were built; a server that is off is None."""
 
     metrics: metrics.MetricsServer | None = None
     health: Server | None = None
     pprof: Server | None = None
-    runnables: list[Runnable] = field(default_factory=list)
+    runnables: list[Runnable] = []
     """The servers, and the runnables that they need."""
 
 

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
+
+import msgspec
 
 from controller_runtime.apis.core.events import Event
 from controller_runtime.tokenbucket import TokenBucket
@@ -29,8 +30,7 @@ Key = tuple[str | None, ...]
 V = TypeVar("V")
 
 
-@dataclass(slots=True)
-class Verdict:
+class Verdict(msgspec.Struct):
     """An event to send: ``event`` as new, or as a higher count of the event stored under its name."""
 
     event: Event
@@ -39,14 +39,12 @@ class Verdict:
     """Patch count, lastTimestamp and message of the stored event; else create it."""
 
 
-@dataclass(slots=True)
-class _Group:
+class _Group(msgspec.Struct):
     last: float
-    messages: OrderedDict[str, None] = field(default_factory=OrderedDict)
+    messages: OrderedDict[str, None] = msgspec.field(default_factory=OrderedDict)
 
 
-@dataclass(slots=True)
-class _Seen:
+class _Seen(msgspec.Struct):
     name: str
     first_timestamp: str | None
     count: int

@@ -21,7 +21,7 @@ from datetime import datetime
 from typing import Final, TypeVar
 
 import msgspec
-import pydantic
+import pydantic_core
 
 from controller_runtime.apis.machinery import errors
 from controller_runtime.apis.machinery.base import JSON
@@ -96,7 +96,7 @@ def decoded(decode: Callable[[bytes], T], body: bytes) -> T:
 
 def _reason(error: Exception) -> str:
     """Return on one line why a body is invalid, without any value of it."""
-    if isinstance(error, pydantic.ValidationError):
+    if isinstance(error, pydantic_core.ValidationError):
         first = error.errors(include_input=False, include_url=False)[0]
         return f"{'.'.join(map(str, first['loc']))}: {first['msg']}".lstrip(": ")
     return errors.one_line(error)

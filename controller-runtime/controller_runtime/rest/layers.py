@@ -9,12 +9,12 @@ bucket) → ``Fence`` (rejects writes of a replica that is not the leader).
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Callable
 from typing import Final
 
 import anyio
+import msgspec
 
 from controller_runtime import log
 from controller_runtime.tokenbucket import TokenBucket
@@ -165,7 +165,7 @@ class Throttle:
 
     def __init__(self, inner: RoundTripper, qps: float, burst: int) -> None:
         self._inner = inner
-        self._bucket = TokenBucket(qps, max(1, burst), anyio.current_time) if qps > 0 else None
+        self._bucket = TokenBucket(qps, max(1, burst)) if qps > 0 else None
 
     async def send(self, request: Request) -> Response:
         """Wait for a token, then send ``request``; a request cancelled while it waits returns its token."""
@@ -179,4 +179,4 @@ class Throttle:
 
 
 def _with_headers(request: Request, headers: dict[str, str]) -> Request:
-    return dataclasses.replace(request, headers={**request.headers, **headers}) if headers else request
+    return msgspec.structs.replace(request, headers={**request.headers, **headers}) if headers else request

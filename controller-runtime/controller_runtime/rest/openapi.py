@@ -7,7 +7,6 @@ Unlike a CustomResourceDefinition, they are readable by every authenticated clie
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -44,8 +43,7 @@ class _Document(msgspec.Struct):
     components: _Components | None = None
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class PublishedSchema:
+class PublishedSchema(msgspec.Struct, frozen=True):
     """The schema of a kind. ``revision`` changes with every change of the document that contains it."""
 
     revision: str

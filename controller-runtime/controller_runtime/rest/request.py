@@ -8,11 +8,12 @@ give equal requests. A namespace or name that is not valid in a path raises ``In
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final, TypedDict, Unpack
 from urllib.parse import urlencode
+
+import msgspec
 
 from controller_runtime.apis.machinery.gvk import Resource
 from controller_runtime.apis.machinery.labels import LabelSelectorLike as LabelSelectorLike
@@ -53,14 +54,13 @@ class PatchOptions(WriteOptions, total=False):
     force: bool
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Request:
+class Request(msgspec.Struct, frozen=True):
     """One HTTP request, without the server's address and credentials."""
 
     method: str
     path: str
     query: Query = ()
-    headers: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    headers: Mapping[str, str] = {}
     body: bytes | None = None
     timeout: float | None = DEFAULT_TIMEOUT
     """Seconds without a byte of the response; for a stream, seconds until its first byte. None means the limit of
@@ -230,7 +230,7 @@ def post(request: Request, body: bytes, **options: Unpack[WriteOptions]) -> Requ
 
 def subresource(request: Request, name: str) -> Request:
     """Return ``request``, which names one object, with the path of a subresource of it."""
-    return dataclasses.replace(request, path=f"{request.path}/{segment(name)}")
+    return msgspec.structs.replace(request, path=f"{request.path}/{segment(name)}")
 
 
 def _accept(metadata_only: bool) -> dict[str, str]:

@@ -4,8 +4,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-
+import msgspec
 from opentelemetry import trace
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
@@ -33,7 +32,7 @@ class TracedRoundTripper:
         ) as span:
             headers = dict(request.headers)
             self._propagator.inject(headers)
-            response = await self._inner.send(dataclasses.replace(request, headers=headers))
+            response = await self._inner.send(msgspec.structs.replace(request, headers=headers))
             span.set_attribute("http.response.status_code", response.status)
             if response.status >= 400:
                 span.set_status(trace.StatusCode.ERROR)

@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from typing import ClassVar, Final, Generic, TypeVar
 
 import msgspec
-import pydantic
+import pydantic_core
 
 from controller_runtime import cache, log, offload, rest
 from controller_runtime.apis.admission.v1 import AdmissionRequest, AdmissionResponse
@@ -213,7 +213,7 @@ def decode(kind: type[T], data: JSON) -> T:
             return kind.from_json(data)
         if isinstance(data, dict):
             return kind.from_dict(data)
-    except pydantic.ValidationError as error:
+    except pydantic_core.ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         path = ".".join(map(str, first["loc"]))
         raise BadRequestError(f"{kind.gvk.kind}: {log.cut(path)}: {log.cut(first['msg'])}") from error

@@ -8,9 +8,10 @@ object is counted again before it is decoded.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from typing import Final
+
+import msgspec
 
 from controller_runtime import offload
 from controller_runtime.apis.admission.v1 import AdmissionResponse
@@ -22,7 +23,7 @@ MAX_BODY: Final = 7 * 1024 * 1024
 """Two objects of 3 MB, the most that etcd accepts, and the rest of the review."""
 LARGE: Final = 4 * 1024 * 1024
 """Bytes of a body that is larger than the review of two objects as etcd stores them, 1.5 MB each."""
-BODY: Final = dataclasses.replace(
+BODY: Final = msgspec.structs.replace(
     shape.DEFAULT,
     size=MAX_BODY,
     containers=4 * shape.DEFAULT.containers,

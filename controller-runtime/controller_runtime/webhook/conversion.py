@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, Self, TypeVar
 
 import msgspec
-import pydantic
+import pydantic_core
 
 from controller_runtime import log
 from controller_runtime.apis.machinery import shape
@@ -133,7 +133,7 @@ class Conversions:
         try:
             given = source.kind.from_json(data)
             converted = target.from_hub(_with_metadata(given, source.to_hub(given)))
-        except pydantic.ValidationError as error:
+        except pydantic_core.ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
             path = ".".join(map(str, first["loc"]))
             raise ConversionError(f"{name}: {log.cut(path)}: {log.cut(first['msg'])}") from error

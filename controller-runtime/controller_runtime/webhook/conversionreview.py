@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-import anyio
 import msgspec
 
 from controller_runtime import log, metrics, offload
@@ -68,7 +67,7 @@ class ConversionWebhook(endpoint.Endpoint):
         conversions: conversion.Conversions,
         path: str = conversion.PATH,
         *,
-        clock: Callable[[], float] = anyio.current_time,
+        clock: Callable[[], float] | None = None,
     ) -> None:
         super().__init__(path, clock=clock)
         self._conversions = conversions

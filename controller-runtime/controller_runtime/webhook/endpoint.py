@@ -4,12 +4,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from http import HTTPStatus
 from typing import Final
 
-import anyio
 import msgspec
 
 from controller_runtime import log, metrics
@@ -24,9 +24,9 @@ _log = log.logger_from("admission")
 
 
 class Endpoint(ABC):
-    """An instrumented HTTP handler at ``path``; ``clock`` measures for the metrics."""
+    """An instrumented HTTP handler at ``path``; ``clock`` measures for the metrics, by default the event loop's."""
 
-    def __init__(self, path: str, *, clock: Callable[[], float] = anyio.current_time) -> None:
+    def __init__(self, path: str, *, clock: Callable[[], float] | None = None) -> None:
         self.path = path
         self.lines = log.Sparing()
         """Limits the log lines that requests cause."""
@@ -37,13 +37,14 @@ class Endpoint(ABC):
 
     async def __call__(self, request: HTTPRequest) -> HTTPResponse:
         """Answer one HTTP request."""
-        began = self._clock()
+        clock = self._clock or asyncio.get_running_loop().time
+        began = clock()
         self._in_flight.inc()
         try:
             response = await self.serve(request)
         finally:
             self._in_flight.dec()
-        self._latency.observe(self._clock() - began)
+        self._latency.observe(clock() - began)
         status = response.status
         (self._requests.get(status) or metrics.WEBHOOK_REQUESTS.labels(self.path, str(status))).inc()
         return response

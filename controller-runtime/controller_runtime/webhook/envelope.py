@@ -5,11 +5,10 @@
 from __future__ import annotations
 
 import codecs
-import dataclasses
 from typing import Final
 
 import msgspec
-import pydantic
+import pydantic_core
 
 from controller_runtime.apis.admission.v1 import AdmissionRequest
 from controller_runtime.apis.machinery import shape
@@ -74,12 +73,11 @@ _METADATA: Final = "metadata"
 _SMALL: Final = tuple(
     (field.name, field.encode_name)
     for field in msgspec.structs.fields(_Request)
-    if field.encode_name not in _OBJECTS
+    if field.encode_name not in ("uid", *_OBJECTS)
 )
 
 
-@dataclasses.dataclass(slots=True)
-class Review:
+class Review(msgspec.Struct):
     """A request whose objects are not decoded: ``request.object`` and ``request.old_object`` are None."""
 
     api_version: str
@@ -149,19 +147,21 @@ def _check_text(body: bytes) -> None:
 
 def _rest(request: _Request) -> AdmissionRequest:
     """Decode small texts; raises like :func:`read`."""
-    values = {wire: getattr(request, name) for name, wire in _SMALL if name != "uid"}
-    if (size := sum(memoryview(raw).nbytes for raw in values.values())) > MAX_REST:
+    found = ((wire, getattr(request, name)) for name, wire in _SMALL)
+    values = {wire: raw for wire, raw in found if raw is not _NONE}
+    if (size := sum(map(len, values.values()))) > MAX_REST:
         text = f"AdmissionReview has {size} bytes beside its objects; limit is {MAX_REST} bytes"
         raise UnreadableError(text, code=413)
-    for wire, raw in values.items():
-        if (reason := shape.check(bytes(raw))) is not None:
-            raise UnreadableError(f"AdmissionReview has {reason} in its {wire}", code=413)
+    if size > shape.SMALL:
+        for wire, raw in values.items():
+            if (reason := shape.check(bytes(raw))) is not None:
+                raise UnreadableError(f"AdmissionReview has {reason} in its {wire}", code=413)
     try:
-        rest = {wire: msgspec.json.decode(raw) for wire, raw in values.items() if raw is not _NONE}
+        rest = {wire: msgspec.json.decode(raw) for wire, raw in values.items()}
         return AdmissionRequest.from_dict({**rest, "uid": request.uid})
     except (msgspec.DecodeError, RecursionError) as error:
         raise UnreadableError(f"body is not an AdmissionReview: {cut(str(error))}") from error
-    except pydantic.ValidationError as error:
+    except pydantic_core.ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         raise UnreadableError(f"body is not an AdmissionReview: {cut(first['msg'])}") from error
 

@@ -37,10 +37,10 @@ _log = log.logger_from("admission")
 
 
 class Webhook(endpoint.Endpoint):
-    """Serves ``handler`` at ``path``, instrumented; ``clock`` measures for the metrics."""
+    """Serves ``handler`` at ``path``, instrumented; ``clock`` measures for the metrics, by default the event loop's."""
 
     def __init__(
-        self, path: str, handler: admission.Handler, *, clock: Callable[[], float] = anyio.current_time
+        self, path: str, handler: admission.Handler, *, clock: Callable[[], float] | None = None
     ) -> None:
         super().__init__(path, clock=clock)
         self._handler = handler

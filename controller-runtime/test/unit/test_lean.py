@@ -53,6 +53,13 @@ def test_collections_stop_while_a_program_is_imported(error: Exception | None) -
     assert gc.isenabled()
 
 
+def test_objects_of_imported_modules_are_not_scanned_by_later_collections() -> None:
+    with lean.importing():
+        module: list[object] = []
+        assert any(each is module for each in gc.get_objects())
+    assert not any(each is module for each in gc.get_objects())
+
+
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """A package whose ``__init__`` imports a module that a module in use does not need."""
@@ -92,6 +99,19 @@ def test_a_loaded_package_stays_and_a_missing_one_is_an_error(package: str) -> N
         lean.load_parts("no_such_package")
 
 
+def test_a_package_is_loaded_without_a_part_until_a_name_from_it_is_used(package: str) -> None:
+    lean.load_except(package, f"{package}.rest")
+    whole = sys.modules[package]
+    assert whole.VERSION == 2
+    assert f"{package}.rest" not in sys.modules
+    with pytest.raises(AttributeError, match="has no attribute 'missing'"):
+        _ = whole.missing
+    assert whole.serve() == "served"
+    assert importlib.import_module(f"{package}.rest").serve is whole.serve
+    lean.load_except(package, f"{package}.below")
+    assert sys.modules[package] is whole
+
+
 _PROGRAM = """
 import sys
 from controller_runtime import lean
@@ -100,11 +120,15 @@ with lean.importing():
     from controller_runtime import metrics
     from controller_runtime.apis.core.v1 import Pod
 assert Pod.from_json('{"spec": {"containers": [{"name": "a"}]}}').spec.containers[0].name == "a"
+assert Pod().to_json() and "pydantic_core.core_schema" not in sys.modules
 assert b"# TYPE workqueue_depth gauge" in metrics.render()
 print(*sorted({"http.server", "urllib.request", "importlib.metadata", "zipfile"} & sys.modules.keys()))
 import prometheus_client
 prometheus_client.push_to_gateway
 assert prometheus_client.REGISTRY is not metrics.REGISTRY
+import pydantic, pydantic_core
+assert pydantic.TypeAdapter(Pod).json_schema()
+assert pydantic_core.CoreConfig is pydantic_core.core_schema.CoreConfig
 assert prometheus_client.Counter is type(metrics.REST_REQUESTS)
 """
 

@@ -13,7 +13,7 @@ import dataclasses
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
-import pydantic
+import pydantic_core
 from controller_runtime import installed
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.apis.machinery.base import JSON
@@ -186,7 +186,7 @@ class _Search:
             return False
         try:
             values = await _Try(objects, self._trace.pod, self._settings).run()
-        except (*REFUSALS, pydantic.ValidationError):
+        except (*REFUSALS, pydantic_core.ValidationError):
             return True  # without it there is no group, so no value can be compared
         before, sources = self._trace.values, self._trace.sources
         changed = [name for name in before.keys() | values.keys() if before.get(name) != values.get(name)]

@@ -42,6 +42,15 @@ class ClusterTrainingRuntime(interface.Runtime):
 
     async def new_objects(self, train_job: trainer.TrainJob) -> list[Object]:
         """Return the objects to apply."""
+        found = await self._found(train_job)
+        with offload.weighing(found.decoded_size):
+            return await self._namespaced.objects_from(found.spec, train_job)
+
+    async def require(self, train_job: trainer.TrainJob) -> None:
+        """Raise RuntimeNotFoundError if the runtime cannot be read."""
+        await self._found(train_job)
+
+    async def _found(self, train_job: trainer.TrainJob) -> trainer.ClusterTrainingRuntime:
         key = NamespacedName("", train_job.spec.runtime_ref.name)
 
         async def live() -> trainer.ClusterTrainingRuntime:
@@ -51,9 +60,7 @@ class ClusterTrainingRuntime(interface.Runtime):
                 text = f"not found ClusterTrainingRuntime specified in TrainJob: {error}"
                 raise RuntimeNotFoundError(text) from error
 
-        found = await self._namespaced.runtime_of(train_job, trainer.ClusterTrainingRuntime, live, "getting")
-        with offload.weighing(found.decoded_size):
-            return await self._namespaced.objects_from(found.spec, train_job)
+        return await self._namespaced.runtime_of(train_job, trainer.ClusterTrainingRuntime, live, "getting")
 
     def runtime_info(
         self,

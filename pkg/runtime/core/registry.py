@@ -5,9 +5,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 
+import msgspec
 from controller_runtime.client import Client, FieldIndexer, Reader
 
 from pkg.apis.config.v1alpha1 import Configuration
@@ -21,8 +21,7 @@ RuntimeFactory = Callable[[Reader, FieldIndexer, Mapping[str, Runtime]], Awaitab
 """Creates a runtime from the runtimes created before it."""
 
 
-@dataclass(frozen=True, slots=True)
-class RuntimeRegistrar:
+class RuntimeRegistrar(msgspec.Struct, frozen=True):
     """The factory of a runtime, and the keys of its dependencies."""
 
     factory: RuntimeFactory

@@ -11,7 +11,7 @@ import hashlib
 import re
 from typing import Final, TypeVar
 
-import pydantic
+import pydantic_core
 import yaml
 from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.apis.machinery.object import Object
@@ -77,7 +77,7 @@ def decode(kind: type[T], text: str, ref: RuntimeRef) -> T:
         _check_size(data)
         runtime = kind.from_dict(data)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        reason = error.errors()[0]["msg"] if isinstance(error, pydantic.ValidationError) else error
+        reason = error.errors()[0]["msg"] if isinstance(error, pydantic_core.ValidationError) else error
         raise SnapshotTextError(f"unable to unmarshal the snapshot: {reason}") from error
     group, _, _ = (data.get("apiVersion") or "").rpartition("/")
     found = (runtime.name, group, data.get("kind") or "")

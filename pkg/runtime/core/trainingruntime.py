@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, TypeVar
 
 from controller_runtime.apis.machinery import field
@@ -12,15 +12,12 @@ from controller_runtime.apis.machinery.errors import ForbiddenError, StatusError
 from controller_runtime.apis.machinery.gvk import NamespacedName
 from controller_runtime.apis.machinery.object import Object
 from controller_runtime.apis.machinery.strategicpatch import StrategicMergeError
-from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.client import Client, FieldIndexer, Reader, peek
 from controller_runtime.rest import RestError
 
 from pkg import features
 from pkg.apis.config.v1alpha1 import Configuration, defaulted
-from pkg.apis.jobset.v1alpha2 import ReplicatedJob
 from pkg.apis.trainer import v1alpha1 as trainer
-from pkg.constants import trainer as constants
 from pkg.runtime import indexer as index
 from pkg.runtime import interface, runtime
 from pkg.runtime.framework import Observer
@@ -29,9 +26,8 @@ from pkg.runtime.framework.plugins import registry as plugins
 from pkg.runtime.framework.plugins.workload import Published
 from pkg.util import generations, offload, trainingruntime, trainjob
 
-from .overrides import with_overrides
-from .resources import apply_resources
-from .runtimepatches import RuntimePatchError, set_metadata
+from .runtimeinfo import info_for_validation, new_runtime_info
+from .runtimepatches import RuntimePatchError
 from .snapshot import SnapshotError, Snapshots
 
 T = TypeVar("T", trainer.TrainingRuntime, trainer.ClusterTrainingRuntime)
@@ -97,6 +93,15 @@ class TrainingRuntime(interface.Runtime):
 
     async def new_objects(self, train_job: trainer.TrainJob) -> list[Object]:
         """Return the objects to apply."""
+        found = await self._found(train_job)
+        with offload.weighing(found.decoded_size):
+            return await self.objects_from(found.spec, train_job)
+
+    async def require(self, train_job: trainer.TrainJob) -> None:
+        """Raise RuntimeNotFoundError if the runtime cannot be read."""
+        await self._found(train_job)
+
+    async def _found(self, train_job: trainer.TrainJob) -> trainer.TrainingRuntime:
         key = NamespacedName(train_job.namespace, train_job.spec.runtime_ref.name)
 
         async def live() -> trainer.TrainingRuntime:
@@ -106,9 +111,7 @@ class TrainingRuntime(interface.Runtime):
                 text = f"TrainingRuntime specified in TrainJob is not found: {error}"
                 raise RuntimeNotFoundError(text) from error
 
-        found = await self.runtime_of(train_job, trainer.TrainingRuntime, live, "unable to get")
-        with offload.weighing(found.decoded_size):
-            return await self.objects_from(found.spec, train_job)
+        return await self.runtime_of(train_job, trainer.TrainingRuntime, live, "unable to get")
 
     async def runtime_of(
         self, train_job: trainer.TrainJob, kind: type[T], live: Callable[[], Awaitable[T]], reads: str
@@ -201,16 +204,16 @@ class TrainingRuntime(interface.Runtime):
     ) -> tuple[list[str], field.ErrorList]:
         """Return the plugins' warnings and errors, or those of a change that does not fit the template."""
         old, new = old and generations.with_word(old), generations.with_word(new)
-        misfits = field.ErrorList()
+        misfits, merges = field.ErrorList(), self.cfg.second_generation
         try:
             try:
-                info = await self._info_for_validation(spec, new)
+                info = await info_for_validation(spec, new, merges_resources=merges)
             except RuntimePatchError as error:
                 path, patches = field.Path("spec", "runtimePatches"), field.Quoted(new.spec.runtime_patches)
                 misfits += [field.invalid(path, patches, detail) for detail in error.details]
                 unpatched = new.shallow_copy()
                 unpatched.spec = new.spec.model_copy(update={"runtime_patches": None})
-                info = await self._info_for_validation(spec, unpatched)
+                info = await info_for_validation(spec, unpatched, merges_resources=merges)
         except StrategicMergeError as error:
             path = field.Path("spec", "podTemplateOverrides")
             return [], field.ErrorList([field.invalid(path, new.spec.pod_template_overrides, str(error))])
@@ -223,78 +226,3 @@ class TrainingRuntime(interface.Runtime):
                 trainingruntime.NO_SCHEDULER.format(f"{path}: podGroupPolicy of the runtime"),
             ]
         return warnings, errors
-
-    async def _info_for_validation(
-        self, spec: trainer.TrainingRuntimeSpec, train_job: trainer.TrainJob
-    ) -> runtime.Info:
-        return await offload.run(
-            train_job,
-            new_runtime_info,
-            train_job,
-            spec.template,
-            spec.ml_policy,
-            spec.pod_group_policy,
-            merges_resources=self.cfg.second_generation,
-        )
-
-
-def new_runtime_info(
-    train_job: trainer.TrainJob,
-    template: trainer.JobSetTemplateSpec,
-    ml_policy: trainer.MLPolicy | None,
-    pod_group_policy: trainer.PodGroupPolicy | None,
-    observer: Observer | None = None,
-    *,
-    merges_resources: bool = False,
-) -> runtime.Info:
-    """Return the Info before the first stage: the changed template, its pod sets, and the labels.
-
-    The TrainJob's ``resourcesPerNode`` replace those of the template, or are merged into them. Only merged ones are
-    counted in the pod sets' requests, and only if the runtime has an mlPolicy, as upstream.
-
-    Raises:
-        StrategicMergeError: a change does not fit the template.
-    """
-    wanted, patches = train_job.spec, generations.runtime_patches(train_job.spec)
-    overrides = wanted.pod_template_overrides or ()
-    spec = with_overrides(template.spec, overrides, patches, None if observer is None else observer.template)
-    labels, annotations = _set_metadata(template.metadata, wanted, patches)
-    if merges_resources and ml_policy is not None:
-        apply_resources(spec, train_job, ml_policy, merge=True)
-    info = runtime.new_info(
-        labels=labels,
-        annotations=annotations,
-        ml_policy=ml_policy,
-        pod_group_policy=pod_group_policy,
-        template_spec_obj_apply=spec,
-        pod_sets=[_pod_set(job, ml_policy) for job in spec.replicated_jobs or ()],
-    )
-    if not merges_resources:
-        apply_resources(spec, train_job, ml_policy, merge=False)
-    if observer is not None:
-        observer.begin(info)
-    return info
-
-
-def _set_metadata(
-    metadata: ObjectMeta | None, wanted: trainer.TrainJobSpec, patches: Sequence[trainer.RuntimePatch]
-) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the JobSet's labels and annotations: the runtime's, then the TrainJob's, then those of the patches."""
-    labels = {**((metadata and metadata.labels) or {}), **(wanted.labels or {})}
-    annotations = {**((metadata and metadata.annotations) or {}), **(wanted.annotations or {})}
-    for patch in set_metadata(patches):
-        labels |= patch.labels or {}
-        annotations |= patch.annotations or {}
-    return labels, annotations
-
-
-def _pod_set(job: ReplicatedJob, ml_policy: trainer.MLPolicy | None) -> runtime.PodSet:
-    """Return a job's number of pods: its parallelism, or the mlPolicy's number of nodes for the trainer."""
-    labels = (job.template.metadata.labels if job.template.metadata is not None else None) or {}
-    ancestor = labels.get(constants.LABEL_TRAIN_JOB_ANCESTOR)
-    count = job.template.spec.parallelism
-    if ancestor == constants.ANCESTOR_TRAINER and ml_policy is not None:
-        count = ml_policy.num_nodes
-    return runtime.new_pod_set(
-        job.name, ancestor, 1 if count is None else count, job.template.spec.template.spec
-    )

@@ -12,8 +12,9 @@ from controller_runtime.apis.machinery.gvk import GVK
 from controller_runtime.apis.machinery.object import unstructured
 from controller_runtime.client import MERGE, raw_patch
 from controller_runtime.envtest import eventually
-from why_faults import ENV, State, claim
+from why_builders import ENV, State
 from why_live import NAME, Live, condition, container, is_running, waits
+from why_scheduling import claim
 
 from pkg.apis.trainer.v1alpha1 import TrainJob
 

@@ -33,6 +33,9 @@ class StubRuntime(Runtime):
             raise self.error
         return [make_job_set(train_job, self.image, self.pod)]
 
+    async def require(self, train_job: TrainJob) -> None:
+        del train_job
+
     async def train_job_status(self, train_job: TrainJob) -> TrainJobStatus | None:
         if self.status_error is not None:
             raise self.status_error

@@ -239,12 +239,13 @@ async def test_a_finished_job_is_left_alone(
 ) -> None:
     b = bench(new_train_job())
     await b.reconcile()
+    asked = b.runtime.asked
     await b.finish(verdict)
+    # Nothing is rendered to write the status.
     assert kinds(await b.reconcile()) == [("patch/status", "TrainJob")]
     assert await b.conditions() == {condition: ("True", "R")}
     # The JobSet goes, by its TTL, say; neither it nor another verdict comes back.
     await b.client.delete(await b.job_set())
-    asked = b.runtime.asked
     assert await b.reconcile() == []
     b.restart()
     assert await b.reconcile() == []

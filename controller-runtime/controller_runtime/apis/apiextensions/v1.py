@@ -6,9 +6,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from pydantic import Field
-
-from controller_runtime.apis.machinery.base import JSON, Struct
+from controller_runtime.apis.machinery.base import JSON, Field, Struct
 from controller_runtime.apis.machinery.object import Object
 
 

@@ -4,9 +4,7 @@
 
 from __future__ import annotations
 
-from pydantic import Field
-
-from controller_runtime.apis.machinery.base import Struct
+from controller_runtime.apis.machinery.base import Field, Struct
 from controller_runtime.apis.machinery.object import Object
 
 

@@ -6,9 +6,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from pydantic import Field
-
-from controller_runtime.apis.machinery.base import JSON, Struct, is_unset
+from controller_runtime.apis.machinery.base import JSON, Field, Struct, is_unset
 from controller_runtime.apis.machinery.intstr import IntOrString
 from controller_runtime.apis.machinery.object import Object, ObjectMeta
 from controller_runtime.apis.machinery.quantity import Quantity, ResourceList
@@ -141,7 +139,7 @@ class ContainerPort(Struct):
     host_port: int | None = None
     container_port: int | None = None
     protocol: str | None = None
-    host_ip: str | None = Field(default=None, alias="hostIP")
+    host_ip: str | None = Field(default=None, wire="hostIP")
     go_always: ClassVar[frozenset[str]] = frozenset({"container_port"})
 
 
@@ -693,7 +691,7 @@ class VolumeProjection(Struct):
     """corev1.VolumeProjection."""
 
     secret: SecretProjection | None = None
-    downward_api: DownwardAPIProjection | None = Field(default=None, alias="downwardAPI")
+    downward_api: DownwardAPIProjection | None = Field(default=None, wire="downwardAPI")
     config_map: ConfigMapProjection | None = None
     service_account_token: ServiceAccountTokenProjection | None = None
     cluster_trust_bundle: ClusterTrustBundleProjection | None = None
@@ -747,7 +745,7 @@ class Volume(Struct):
     cinder: dict[str, JSON] | None = None
     cephfs: dict[str, JSON] | None = None
     flocker: dict[str, JSON] | None = None
-    downward_api: DownwardAPIVolumeSource | None = Field(default=None, alias="downwardAPI")
+    downward_api: DownwardAPIVolumeSource | None = Field(default=None, wire="downwardAPI")
     fc: dict[str, JSON] | None = None
     azure_file: dict[str, JSON] | None = None
     config_map: ConfigMapVolumeSource | None = None
@@ -757,7 +755,7 @@ class Volume(Struct):
     photon_persistent_disk: dict[str, JSON] | None = None
     projected: ProjectedVolumeSource | None = None
     portworx_volume: dict[str, JSON] | None = None
-    scale_io: dict[str, JSON] | None = Field(default=None, alias="scaleIO")
+    scale_io: dict[str, JSON] | None = Field(default=None, wire="scaleIO")
     storageos: dict[str, JSON] | None = None
     csi: CSIVolumeSource | None = None
     ephemeral: dict[str, JSON] | None = None
@@ -877,8 +875,8 @@ class PodSpec(Struct):
     automount_service_account_token: bool | None = None
     node_name: str | None = None
     host_network: bool | None = None
-    host_pid: bool | None = Field(default=None, alias="hostPID")
-    host_ipc: bool | None = Field(default=None, alias="hostIPC")
+    host_pid: bool | None = Field(default=None, wire="hostPID")
+    host_ipc: bool | None = Field(default=None, wire="hostIPC")
     share_process_namespace: bool | None = None
     security_context: PodSecurityContext | None = None
     image_pull_secrets: list[LocalObjectReference] | None = None
@@ -897,7 +895,7 @@ class PodSpec(Struct):
     preemption_policy: str | None = None
     overhead: ResourceList | None = None
     topology_spread_constraints: list[TopologySpreadConstraint] | None = None
-    set_hostname_as_fqdn: bool | None = Field(default=None, alias="setHostnameAsFQDN")
+    set_hostname_as_fqdn: bool | None = Field(default=None, wire="setHostnameAsFQDN")
     os: PodOS | None = None
     host_users: bool | None = None
     scheduling_gates: list[PodSchedulingGate] | None = None
@@ -969,7 +967,7 @@ class ContainerStateTerminated(Struct):
     message: str | None = None
     started_at: str | None = None
     finished_at: str | None = None
-    container_id: str | None = Field(default=None, alias="containerID")
+    container_id: str | None = Field(default=None, wire="containerID")
     go_always: ClassVar[frozenset[str]] = frozenset({"exit_code", "started_at", "finished_at"})
 
 
@@ -990,8 +988,8 @@ class ContainerStatus(Struct):
     ready: bool = False
     restart_count: int | None = None
     image: str = ""
-    image_id: str = Field(default="", alias="imageID")
-    container_id: str | None = Field(default=None, alias="containerID")
+    image_id: str = Field(default="", wire="imageID")
+    container_id: str | None = Field(default=None, wire="containerID")
     started: bool | None = None
     allocated_resources: ResourceList | None = None
     resources: ResourceRequirements | None = None
@@ -1021,9 +1019,9 @@ class PodStatus(Struct):
     message: str | None = None
     reason: str | None = None
     nominated_node_name: str | None = None
-    host_ip: str | None = Field(default=None, alias="hostIP")
+    host_ip: str | None = Field(default=None, wire="hostIP")
     host_i_ps: list[dict[str, JSON]] | None = None
-    pod_ip: str | None = Field(default=None, alias="podIP")
+    pod_ip: str | None = Field(default=None, wire="podIP")
     pod_i_ps: list[PodIP] | None = None
     start_time: str | None = None
     init_container_statuses: list[ContainerStatus] | None = None
@@ -1061,13 +1059,13 @@ class Taint(Struct):
 class NodeSpec(Struct):
     """corev1.NodeSpec."""
 
-    pod_cidr: str | None = Field(default=None, alias="podCIDR")
-    pod_cid_rs: list[str] | None = Field(default=None, alias="podCIDRs")
-    provider_id: str | None = Field(default=None, alias="providerID")
+    pod_cidr: str | None = Field(default=None, wire="podCIDR")
+    pod_cid_rs: list[str] | None = Field(default=None, wire="podCIDRs")
+    provider_id: str | None = Field(default=None, wire="providerID")
     unschedulable: bool | None = None
     taints: list[Taint] | None = None
     config_source: dict[str, JSON] | None = None
-    external_id: str | None = Field(default=None, alias="externalID")
+    external_id: str | None = Field(default=None, wire="externalID")
 
 
 class NodeCondition(Struct):
@@ -1147,12 +1145,12 @@ class ServiceSpec(Struct):
 
     ports: list[ServicePort] | None = None
     selector: dict[str, str] | None = None
-    cluster_ip: str | None = Field(default=None, alias="clusterIP")
+    cluster_ip: str | None = Field(default=None, wire="clusterIP")
     cluster_i_ps: list[str] | None = None
     type: str | None = None
     external_i_ps: list[str] | None = None
     session_affinity: str | None = None
-    load_balancer_ip: str | None = Field(default=None, alias="loadBalancerIP")
+    load_balancer_ip: str | None = Field(default=None, wire="loadBalancerIP")
     load_balancer_source_ranges: list[str] | None = None
     external_name: str | None = None
     external_traffic_policy: str | None = None

@@ -9,8 +9,9 @@ kind as ``crd_kind: ClassVar = KindMarkers(...)``. They have no effect at run ti
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, Final, Literal
+
+import msgspec
 
 
 class _Unset:
@@ -23,16 +24,14 @@ class _Unset:
 UNSET: Final = _Unset()
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(msgspec.Struct, frozen=True):
     """A CEL validation rule and the API server's message if it is violated."""
 
     rule: str
     message: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CRD:
+class CRD(msgspec.Struct, frozen=True, kw_only=True):
     """Constraints of a field or a struct; those that are None are omitted.
 
     Constraints of a list or a map apply to it and not to its items, whose constraints belong to the items' type.
@@ -59,8 +58,7 @@ class CRD:
     schema: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class PrinterColumn:
+class PrinterColumn(msgspec.Struct, frozen=True):
     """A column of ``kubectl get``."""
 
     name: str
@@ -70,8 +68,7 @@ class PrinterColumn:
     priority: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KindMarkers:
+class KindMarkers(msgspec.Struct, frozen=True, kw_only=True):
     """Properties of the kind as a whole in a CustomResourceDefinition."""
 
     printer_columns: tuple[PrinterColumn, ...] = ()

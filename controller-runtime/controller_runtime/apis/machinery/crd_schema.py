@@ -13,10 +13,9 @@ import typing
 from functools import cache
 from typing import Any, Final
 
-from pydantic.fields import FieldInfo
-
 from . import kubernetes_schema as recorded
 from .crd import CRD, UNSET, KindMarkers, Rule
+from .declarations import FieldInfo
 from .kubernetes_schema import Schema
 from .object import Object, ObjectMeta
 from .quantity import CANONICAL

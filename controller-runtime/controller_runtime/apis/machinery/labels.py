@@ -6,9 +6,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
+
+import msgspec
 
 from controller_runtime.apis.meta.v1 import LabelSelector
 
@@ -42,8 +43,7 @@ _NUMBERS: Final = (Operator.GREATER_THAN, Operator.LESS_THAN)
 _UNARY: Final = (Operator.EXISTS, Operator.DOES_NOT_EXIST)
 
 
-@dataclass(frozen=True, slots=True)
-class Requirement:
+class Requirement(msgspec.Struct, frozen=True):
     """A condition on one label. An absent label satisfies only ``notin``, ``!=`` and ``!``."""
 
     key: str
@@ -81,8 +81,7 @@ class Requirement:
                 return f"{self.key}{self.operator}{self.values[0]}"
 
 
-@dataclass(frozen=True, slots=True)
-class Selector:
+class Selector(msgspec.Struct, frozen=True):
     """Requirements that must all be met, sorted by key. A selector without requirements matches everything."""
 
     requirements: tuple[Requirement, ...] = ()

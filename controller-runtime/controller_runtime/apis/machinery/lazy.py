@@ -13,12 +13,16 @@ from typing import Final, Generic, TypeVar
 
 import msgspec
 
+from .base import Struct
 from .gvk import NamespacedName
 from .object import Object, ObjectMeta, OwnerReference
 
 parts: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 """Returns the fields of a JSON object as texts. Raises msgspec.DecodeError or RecursionError for any other text."""
 
+_NULL: Final = b"null"
+
+S = TypeVar("S", bound=Struct)
 T = TypeVar("T", bound=Object)
 T_co = TypeVar("T_co", bound=Object, covariant=True)
 
@@ -81,6 +85,16 @@ class LazyObject(Generic[T_co]):
             self._metadata = self._decode_metadata()
         return self._metadata
 
+    def part(self, name: str, kind: type[S]) -> S:
+        """Return the field ``name``, which is the same in JSON and of class ``kind``; empty if it is absent.
+
+        The rest of the object is not decoded, and may be malformed.
+        """
+        if self._object is not None:
+            held: S = getattr(self._object, name)
+            return held
+        return self._decode_part(name, kind)
+
     @property
     def key(self) -> NamespacedName:
         """Namespace and name."""
@@ -108,6 +122,10 @@ class LazyObject(Generic[T_co]):
 
     def _decode(self) -> T_co:
         return self.kind.from_json(self.text or b"")
+
+    def _decode_part(self, name: str, kind: type[S]) -> S:
+        text = bytes(parts(self.text or b"").get(name, _NULL))
+        return kind() if text == _NULL else kind.from_json(text)
 
     def _decode_metadata(self) -> ObjectMeta:
         return ObjectMeta.from_json(metadata_text(self.text or b""))

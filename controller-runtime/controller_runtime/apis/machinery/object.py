@@ -8,9 +8,7 @@ import types
 from functools import lru_cache
 from typing import Any, ClassVar, Final, Self, TypeVar, cast
 
-from pydantic import Field
-
-from .base import JSON, Struct
+from .base import JSON, Field, Struct
 from .gvk import GVK, NamespacedName, Resource
 
 T = TypeVar("T", bound="Object")
@@ -114,8 +112,7 @@ class Object(Struct):
     @classmethod
     def of_metadata(cls, metadata: ObjectMeta) -> Self:
         """Return an object of this kind with only ``metadata``, which is not copied."""
-        made = cls.model_construct(api_version=cls.gvk.api_version, kind=cls.gvk.kind, metadata=metadata)
-        return cast("Self", made)
+        return cls.model_construct(api_version=cls.gvk.api_version, kind=cls.gvk.kind, metadata=metadata)
 
     def deep_copy(self) -> Self:
         """Return a copy that shares no data with this object."""

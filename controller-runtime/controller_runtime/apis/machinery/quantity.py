@@ -10,12 +10,13 @@ and rewrites them as Go does, so equal quantities of one format are equal string
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 from typing import Annotated, Final
 
-from pydantic import BeforeValidator
+import msgspec
+
+from .declarations import Converter
 
 _NANO: Final = 10**9
 _MAX_BINARY: Final = 2**63 - 1
@@ -38,8 +39,7 @@ def _round_away(number: int, unit: int) -> int:
     return -(-number // unit) if number >= 0 else number // unit
 
 
-@dataclass(frozen=True, slots=True)
-class Amount:
+class Amount(msgspec.Struct, frozen=True):
     """An exact number in billionths, and its output format."""
 
     nanos: int
@@ -221,7 +221,7 @@ def _decode(raw: object) -> object:
     return raw
 
 
-CANONICAL: Final = BeforeValidator(_decode)
+CANONICAL: Final = Converter(_decode)
 """The annotation that marks a field as a quantity."""
 
 Quantity = Annotated[str, CANONICAL]

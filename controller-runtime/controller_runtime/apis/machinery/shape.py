@@ -9,9 +9,10 @@ shape.
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from typing import Final
+
+import msgspec
 
 SMALL: Final = 16 << 10
 """Texts up to this size in bytes are not checked: they decode within milliseconds in any shape."""
@@ -19,8 +20,7 @@ PIECE: Final = 16 << 10
 """Bytes that are counted without interruption, in at most a quarter of a millisecond."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(msgspec.Struct, frozen=True):
     """The limits on a text's content."""
 
     size: int = 3 << 20

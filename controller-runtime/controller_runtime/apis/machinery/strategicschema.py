@@ -5,21 +5,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Final
+
+import msgspec
 
 from .gvk import GVK
 
 
-@dataclass(frozen=True)
-class Schema:
+class Schema(msgspec.Struct, frozen=True):
     """The merge rules of a struct: its fields with special rules."""
 
-    fields: Mapping[str, Member] = field(default_factory=dict)
+    fields: Mapping[str, Member] = {}
 
 
-@dataclass(frozen=True)
-class Member:
+class Member(msgspec.Struct, frozen=True):
     """A field with a struct, or with a list that merges by ``key``, or as a set if there is no key."""
 
     schema: Schema = Schema()

@@ -6,9 +6,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from pydantic import Field
-
-from controller_runtime.apis.machinery.base import Struct
+from controller_runtime.apis.machinery.base import Field, Struct
 from controller_runtime.apis.machinery.object import Object
 from controller_runtime.apis.meta.v1 import LabelSelector
 
@@ -20,7 +18,7 @@ class PolicyRule(Struct):
     api_groups: list[str] | None = None
     resources: list[str] | None = None
     resource_names: list[str] | None = None
-    non_resource_ur_ls: list[str] | None = Field(default=None, alias="nonResourceURLs")
+    non_resource_ur_ls: list[str] | None = Field(default=None, wire="nonResourceURLs")
     go_always: ClassVar[frozenset[str]] = frozenset({"verbs"})
 
 

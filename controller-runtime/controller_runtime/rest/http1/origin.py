@@ -5,15 +5,15 @@
 from __future__ import annotations
 
 import base64
-from dataclasses import dataclass
 from typing import Self
 from urllib.parse import unquote, urlsplit
+
+import msgspec
 
 from .message import Error
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(msgspec.Struct, frozen=True):
     """The address of a server or a proxy."""
 
     secure: bool

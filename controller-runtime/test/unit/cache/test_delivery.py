@@ -2,12 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Entries of a store as handlers of several classes see them."""
 
+import msgspec
 import pytest
 
-from controller_runtime.apis.core.v1 import ConfigMap
+from controller_runtime.apis.core.v1 import ConfigMap, Pod, PodStatus
 from controller_runtime.apis.machinery.object import metadata_only
 from controller_runtime.cache import UndecodableObjectError
-from controller_runtime.cache.codec import entry_of
+from controller_runtime.cache.codec import Entry, entry_of
 from controller_runtime.cache.delivery import CachedObject
 
 
@@ -56,3 +57,17 @@ def test_a_failed_read_is_counted_and_leaves_the_metadata() -> None:
     assert not obj.is_decodable
     assert obj.metadata.name == "c"
     assert obj.outline().object.name == "c"
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        pytest.param(entry_of(b'{"metadata":{"name":"p"},"status":{"phase":[]}}'), id="another shape"),
+        pytest.param(
+            msgspec.structs.replace(entry_of(b'{"metadata":{"name":"p"}}'), refused="too large"), id="refused"
+        ),
+    ],
+)
+def test_a_part_that_cannot_be_decoded_fails_as_the_object_does(entry: Entry) -> None:
+    with pytest.raises(UndecodableObjectError):
+        CachedObject(Pod, entry).part("status", PodStatus)

@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import anyio.to_thread
 import pytest
-from manager_lives import ELECTION, LeaseServer, Polite, Worker, failure_of, new_manager, running
+from manager_lives import ELECTION, LeaseServer, Polite, Worker, answer, failure_of, new_manager, running
 
 import controller_runtime as ctrl
 from controller_runtime import controller, handler, rest, source
@@ -204,6 +204,23 @@ async def test_a_kind_that_is_never_listed_does_not_hold_up_the_election(world: 
         await anyio.sleep(1)
         assert server.lease is not None
         assert server.lease["spec"]["holderIdentity"]
+        assert not mgr.elected.is_set()
+        mgr.stop()
+
+
+async def test_kinds_of_controllers_are_listed_while_the_caches_fill(world: Any) -> None:
+    world.held.add(ConfigMap)
+
+    async def api(request: rest.Request) -> Any:
+        return await world.transport.send(request) if request.path != "/version" else answer(request)
+
+    mgr = new_manager(api)
+    await mgr.cache.get_informer(ConfigMap)
+    ctrl.new_controller_managed_by(mgr).named("pods").for_(Pod).complete(Seen())
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(mgr.start)
+        await anyio.sleep(1)
+        assert world.watched() == ["configmaps", "pods"]
         assert not mgr.elected.is_set()
         mgr.stop()
 

@@ -154,6 +154,22 @@ async def test_a_server_that_comes_late_is_waited_for(diary: list[str]) -> None:
     assert anyio.current_time() == 1004
 
 
+@pytest.mark.parametrize("waits", [True, False])
+async def test_a_start_asks_the_server_once_whether_it_answers(waits: bool) -> None:
+    paths = []
+
+    def count(request: rest.Request) -> rest.FakeResponse:
+        paths.append(request.path)
+        return answer(request)
+
+    async with new_manager(count) as mgr:
+        if waits:
+            assert await mgr.reach(5) == await mgr.reach(5) == 200
+        async with running(mgr):
+            await mgr.elected.wait()
+    assert paths == ["/version"]
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

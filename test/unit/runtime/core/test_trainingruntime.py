@@ -5,17 +5,27 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from controller_runtime.apis.machinery import field
+from controller_runtime.apis.machinery.base import Struct
 from controller_runtime.apis.machinery.errors import NotFoundError
 from controller_runtime.client import FakeClient
 
+from pkg.apis.config.v1alpha1 import V2_1, V2_3, defaulted
+from pkg.apis.jobset.v1alpha2 import JobSetSpec
 from pkg.apis.trainer.v1alpha1 import (
+    ClusterTrainingRuntime,
     MLPolicy,
     PodTemplateOverride,
     TorchMLPolicySource,
     Trainer,
+    TrainJob,
 )
 from pkg.constants import trainer as constants
-from pkg.runtime import core, runtime_for
+from pkg.runtime import Info, core, framework, runtime_for
+from pkg.runtime.framework.core import Framework
+from pkg.runtime.framework.plugins.jobset.jobset import JobSetPlugin
+from pkg.runtime.framework.plugins.torch.torch import Torch
+from pkg.runtime.runtime import template_spec_apply
 from pkg.util.testing import (
     make_cluster_training_runtime,
     make_job_set,
@@ -116,6 +126,49 @@ async def test_an_override_that_does_not_fit_is_an_error_of_that_field(client: F
 
     assert error.field == "spec.podTemplateOverrides"
     assert error.detail == "map: map[] does not contain declared merge key: name"
+
+
+class _Keeping(framework.CustomValidationPlugin):
+    """Keeps the Info that it is asked to validate."""
+
+    name = "Keeping"
+    info: Info
+
+    async def validate(
+        self, info: Info, old: TrainJob | None, new: TrainJob
+    ) -> tuple[list[str], field.ErrorList]:
+        del old, new
+        self.info = info
+        return [], field.ErrorList()
+
+
+@pytest.mark.parametrize("version", [V2_1, V2_3])
+async def test_validation_builds_the_template_only_when_a_plugin_reads_it(
+    client: FakeClient, version: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keeping, cfg = _Keeping(), defaulted(version)
+    pipeline = Framework([JobSetPlugin(client), Torch(), keeping])
+    served = core.TrainingRuntime(pipeline, client, cfg)
+    spec = (await client.get(ClusterTrainingRuntime, ("", "runtime"))).spec
+    train_job = make_train_job("team-a", "job", trainer=Trainer(num_nodes=3))
+    decoded: list[type[Struct]] = []
+    decode = Struct.from_json.__func__  # type: ignore[attr-defined]  # the function under the class method
+
+    def counting(cls: type[Struct], data: bytes | str) -> Any:
+        decoded.append(cls)
+        return decode(cls, data)
+
+    monkeypatch.setattr(Struct, "from_json", classmethod(counting))
+    assert await served.validate_against(spec, None, train_job) == ([], [])
+    assert decoded == []
+    # Read, it is the runtime's template, and a copy.
+    (pod_set,) = keeping.info.template_spec.pod_sets
+    assert (pod_set.name, pod_set.count) == ("node", 2)
+    copy = template_spec_apply(keeping.info, JobSetSpec)
+    assert copy is not spec.template.spec
+    assert copy is not None
+    assert [job.name for job in copy.replicated_jobs or ()] == ["node"]
+    assert decoded == [JobSetSpec]
 
 
 async def test_a_missing_runtime_is_told_with_its_cause(client: FakeClient) -> None:

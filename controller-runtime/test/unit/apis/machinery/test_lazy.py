@@ -4,7 +4,7 @@
 import pydantic
 import pytest
 
-from controller_runtime.apis.core.v1 import ConfigMap
+from controller_runtime.apis.core.v1 import ConfigMap, Pod, PodStatus
 from controller_runtime.apis.machinery.gvk import NamespacedName
 from controller_runtime.apis.machinery.lazy import LazyObject
 
@@ -44,3 +44,16 @@ def test_odd_owners_are_an_error_of_the_metadata() -> None:
     lazy = LazyObject(ConfigMap, b'{"metadata":{"name":"c","ownerReferences":"p"}}')
     with pytest.raises(pydantic.ValidationError, match="ownerReferences"):
         lazy.owner_references  # noqa: B018  # reading it decodes it
+
+
+def test_a_part_is_decoded_without_the_rest_and_is_the_objects_once_that_is_decoded() -> None:
+    text = b'{"metadata":{"name":"p","namespace":"n"},"spec":%s,"status":%s}'
+    lazy = LazyObject(Pod, text % (b"[]", b'{"phase":"Running"}'))
+    assert lazy.part("status", PodStatus).phase == "Running"
+    assert lazy.known is None
+    for absent in (LazyObject(Pod, text % (b"{}", b"null")), LazyObject(Pod, b'{"metadata":{"name":"p"}}')):
+        assert absent.part("status", PodStatus).phase is None
+    with pytest.raises(pydantic.ValidationError, match="phase"):
+        LazyObject(Pod, text % (b"{}", b'{"phase":[]}')).part("status", PodStatus)
+    decoded = LazyObject(Pod, text % (b"{}", b'{"phase":"Failed"}'))
+    assert decoded.object.status is decoded.part("status", PodStatus)

@@ -5,21 +5,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
+import msgspec
 from controller_runtime.apis.core.v1 import Container
 from controller_runtime.apis.machinery import conditions
 from controller_runtime.apis.machinery.errors import NotFoundError
 from controller_runtime.apis.machinery.field import ErrorList
 from controller_runtime.apis.machinery.object import Object
 from controller_runtime.apis.meta.v1 import ObjectMeta
-from controller_runtime.client import FieldIndexer, Reader, peek
+from controller_runtime.client import FieldIndexer, Reader, get_lazily, peek
 
 from pkg import apply
 from pkg.apis.config.v1alpha1 import Configuration
-from pkg.apis.jobset.v1alpha2 import JOB_SET_COMPLETED, JOB_SET_FAILED, JobSet, JobSetSpec
+from pkg.apis.jobset.v1alpha2 import JOB_SET_COMPLETED, JOB_SET_FAILED, JobSet, JobSetSpec, JobSetStatus
 from pkg.apis.trainer.v1alpha1 import (
     TRAIN_JOB_COMPLETE,
     TRAIN_JOB_FAILED,
@@ -87,6 +87,11 @@ class JobSetPlugin(
 
     async def validate(self, info: Info, old: TrainJob | None, new: TrainJob) -> tuple[list[str], ErrorList]:
         """Check the TrainJob against the jobs and containers of the template."""
+        wanted = new.spec
+        if old is None and not (
+            wanted.initializer or wanted.pod_template_overrides or wanted.runtime_patches
+        ):
+            return [], ErrorList()  # it names no part of the template
         spec = template_spec_apply(info, JobSetSpec)
         if spec is None:
             return [], ErrorList()
@@ -145,18 +150,19 @@ class JobSetPlugin(
             NotFoundError: a TrainJob that is not finished has no JobSet.
         """
         try:
-            job_set = await peek(self._client, JobSet, train_job.key)
+            job_set = await get_lazily(self._client, JobSet, train_job.key)
         except NotFoundError:
             if trainjob.is_finished(train_job):
                 return None
             raise
+        reported = job_set.part("status", JobSetStatus)
         status = train_job.status.deep_copy()
         current = list(status.conditions or ())
         exceeded = trainjob.deadline_exceeded(train_job)
         for source, target in (
             () if exceeded else ((JOB_SET_COMPLETED, TRAIN_JOB_COMPLETE), (JOB_SET_FAILED, TRAIN_JOB_FAILED))
         ):
-            found = conditions.find(job_set.status.conditions or [], source)
+            found = conditions.find(reported.conditions or [], source)
             if found is not None and found.status == "True":
                 conditions.set_status_condition(current, found.model_copy(update={"type": target}), self._now)
         status.conditions = current or None
@@ -169,13 +175,12 @@ class JobSetPlugin(
                 active=job.active,
                 suspended=job.suspended,
             )
-            for job in job_set.status.replicated_jobs_status or ()
+            for job in reported.replicated_jobs_status or ()
         ] or None
         return status
 
 
-@dataclass(frozen=True, slots=True)
-class _Endpoints:
+class _Endpoints(msgspec.Struct, frozen=True):
     """The host names of a pod set's pods. Each iteration reads the count again: other plugins may change it."""
 
     job: str

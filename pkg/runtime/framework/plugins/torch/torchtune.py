@@ -10,10 +10,10 @@ arguments. Names are those of torchtune: recipe ``lora_finetune_single_device`` 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+import msgspec
 from controller_runtime.apis.machinery import field
 from controller_runtime.apis.machinery.intstr import IntOrString
 
@@ -52,8 +52,7 @@ class Tuning(StrEnum):
     QLORA = "qlora"
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(msgspec.Struct, frozen=True):
     """One run of TorchTune."""
 
     model: str

@@ -10,8 +10,9 @@ them, so it is a member but not counted: a gang that waited for it would never s
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from pkg.apis.jobset.v1alpha2 import JobSetSpec, ReplicatedJob
 from pkg.constants import trainer as constants
@@ -22,8 +23,7 @@ _COMPLETE: Final = "Complete"
 _IN_ORDER: Final = "InOrder"
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(msgspec.Struct, frozen=True):
     """A job whose pods are members of the gang. A late one starts after others."""
 
     job: ReplicatedJob

@@ -5,10 +5,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Final
 
 import anyio
+import msgspec
 from controller_runtime import log
 from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.apis.machinery.errors import StatusError
@@ -46,8 +46,7 @@ _PRESERVED: Final = "x-kubernetes-preserve-unknown-fields"
 _TO_POD_SPEC: Final = ("replicatedJobs", "template", "spec", "template", "spec")
 
 
-@dataclass(frozen=True, slots=True)
-class Support:
+class Support(msgspec.Struct, frozen=True):
     """The version in which gangs are written, or the reason and message of their absence."""
 
     version: str = ""

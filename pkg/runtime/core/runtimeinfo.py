@@ -1,0 +1,110 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The Info of a TrainJob before the first stage: the runtime's template with the TrainJob's changes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from controller_runtime.apis.meta.v1 import ObjectMeta
+
+from pkg.apis.jobset.v1alpha2 import ReplicatedJob
+from pkg.apis.trainer import v1alpha1 as trainer
+from pkg.constants import trainer as constants
+from pkg.runtime import runtime
+from pkg.runtime.framework import Observer
+from pkg.util import generations, offload
+
+from .overrides import with_overrides
+from .resources import apply_resources
+from .runtimepatches import set_metadata
+
+
+def new_runtime_info(
+    train_job: trainer.TrainJob,
+    template: trainer.JobSetTemplateSpec,
+    ml_policy: trainer.MLPolicy | None,
+    pod_group_policy: trainer.PodGroupPolicy | None,
+    observer: Observer | None = None,
+    *,
+    merges_resources: bool = False,
+) -> runtime.Info:
+    """Return the Info before the first stage: the changed template, its pod sets, and the labels.
+
+    The TrainJob's ``resourcesPerNode`` replace those of the template, or are merged into them. Only merged ones are
+    counted in the pod sets' requests, and only if the runtime has an mlPolicy, as upstream.
+
+    Raises:
+        StrategicMergeError: a change does not fit the template.
+    """
+    wanted, patches = train_job.spec, generations.runtime_patches(train_job.spec)
+    overrides = wanted.pod_template_overrides or ()
+    spec = with_overrides(template.spec, overrides, patches, None if observer is None else observer.template)
+    labels, annotations = _set_metadata(template.metadata, wanted, patches)
+    if merges_resources and ml_policy is not None:
+        apply_resources(spec, train_job, ml_policy, merge=True)
+    info = runtime.new_info(
+        labels=labels,
+        annotations=annotations,
+        ml_policy=ml_policy,
+        pod_group_policy=pod_group_policy,
+        template_spec_obj_apply=spec,
+        pod_sets=[_pod_set(job, ml_policy) for job in spec.replicated_jobs or ()],
+    )
+    if not merges_resources:
+        apply_resources(spec, train_job, ml_policy, merge=False)
+    if observer is not None:
+        observer.begin(info)
+    return info
+
+
+async def info_for_validation(
+    spec: trainer.TrainingRuntimeSpec, train_job: trainer.TrainJob, *, merges_resources: bool
+) -> runtime.Info:
+    """Return the same Info for validation: a template without changes is built if a plugin reads it.
+
+    Raises like :func:`new_runtime_info`.
+    """
+    wanted, template = train_job.spec, spec.template
+
+    def build() -> runtime.Info:
+        return new_runtime_info(
+            train_job, template, spec.ml_policy, spec.pod_group_policy, merges_resources=merges_resources
+        )
+
+    patches = generations.runtime_patches(wanted)
+    if wanted.pod_template_overrides or patches or offload.is_large(train_job.decoded_size):
+        return await offload.run(train_job, build)
+    labels, annotations = _set_metadata(template.metadata, wanted, patches)
+    info = runtime.new_info(
+        labels=labels,
+        annotations=annotations,
+        ml_policy=spec.ml_policy,
+        pod_group_policy=spec.pod_group_policy,
+    )
+    info.template_spec = runtime.DeferredTemplateSpec(lambda: build().template_spec)
+    return info
+
+
+def _set_metadata(
+    metadata: ObjectMeta | None, wanted: trainer.TrainJobSpec, patches: Sequence[trainer.RuntimePatch]
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the JobSet's labels and annotations: the runtime's, then the TrainJob's, then those of the patches."""
+    labels = {**((metadata and metadata.labels) or {}), **(wanted.labels or {})}
+    annotations = {**((metadata and metadata.annotations) or {}), **(wanted.annotations or {})}
+    for patch in set_metadata(patches):
+        labels |= patch.labels or {}
+        annotations |= patch.annotations or {}
+    return labels, annotations
+
+
+def _pod_set(job: ReplicatedJob, ml_policy: trainer.MLPolicy | None) -> runtime.PodSet:
+    """Return a job's number of pods: its parallelism, or the mlPolicy's number of nodes for the trainer."""
+    labels = (job.template.metadata.labels if job.template.metadata is not None else None) or {}
+    ancestor = labels.get(constants.LABEL_TRAIN_JOB_ANCESTOR)
+    count = job.template.spec.parallelism
+    if ancestor == constants.ANCESTOR_TRAINER and ml_policy is not None:
+        count = ml_policy.num_nodes
+    return runtime.new_pod_set(
+        job.name, ancestor, 1 if count is None else count, job.template.spec.template.spec
+    )
