@@ -111,9 +111,7 @@ sim: $(VENV)/.dev ## Live SEEDS lives of simulated clusters with the whole manag
 LIVES ?= 2000
 .PHONY: mutants
 mutants: $(VENV)/.dev ## Plant bugs, and count the simulated lives until each is found; LIVES=100 for a short search
-	missed=0; for table in library manager grouper; do \
-		$(BIN)/python -m hack.mutants test/sim/mutants/$$table.toml --lives $(LIVES) || missed=1; \
-	done; exit $$missed
+	$(BIN)/python -m hack.mutants test/sim/mutants/*.toml --lives $(LIVES)
 
 .PHONY: soak
 soak: $(VENV)/.dev binaries ## Put 2,000 TrainJobs through the local cluster in at most 20 minutes; SOAK_JOBS=300 for fewer

@@ -73,11 +73,14 @@ class Result:
     """How many lives were lived."""
     found: bool
     failure: str = ""
+    older: bool = False
+    """Whether the search was one of the simulations before their last change; a new search does not continue it."""
 
     @property
     def lives(self) -> str:
         """Return the text for a document."""
-        return str(self.searched) if self.found else f"not in {self.searched:,}"
+        text = str(self.searched) if self.found else f"not in {self.searched:,}"
+        return text + " \\*" * self.older
 
 
 @dataclass(frozen=True)
@@ -201,9 +204,9 @@ def _search_all(wanted: Sequence[tuple[Table, Mutant]], record: Record, lives: i
     for until in (*[each for each in SEARCHES if each < lives], lives):
         for table, mutant in wanted:
             known = record.of(table, mutant)
-            if known.found or known.searched >= until:
+            if not known.older and (known.found or known.searched >= until):
                 continue
-            result = _in_child(table, mutant, known.searched, until)
+            result = _in_child(table, mutant, 0 if known.older else known.searched, until)
             record.add(result)
             sys.stdout.write(f"{row(result)}\n")
             sys.stdout.flush()
@@ -261,6 +264,11 @@ def written(document: str, tables: Sequence[Table], record: Record) -> str:
         text = "\n".join(
             [
                 f"{found} of {len(results)} are found; no search was longer than {longest:,} lives.",
+                *(
+                    ["\\* before the last change of the simulations."]
+                    if any(each.older for each in results)
+                    else []
+                ),
                 "",
                 "| bug | lives until found | failure |",
                 "|---|---|---|",
