@@ -88,13 +88,19 @@ class End:
                 await sim.client().patch(TrainJob.from_dict(job), raw_patch(MERGE, body))
 
     async def _rest(self, sim: Simulation) -> None:
-        """Return when nothing has changed for long. A request of the manager after that is one too many."""
+        """Return when nothing has changed for long. A request of the manager after that is one too many.
+
+        After a deadline that has passed meanwhile, it begins again.
+        """
         until, self._last = sim.loop.time() + _RESTLESS, sim.loop.time()
-        while sim.loop.time() < self._last + _QUIET:
-            await anyio.sleep(1.0)
-            assert sim.loop.time() < until, "the cluster does not come to rest"
-        lines = len(sim.timeline)
-        await anyio.sleep(30.0)
+        while True:
+            while sim.loop.time() < self._last + _QUIET:
+                await anyio.sleep(1.0)
+                assert sim.loop.time() < until, "the cluster does not come to rest"
+            lines, ended = len(sim.timeline), _overdue(sim)
+            await anyio.sleep(30.0)
+            if _overdue(sim) == ended:
+                break
         written = [
             line
             for line in sim.timeline[lines:]
@@ -206,6 +212,11 @@ def _without_labels(child: Any) -> Any:
     if child is None:
         return None
     return {**child, "metadata": {k: v for k, v in child["metadata"].items() if k != "labels"}}
+
+
+def _overdue(sim: Simulation) -> set[str]:
+    """Return the uids of the TrainJobs whose deadlines have passed."""
+    return {job["metadata"]["uid"] for job in sim.server.objects(TrainJob) if is_overdue(job)}
 
 
 def _named(sim: Simulation, kind: str, job: Document) -> list[Document]:

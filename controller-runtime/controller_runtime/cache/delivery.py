@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
-import pydantic
+import pydantic_core
 
 from controller_runtime.apis.machinery.base import Struct
 from controller_runtime.apis.machinery.gvk import NamespacedName
@@ -116,7 +116,7 @@ class CachedObject(LazyObject[T]):
         if not self.entry.refused:
             try:
                 return super()._decode_part(name, kind)
-            except pydantic.ValidationError:
+            except pydantic_core.ValidationError:
                 pass  # decoding the object raises the error of this cache
         held: S = getattr(self.object, name)
         return held

@@ -152,7 +152,7 @@ def in_cluster_config(environ: Mapping[str, str], *, folder: Path = SERVICE_ACCO
     Raises:
         ConfigError: the process does not run in a pod, or the pod has no service account token.
     """
-    library = kubeconfig_import.modules()
+    library = kubeconfig_import.in_cluster()
     loader = library.incluster_config.InClusterConfigLoader(
         token_filename=str(folder / "token"), cert_filename=str(folder / "ca.crt"), environ=environ
     )

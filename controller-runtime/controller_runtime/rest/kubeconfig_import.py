@@ -39,6 +39,13 @@ class Modules(NamedTuple):
     config_exception: types.ModuleType
 
 
+class InCluster(NamedTuple):
+    """The modules that a pod uses."""
+
+    incluster_config: types.ModuleType
+    config_exception: types.ModuleType
+
+
 class Node(Protocol):
     """A map or list in a kubeconfig; ``path`` is the file that defines it."""
 
@@ -92,31 +99,40 @@ def modules() -> Modules:
     Raises:
         ImportError: the distribution is missing, or its ``config`` has an unexpected dependency.
     """
+    return Modules(*_load(Modules._fields))
+
+
+@lru_cache(maxsize=1)
+def in_cluster() -> InCluster:
+    """Return the modules for a pod. Unlike the reader of kubeconfigs, they load no other packages. Raises likewise."""
+    return InCluster(*_load(InCluster._fields, f"{_ROOT}.config"))
+
+
+def _load(names: tuple[str, ...], *bare: str) -> list[types.ModuleType]:
+    """Return modules of ``config``. The packages ``bare`` are replaced by empty ones, too."""
     with _lock:
         if _ROOT in sys.modules:
-            return _load()
+            return _imported(names)
         spec = importlib.util.find_spec(_ROOT)
         if spec is None or not spec.submodule_search_locations:
             raise ImportError(f"{_ROOT} is not installed")
-        folder = spec.submodule_search_locations[0]
-        root = _package(_ROOT, folder)
-        client = _package(f"{_ROOT}.client", f"{folder}/client")
+        parent = spec.submodule_search_locations[0].removesuffix(f"/{_ROOT}")
+        for name in (_ROOT, f"{_ROOT}.client", *bare):
+            sys.modules[name] = _package(name, f"{parent}/{name.replace('.', '/')}")
+        client = sys.modules[f"{_ROOT}.client"]
         client.__dict__.update(ApiClient=_Unused, Configuration=_Unused)
-        root.__dict__["client"] = client
-        sys.modules[_ROOT], sys.modules[f"{_ROOT}.client"] = root, client
+        sys.modules[_ROOT].__dict__["client"] = client
         later = sys.modules.setdefault(_HTTP, _Later(_HTTP))
         try:
-            return _load()
+            return _imported(names)
         finally:
             loaded = [name for name in sys.modules if name.partition(".")[0] == _ROOT]
             for name in [*loaded, _HTTP] if isinstance(later, _Later) else loaded:
                 del sys.modules[name]
 
 
-def _load() -> Modules:
-    return Modules(
-        *(importlib.import_module(f"{_ROOT}.config.{name}") for name in Modules._fields),
-    )
+def _imported(names: tuple[str, ...]) -> list[types.ModuleType]:
+    return [importlib.import_module(f"{_ROOT}.config.{name}") for name in names]
 
 
 def _package(name: str, folder: str) -> types.ModuleType:

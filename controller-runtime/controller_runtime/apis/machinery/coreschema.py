@@ -51,7 +51,10 @@ class Built(Generic[B]):
     def __get__(self, instance: object, owner: StructType) -> B:
         for struct in (*_nested(owner, {owner}), owner):
             if not self.is_stored(struct):
-                setattr(struct, self._name, self._build(_Builder(self.is_stored).root(struct)))
+                schema = _Builder(self.is_stored).root(struct)
+                setattr(struct, self._name, self._build(schema))
+                # The core keeps the map for pickling alone, and with it as much memory as the decoder takes.
+                schema.clear()
         built: B = owner.__dict__[self._name]
         return built
 

@@ -44,6 +44,24 @@ def test_the_generated_modules_are_not_loaded_and_the_real_library_can_be() -> N
     assert (seen["early"], seen["late"]) == (False, True)
 
 
+_POD = """
+import json, sys
+from controller_runtime.rest import kubeconfig_import
+library = kubeconfig_import.in_cluster()
+raised = vars(library.incluster_config)["ConfigException"] is library.config_exception.ConfigException
+print(json.dumps([raised, sorted(name for name in sys.modules if name.startswith(("kubernetes_asyncio", "tempfile", "lzma")))]))
+kubeconfig_import.modules().kube_config.KubeConfigLoader
+import kubernetes_asyncio.client
+kubernetes_asyncio.client.V1Pod
+"""
+
+
+@pytest.mark.real_time
+def test_a_pod_loads_no_reader_of_kubeconfigs() -> None:
+    answer = subprocess.run([sys.executable, "-c", _POD], capture_output=True, text=True, check=True)
+    assert json.loads(answer.stdout) == [True, []]
+
+
 @pytest.mark.parametrize(
     ("module", "names"),
     [

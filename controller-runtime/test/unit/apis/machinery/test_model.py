@@ -402,6 +402,12 @@ def test_decorators_of_pydantic_models_apply() -> None:
     assert Narrower().to_dict() == {"low": 1000, "extraField": 1}
 
 
+def test_decoders_and_serializers_do_not_keep_the_schema_that_they_were_built_from() -> None:
+    for built in (Pod.__pydantic_validator__, Pod.__pydantic_serializer__):
+        assert built.__reduce__()[1][0] == {}
+    assert Pod.from_json('{"spec":{"hostNetwork":true}}').to_dict()["spec"] == {"hostNetwork": True}
+
+
 def test_an_object_has_its_names_however_it_is_made() -> None:
     class Wheel(Object, group="example.com", version="v1", plural="wheels"):
         metadata: ObjectMeta = Field(default_factory=ObjectMeta)
