@@ -131,7 +131,7 @@ class Declared:
         """
         annotations = {
             name: annotation
-            for name, annotation in _annotations(namespace).items()
+            for name, annotation in annotations_of(namespace).items()
             if not _is_constant(annotation, name in namespace)
         }
         if private := next((name for name in annotations if name.startswith("_")), None):
@@ -146,10 +146,10 @@ class Declared:
     @classmethod
     def of_mixin(cls, mixin: type) -> Declared | None:
         """Return the declarations of a base class that is not a struct."""
-        annotations = mixin.__dict__.get("__annotations__")  # noqa: RUF063  # without those of its bases
+        values = mixin.__dict__
+        annotations = annotations_of(values)  # without those of its bases
         if not annotations or mixin.__module__ == "typing":
             return None
-        values = mixin.__dict__
         return cls(
             {name: each for name, each in annotations.items() if not _is_constant(each, name in values)},
             {name: values[name] for name in annotations if name in values},
@@ -189,7 +189,8 @@ class Declared:
             raise NameError(f"field {name} of {owner.__qualname__}: {error}") from error
 
 
-def _annotations(namespace: dict[str, Any]) -> Mapping[str, Any]:
+def annotations_of(namespace: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the annotations in a class body, unevaluated where they are text or name what does not exist yet."""
     found: Mapping[str, Any] | None = namespace.get("__annotations__")
     if found is None and sys.version_info >= (3, 14):
         import annotationlib

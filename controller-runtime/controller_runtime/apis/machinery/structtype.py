@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from .coreschema import SERIALIZER, VALIDATOR
-from .declarations import Declared, Field, FieldInfo
+from .declarations import Declared, Field, FieldInfo, annotations_of
 
 NO_POST_INIT: Final = "__pydantic_base_init__"
 """The attribute that marks a ``model_post_init`` without effect."""
@@ -99,7 +99,7 @@ def has_post_init(struct: type) -> bool:
 
 def _check(name: str, namespace: Mapping[str, Any]) -> bool:
     """Check the attributes in a class body; return True if one is a decorator of pydantic models."""
-    annotated = namespace.get("__annotations__", {})
+    annotated = annotations_of(namespace)
     for attribute, value in namespace.items():
         if attribute in annotated or attribute == "model_config" or attribute.startswith("_"):
             continue
