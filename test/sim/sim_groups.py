@@ -31,8 +31,8 @@ _OWNERS: dict[str, type[Object]] = {
     "TrainJob": TrainJob,
     "RayCluster": RayCluster,
 }
-_REFUSED = 20.0
-"""Seconds for which a refusal to read owners may matter after it was taken back."""
+_REFUSED = 60.0
+"""Seconds for which an answer about owners, or their refusal, may matter: it may be late."""
 _QUIET = 70.0
 _RECENT = 120.0
 _MISSING_OWNER = re.compile(r"Owner resource with uid (\S+) not found")
@@ -80,8 +80,8 @@ class Groups:
         """Of all groups that some pod may have had."""
         self._excused: set[str] = set()
         """Uids of pods that were grouped while an owner could not be read."""
-        self._rights: dict[str, set[str]] = {}
-        """By the uid of a pod, its groups since it exists: its owners may be orphaned."""
+        self._rights: dict[str, dict[str, float]] = {}
+        """By the uid of a pod, its groups since it exists and when they became its: its owners may be orphaned."""
         self._seen: dict[str, Document] = {}  # by uid, the last states of objects, also of deleted ones
         self._above: dict[str, set[str]] = {}
         """By uid, the uids of an object's owners since it exists."""
@@ -127,10 +127,12 @@ class Groups:
         assert own, f"a pod was given the group of owners that it never had: {name}: {now}"
         if wanted is None:
             return
-        assert before != wanted.name, f"a pod was taken out of its group: {name}: {now}, not {before}"
-        if now != wanted.name and now in self._rights[pod["metadata"]["uid"]]:
-            return  # its owners were released while it was grouped
+        known = self._rights[pod["metadata"]["uid"]]
+        if now != wanted.name and now in known and self._sim.loop.time() < known[wanted.name] + _REFUSED:
+            return  # its owners were released while they were read
         groups = {each["metadata"]["name"] for each in self._sim.server.objects(PodGroup)}
+        taken = before == wanted.name and before in groups  # a group is collected with its owner
+        assert not taken, f"a pod was taken out of its group: {name}: {now}, not {before}"
         assert now in groups, f"a pod was given a group that does not exist: {name}: {now}"
         if now != wanted.name:
             resources = {str(each.resource.group_resource) for each in self._tables(pod)}
@@ -145,7 +147,10 @@ class Groups:
         before = wanted or self._group_of(pod, past=True)
         self._names |= set(self._shorter(pod)) | ({before.name} if before else set())
         if wanted is not None:
-            self._rights.setdefault(pod["metadata"]["uid"], set()).add(wanted.name)
+            known = self._rights.setdefault(pod["metadata"]["uid"], {})
+            if next(reversed(known), "") != wanted.name:
+                known.pop(wanted.name, None)
+                known[wanted.name] = self._sim.loop.time()
 
     def _ancestors(self, uid: str) -> Iterator[str]:
         """Yield the uids of an object and all owners that it had, and of theirs."""

@@ -13,7 +13,7 @@ from controller_runtime.apis.machinery.object import Object
 from controller_runtime.simtest import Simulation
 from controller_runtime.simtest.history import Event
 from sim_foreign import PURPOSE
-from sim_objects import by_uid, controller, is_overdue, is_suspended, is_true
+from sim_objects import by_uid, controller, is_deleted, is_overdue, is_suspended, is_true
 from sim_past import Past
 from sim_users import AUDITED, UNKNOWN
 
@@ -92,7 +92,7 @@ class Rules:
             )
 
     def _train_job(self, event: Event) -> None:
-        """A TrainJob is valid, ends once, as its JobSet did or at its deadline, and keeps others' conditions."""
+        """A TrainJob is valid until it is deleted, ends once, as its JobSet did or at its deadline, and keeps others' conditions."""
         if event.before is not None and is_true(event.before, AUDITED):
             assert is_true(event.document, AUDITED), (
                 f"a condition of another writer was removed: {_name(event.document)}"
@@ -100,7 +100,7 @@ class Rules:
         job, name = event.document, _name(event.document)
         overrides = job["spec"].get("podTemplateOverrides") or ()
         targets = [target["name"] for each in overrides for target in each.get("targetJobs") or ()]
-        assert UNKNOWN not in targets, f"an invalid TrainJob is stored: {name}"
+        assert UNKNOWN not in targets or is_deleted(job), f"an invalid TrainJob is stored: {name}"
         both = is_true(job, "Complete") and is_true(job, "Failed")
         assert not both, f"a TrainJob is Complete and Failed: {name}"
         for own, theirs in (("Complete", "Completed"), ("Failed", "Failed")):
