@@ -46,8 +46,9 @@ async def claim_lost(live: Live) -> None:
     kept = {key: value for key, value in obj.to_dict()["spec"].items() if key != "claimRef"}
     live.undo.push_async_callback(apply_manifests, live.client,
                                   [{"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": bound}, "spec": kept}])  # fmt: skip
-    await live.change(volume, bound, metadata={"finalizers": None})
     await live.client.delete(obj)
+    # Until it is being deleted, a controller adds the finalizer again.
+    await live.change(volume, bound, metadata={"finalizers": None})
     await live.until(
         lambda snapshot: any(each.text("status", "phase") == "Lost" for each in snapshot.all(claims)), "lost"
     )
