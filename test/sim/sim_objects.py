@@ -11,8 +11,11 @@ from typing import Any, Final, Literal
 from controller_runtime.apis.machinery import errors
 from controller_runtime.apis.machinery.gvk import NamespacedName
 from controller_runtime.simtest import Simulation
+from controller_runtime.simtest.loop import START
 
 Document = dict[str, Any]
+_CALM: Final = 0.8
+"""The part of a life after which nothing happens: the cluster must come to rest."""
 PROPAGATIONS: Final[list[Literal["Background", "Foreground", "Orphan"]]] = [
     "Background",
     "Foreground",
@@ -85,6 +88,11 @@ def is_true(document: Document, condition: str) -> bool:
     """Return True if a condition holds."""
     conditions = document.get("status", {}).get("conditions") or []
     return any(each["type"] == condition and each["status"] == "True" for each in conditions)
+
+
+def is_busy(sim: Simulation) -> bool:
+    """Return True in the part of a life in which users and faults act."""
+    return sim.loop.time() - START < sim.minutes * 60.0 * _CALM
 
 
 def is_overdue(job: Document) -> bool:

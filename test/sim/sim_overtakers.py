@@ -10,15 +10,14 @@ from typing import Final
 import anyio
 from controller_runtime.rest import Request
 from controller_runtime.simtest import Simulation
-from controller_runtime.simtest.loop import START, Process
+from controller_runtime.simtest.loop import Process
 from controller_runtime.simtest.network import Observer
+from sim_objects import is_busy
 from sim_users import Users
 
 _STATUS: Final = "/status"
 _OF_WRITES: Final = 0.03
 """The part of the writes of a status that a user overtakes."""
-_CALM: Final = 0.8
-"""The part of a life after which nothing happens: the cluster must come to rest."""
 
 
 class Overtakers(Observer):
@@ -36,8 +35,12 @@ class Overtakers(Observer):
     def sends(self, process: Process, request: Request) -> None:
         """Note a write of a status."""
         path = request.path.removesuffix(_STATUS)
-        is_busy = self._sim.loop.time() - START < self._sim.minutes * 60.0 * _CALM
-        if is_busy and request.method == "PATCH" and path != request.path and self._rng.random() < _OF_WRITES:
+        if (
+            is_busy(self._sim)
+            and request.method == "PATCH"
+            and path != request.path
+            and self._rng.random() < _OF_WRITES
+        ):
             self._name = path.rpartition("/")[2]
             self._called.set()
 

@@ -14,9 +14,9 @@ from controller_runtime.client import MERGE, raw_patch
 from controller_runtime.rest import Request
 from controller_runtime.simtest import Simulation, paths
 from controller_runtime.simtest.history import Event
-from controller_runtime.simtest.loop import START, Process
+from controller_runtime.simtest.loop import Process
 from controller_runtime.simtest.network import Observer
-from sim_objects import refusals_expected
+from sim_objects import is_busy, refusals_expected
 from sim_workloads import OWNERS, Workloads
 
 from pkg.constants import kai
@@ -35,8 +35,6 @@ _UNMARKED: Final = msgspec.json.encode(
         }
     }
 )
-_CALM: Final = 0.8
-"""The part of a life after which nothing happens: the cluster must come to rest."""
 
 
 class Rivals(Observer):
@@ -60,7 +58,11 @@ class Rivals(Observer):
 
     def _lateness(self, request: Request) -> float:
         """Let some answers to reads of owners come after the events of a change."""
-        if (kind := self._owner(request)) is None or not self._is_busy or self._rng.random() > _OF_SLOW_READS:
+        if (
+            (kind := self._owner(request)) is None
+            or not is_busy(self._sim)
+            or self._rng.random() > _OF_SLOW_READS
+        ):
             return 0.0
         self._note(kind, request.path.rpartition("/")[2], 1.0)
         return self._rng.uniform(0.1, 2.0)
@@ -72,10 +74,6 @@ class Rivals(Observer):
         gvk = paths.kind_of(request.path, self._sim.server.tables)
         return next((each for each in OWNERS if each.gvk == gvk), None)
 
-    @property
-    def _is_busy(self) -> bool:
-        return self._sim.loop.time() - START < self._sim.minutes * 60.0 * _CALM
-
     def see(self, event: Event) -> None:
         """Note a mark."""
         before, now = _annotations(event.before), _annotations(event.document)
@@ -83,7 +81,7 @@ class Rivals(Observer):
             self._note(Pod, event.key.name, _OF_MARKS if kai.POD_GROUP_ANNOTATION_FOR_POD in now else 0.0)
 
     def _note(self, kind: type[Any], name: str, part: float) -> None:
-        if self._is_busy and self._rng.random() < part:
+        if is_busy(self._sim) and self._rng.random() < part:
             self._due.append((kind, name))
             self._called.set()
 

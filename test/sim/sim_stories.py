@@ -94,7 +94,7 @@ class Stories:
         with refusals_expected():
             await sim.client().patch(job, _KEEP)
             await anyio.sleep(10.0)
-            with watches.slowed(lambda watch: 5.0 if watch.table is table else 0.0):
+            with watches.delays.during(lambda watch: 5.0 if watch.table is table else 0.0):
                 await sim.client().delete(job, propagation="Orphan")
                 sim.server.collect_garbage()
                 await anyio.sleep(4.0)

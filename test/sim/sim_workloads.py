@@ -129,7 +129,7 @@ class Workloads:
         if not tops:
             return
         found, table = rng.choice(tops), sim.server.table(kind)
-        with watches.slowed(lambda watch: 6.0 if watch.table is table else 0.0):
+        with watches.delays.during(lambda watch: 6.0 if watch.table is table else 0.0):
             with refusals_expected():
                 await sim.client().delete(kind.from_dict(found), propagation="Background")
                 sim.server.collect_garbage()

@@ -88,13 +88,13 @@ async def _compact(sim: Simulation, rng: random.Random) -> None:
 
 async def _lag(sim: Simulation, rng: random.Random) -> None:
     replica, seconds = rng.choice(sim.server.replicas), rng.choice([0.5, 2.0, 10.0])
-    with replica.behind(lambda: seconds * rng.random()):
+    with replica.lags.during(lambda: seconds * rng.random()):
         await anyio.sleep(rng.uniform(5, 40))
 
 
 async def _slow_watches(sim: Simulation, rng: random.Random) -> None:
     seconds = rng.choice([0.05, 0.5, 3.0])
-    with sim.server.watches.slowed(lambda _: seconds * rng.random()):
+    with sim.server.watches.delays.during(lambda _: seconds * rng.random()):
         await anyio.sleep(rng.uniform(5, 30))
 
 
@@ -107,7 +107,7 @@ async def _silence(sim: Simulation, rng: random.Random) -> None:
         silent = watch.replica is replica and str(watch.table.resource.group_resource) == kind
         return max(0.0, until - sim.loop.time()) if silent else 0.0
 
-    with sim.server.watches.slowed(delay):
+    with sim.server.watches.delays.during(delay):
         await anyio.sleep(max(0.0, until - sim.loop.time()))
 
 

@@ -8,8 +8,7 @@ import asyncio
 import random
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from operator import attrgetter
 
@@ -17,6 +16,8 @@ import anyio
 
 from controller_runtime.apis.machinery.gvk import NamespacedName
 from controller_runtime.client.tables import Change, Document, Table, key_of
+
+from .delays import Delays
 
 _version = attrgetter("version")
 
@@ -130,7 +131,8 @@ class Replica:
 
     def __init__(self, history: History, rng: random.Random, *, version: int) -> None:
         self.applied = version
-        self._lags: list[Callable[[], float]] = [lambda: rng.random() * 0.02]
+        self.lags = Delays(lambda: rng.random() * 0.02)
+        """How long after a change this replica knows of it."""
         self._rows: dict[Table, dict[NamespacedName, Document]] = {}
         self._latest: dict[Table, int] = {}
         self._changed: dict[Table | None, anyio.Event] = {}
@@ -138,19 +140,10 @@ class Replica:
         self._coming: deque[Event] = deque()
         history.replicas.append(self)
 
-    @contextmanager
-    def behind(self, by: Callable[[], float]) -> Iterator[None]:
-        """Know of changes later while this lasts; ``by`` draws the seconds. The longest lag counts."""
-        self._lags.append(by)
-        try:
-            yield
-        finally:
-            self._lags.remove(by)
-
     def expect(self, event: Event) -> None:
         """Apply a change after the lag, and never before an earlier one."""
         loop = asyncio.get_running_loop()
-        self._due = max(loop.time() + max(lag() for lag in self._lags), self._due)
+        self._due = max(loop.time() + self.lags.longest(), self._due)
         self._coming.append(event)
         loop.call_at(self._due, self._apply)
 

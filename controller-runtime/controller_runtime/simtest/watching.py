@@ -5,8 +5,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncGenerator, Callable, Iterator
-from contextlib import aclosing, contextmanager
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 from enum import Enum
 from typing import Any, Final
 
@@ -18,6 +18,7 @@ from controller_runtime.client.tables import Document, Table
 from controller_runtime.rest import Response, TransportError
 
 from . import answers
+from .delays import Delays
 from .history import Event, History, Replica
 from .paths import Place
 
@@ -73,21 +74,10 @@ class Watches:
 
     def __init__(self, history: History, rng: random.Random) -> None:
         self.open_watches: list[Watch] = []
-        self._delays: list[Callable[[Watch], float]] = []
+        self.delays = Delays[[Watch]]()
+        """How long a line takes."""
         self._history = history
         self._rng = rng
-
-    @contextmanager
-    def slowed(self, by: Callable[[Watch], float]) -> Iterator[None]:
-        """Deliver each line late while this lasts; ``by`` draws the seconds. The longest delay counts."""
-        self._delays.append(by)
-        try:
-            yield
-        finally:
-            self._delays.remove(by)
-
-    def _delay(self, watch: Watch) -> float:
-        return max((by(watch) for by in self._delays), default=0.0)
 
     async def open(self, place: Place, replica: Replica, newest: str) -> Response:
         """Begin a watch.
@@ -131,7 +121,7 @@ class Watches:
             async with aclosing(lines):
                 async for line in lines:
                     last = line
-                    if (delay := self._delay(watch)) > 0:
+                    if (delay := self.delays.longest(watch)) > 0:
                         await anyio.sleep(delay)
                     if watch.broken is not None:
                         break

@@ -307,7 +307,7 @@ class Users:
 async def vanish(sim: Simulation, rng: random.Random, name: str) -> None:
     """Delete a Secret twice, the second time before watches report it; caches learn from a list that it is gone."""
     key = {"namespace": "default", "name": name}
-    with sim.server.watches.slowed(lambda _: 0.3):
+    with sim.server.watches.delays.during(lambda _: 0.3):
         with ignore_not_found():
             await sim.client().delete(Secret.from_dict({"metadata": key}))
         with anyio.move_on_after(2.0):

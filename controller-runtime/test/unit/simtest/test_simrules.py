@@ -241,10 +241,10 @@ async def test_an_event_that_was_sent_is_stored_or_refused(
 async def test_delays_of_watches_that_overlap_do_not_outlast_each_other() -> None:
     watches = Watches(History(), random.Random(0))
     watch: Any = None
-    with watches.slowed(lambda _: 1.0):
-        longer = watches.slowed(lambda _: 3.0)
+    with watches.delays.during(lambda _: 1.0):
+        longer = watches.delays.during(lambda _: 3.0)
         longer.__enter__()
-        assert watches._delay(watch) == 3.0
-    assert watches._delay(watch) == 3.0
+        assert watches.delays.longest(watch) == 3.0
+    assert watches.delays.longest(watch) == 3.0
     longer.__exit__(None, None, None)
-    assert watches._delay(watch) == 0.0
+    assert watches.delays.longest(watch) == 0.0
