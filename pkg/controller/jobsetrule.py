@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from controller_runtime.apis.machinery import conditions
+
 from pkg.apis.jobset.v1alpha2 import JOB_SET_COMPLETED, JOB_SET_FAILED, JobSet
 
 from .drift import Wire, equal, without
@@ -51,7 +53,7 @@ class JobSetRule:
 
 def ended(job_set: JobSet) -> bool:
     """Return True if the JobSet is Completed or Failed: its controller creates no more Jobs."""
-    return any(each.type in _ENDS and each.status == "True" for each in job_set.status.conditions or ())
+    return any(conditions.is_true(job_set.status.conditions, each) for each in _ENDS)
 
 
 def _fixed(job_set: Wire) -> Wire:

@@ -112,14 +112,13 @@ class CachedObject(LazyObject[T]):
                 self._failed()
             raise
 
-    def _decode_part(self, name: str, kind: type[S]) -> S:
-        if not self.entry.refused:
-            try:
-                return super()._decode_part(name, kind)
-            except pydantic_core.ValidationError:
-                pass  # decoding the object raises the error of this cache
-        held: S = getattr(self.object, name)
-        return held
+    def _decode_part(self, name: str, kind: type[S]) -> S | None:
+        if self.entry.refused:
+            return None
+        try:
+            return super()._decode_part(name, kind)
+        except pydantic_core.ValidationError:
+            return None  # decoding the object raises the error of this cache
 
     def _decode_metadata(self) -> ObjectMeta:
         return self.entry.decode_metadata(self.kind)

@@ -38,6 +38,8 @@ _PLAIN: Final[dict[Any, Schema]] = {
 _UNIONS: Final = (typing.Union, types.UnionType)
 _TO_CORE: Final = {"extra": "extra_fields_behavior"}
 """Settings of a struct's ``model_config`` that have another name in a core schema."""
+ORIGINAL: Final = "__pydantic_base_init__"
+"""The attribute that marks a method of :class:`.model.Model` as not overridden; pydantic's core reads it, too."""
 _NOT_CORE: Final = frozenset({"alias_generator", "defer_build", "protected_namespaces"})
 
 
@@ -70,6 +72,11 @@ SERIALIZER: Final = Built("__pydantic_serializer__", SchemaSerializer)
 def whole(struct: StructType) -> Schema:
     """Return a core schema that contains those of all structs below ``struct``."""
     return _Builder(lambda _: False).root(struct)
+
+
+def has_post_init(struct: Any) -> bool:
+    """Return True if a struct or a base overrides ``model_post_init``."""
+    return not hasattr(struct.model_post_init, ORIGINAL)
 
 
 def forget(struct: StructType) -> None:
@@ -146,10 +153,10 @@ class _Builder:
         schema: Schema = {
             "type": "model",
             "cls": struct,
-            "custom_init": not hasattr(struct.__init__, "__pydantic_base_init__"),
+            "custom_init": not hasattr(struct.__init__, ORIGINAL),
             "config": _config(struct),
         }
-        if not hasattr(struct.model_post_init, "__pydantic_base_init__"):
+        if has_post_init(struct):
             schema["post_init"] = "model_post_init"
         if struct.__struct_decorated__:
             from .pydanticparts import decorated  # the struct's module imported pydantic

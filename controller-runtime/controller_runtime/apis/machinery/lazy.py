@@ -90,10 +90,10 @@ class LazyObject(Generic[T_co]):
 
         The rest of the object is not decoded, and may be malformed.
         """
-        if self._object is not None:
-            held: S = getattr(self._object, name)
-            return held
-        return self._decode_part(name, kind)
+        if self._object is None and (decoded := self._decode_part(name, kind)) is not None:
+            return decoded
+        held: S = getattr(self.object, name)
+        return held
 
     @property
     def key(self) -> NamespacedName:
@@ -123,7 +123,8 @@ class LazyObject(Generic[T_co]):
     def _decode(self) -> T_co:
         return self.kind.from_json(self.text or b"")
 
-    def _decode_part(self, name: str, kind: type[S]) -> S:
+    def _decode_part(self, name: str, kind: type[S]) -> S | None:
+        """Return the field; None if the whole object is to be decoded."""
         text = bytes(parts(self.text or b"").get(name, _NULL))
         return kind() if text == _NULL else kind.from_json(text)
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from copy import copy, deepcopy
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
-from .coreschema import SERIALIZER, VALIDATOR, forget, whole
-from .structtype import NO_POST_INIT, StructType, has_post_init, not_a_field
+from .coreschema import ORIGINAL, SERIALIZER, VALIDATOR, forget, has_post_init, whole
+from .structtype import StructType, not_a_field
 
 if TYPE_CHECKING:
     from pydantic_core import SchemaSerializer, SchemaValidator
@@ -159,7 +159,7 @@ class Model(metaclass=StructType):
         """Adjust a new object; it is called after the constructor and after decoding."""
 
     # It is called where a class overrides it.
-    setattr(model_post_init, NO_POST_INIT, True)
+    setattr(model_post_init, ORIGINAL, True)
 
     def model_dump(self, *, mode: str = "python", **options: Any) -> dict[str, Any]:
         """Return the fields as a map; the options are those of pydantic's method."""

@@ -12,8 +12,6 @@ from typing import Any, Final
 from .coreschema import SERIALIZER, VALIDATOR
 from .declarations import Declared, Field, FieldInfo, annotations_of
 
-NO_POST_INIT: Final = "__pydantic_base_init__"
-"""The attribute that marks a ``model_post_init`` without effect."""
 _SETTINGS: Final = frozenset(
     {
         "alias_generator",
@@ -90,11 +88,6 @@ class StructType(ABCMeta):
     # Structs are not registered as virtual subclasses; the caches of ABCs for that are slow.
     __instancecheck__ = type.__instancecheck__
     __subclasscheck__ = type.__subclasscheck__
-
-
-def has_post_init(struct: type) -> bool:
-    """Return True if a struct or a base overrides ``model_post_init``."""
-    return not hasattr(getattr(struct, "model_post_init", None), NO_POST_INIT)
 
 
 def _check(name: str, namespace: Mapping[str, Any]) -> bool:
