@@ -19,12 +19,15 @@ import platform
 import re
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from controller_runtime.envtest.building import Build, batches, clear_partial, title
+import anyio
+
+from controller_runtime.envtest.building import Build, batches, clear_partial, dependencies, title
 from controller_runtime.envtest.errors import ToolError
 from controller_runtime.envtest.gotoolchain import find_go, parse_version
 from controller_runtime.envtest.locks import file_lock
@@ -155,10 +158,28 @@ class Binaries:
             if tool.name not in found and (cached := self._from_cache(tool)) is not None:
                 found[tool.name] = cached
         builds = batches([tool for tool in tools if tool.name not in found])
-        for number, batch in enumerate(builds, 1):
-            place = f" ({number} of {len(builds)})" if len(builds) > 1 else ""
-            found |= await self._build(batch, f"build {title(batch)}{place}")
+        failed: ToolError | None = None
+        compiling = anyio.Event()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._download, builds[1:], compiling)
+            try:
+                for number, batch in enumerate(builds, 1):
+                    place = f" ({number} of {len(builds)})" if len(builds) > 1 else ""
+                    found |= await self._build(batch, f"build {title(batch)}{place}", compiling)
+            except ToolError as error:
+                failed = error
+            tasks.cancel_scope.cancel()
+        if failed is not None:
+            raise failed
         return {tool.name: found[tool.name] for tool in tools}
+
+    async def _download(self, later: Sequence[Sequence[Tool]], compiling: anyio.Event) -> None:
+        """Download the modules of later builds while the first one compiles; a build reports what fails here."""
+        await compiling.wait()
+        for batch in later:
+            with suppress(ToolError, OSError):
+                go = await find_go(batch[0].group.go, self._cache, SilentProgress(), self._environ)
+                await dependencies(batch, go, self._environ)
 
     def _from_assets(self, tools: Sequence[Tool]) -> dict[str, Binary]:
         named = self._environ.get(ASSETS_VARIABLE, "")
@@ -184,7 +205,7 @@ class Binaries:
                 return binary
         return None
 
-    async def _build(self, batch: Sequence[Tool], task: str) -> dict[str, Binary]:
+    async def _build(self, batch: Sequence[Tool], task: str, compiling: anyio.Event) -> dict[str, Binary]:
         """Build the programs of one batch, those of them that no other process builds at this moment."""
         directory = self._cache / "bin" / batch[0].group.key
 
@@ -197,7 +218,7 @@ class Binaries:
                 if missing := [tool for tool in batch if _cached(tool, directory) is None]:
                     clear_partial(directory)
                     go = await find_go(batch[0].group.go, self._cache, self._progress, self._environ)
-                    await Build(missing, directory, go, self._environ, self._progress, task).run()
+                    await Build(missing, directory, go, self._environ, self._progress, task).run(compiling)
         except ToolError as error:
             self._progress.fail(task, str(error))
             raise ToolError(f"cannot build {title(batch)}: {error}") from error

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import anyio
 import yaml
 
 from controller_runtime.envtest.commands import run_lines
@@ -65,16 +66,15 @@ class Build:
     progress: Progress
     task: str
 
-    async def run(self) -> None:
-        """Return when every program is in its place.
+    async def run(self, compiling: anyio.Event) -> None:
+        """Return when every program is in its place; set ``compiling`` once every module is downloaded.
 
         Raises:
             ToolError: a command of Go failed; the message is its last line.
         """
         first = self.batch[0]
-        tags = [f"-tags={','.join(first.tags)}"] if first.tags else []
-        packages = [tool.package for tool in self.batch]
-        total = len(await self._go(["list", "-deps", *tags, *packages]))
+        total = len(await dependencies(self.batch, self.go, self.environ, self._detail))
+        compiling.set()
         seen = 0
 
         def compiled(line: str) -> None:
@@ -85,9 +85,17 @@ class Build:
 
         symbols = " ".join(f"-X {name}={value}" for name, value in first.symbols.items())
         partial = Path(tempfile.mkdtemp(prefix=".", suffix=_PARTIAL[1:], dir=self.directory))
-        arguments = ["build", "-v", "-p", str(min(os.cpu_count() or 1, 4)), *_FLAGS, *tags, "-ldflags"]
-        arguments += [f"-s -w {symbols}".strip(), "-o", f"{partial}{os.sep}", *packages]
-        await self._go(arguments, compiled)
+        arguments = [
+            "build",
+            "-v",
+            "-p",
+            str(min(os.cpu_count() or 1, 4)),
+            *_FLAGS,
+            *_tags(self.batch),
+            "-ldflags",
+        ]
+        arguments += [f"-s -w {symbols}".strip(), "-o", f"{partial}{os.sep}", *_packages(self.batch)]
+        await _go(self.batch, self.go, self.environ, arguments, compiled)
         for tool in self.batch:
             await self._place(tool, partial)
         shutil.rmtree(partial)
@@ -95,7 +103,8 @@ class Build:
     async def _place(self, tool: Tool, partial: Path) -> None:
         """Move a program to where it is found, after the files that belong to it."""
         if tool.manifests:
-            out = await self._go(["list", "-m", "-f", "{{.Dir}}", tool.group.module])
+            arguments = ["list", "-m", "-f", "{{.Dir}}", tool.group.module]
+            out = await _go(self.batch, self.go, self.environ, arguments, self._detail)
             manifests = partial / f"{tool.name}.json"
             _collect(Path(out[0]), tool.manifests, manifests)
             manifests.replace(self.directory / manifests.name)
@@ -103,16 +112,48 @@ class Build:
         (self.directory / f"{tool.name}.build.json").write_text(json.dumps(note) + "\n", encoding="utf-8")
         (partial / executable(tool.package)).replace(self.directory / tool.name)
 
-    async def _go(self, arguments: list[str], on_line: Callable[[str], None] | None = None) -> list[str]:
-        code, out, err = await run_lines(
-            [str(self.go.binary), *arguments],
-            cwd=self.batch[0].group.directory,
-            env=self.go.environment(self.environ),
-            on_line=on_line or (lambda line: self.progress.update(self.task, detail=line[:80])),
-        )
-        if code != 0:
-            raise ToolError(f"{' '.join(['go', arguments[0]])} failed: {_reason(err) or f'exit code {code}'}")
-        return out
+    def _detail(self, line: str) -> None:
+        self.progress.update(self.task, detail=line[:80])
+
+
+async def dependencies(
+    batch: Sequence[Tool],
+    go: Go,
+    environ: Mapping[str, str],
+    on_line: Callable[[str], None] | None = None,
+) -> list[str]:
+    """Return the packages that the programs consist of; Go downloads the modules that it does not have.
+
+    Raises:
+        ToolError: Go failed; the message is its last line.
+    """
+    return await _go(batch, go, environ, ["list", "-deps", *_tags(batch), *_packages(batch)], on_line)
+
+
+async def _go(
+    batch: Sequence[Tool],
+    go: Go,
+    environ: Mapping[str, str],
+    arguments: list[str],
+    on_line: Callable[[str], None] | None,
+) -> list[str]:
+    code, out, err = await run_lines(
+        [str(go.binary), *arguments],
+        cwd=batch[0].group.directory,
+        env=go.environment(environ),
+        on_line=on_line,
+    )
+    if code != 0:
+        raise ToolError(f"{' '.join(['go', arguments[0]])} failed: {_reason(err) or f'exit code {code}'}")
+    return out
+
+
+def _tags(batch: Sequence[Tool]) -> list[str]:
+    return [f"-tags={','.join(batch[0].tags)}"] if batch[0].tags else []
+
+
+def _packages(batch: Sequence[Tool]) -> list[str]:
+    return [tool.package for tool in batch]
 
 
 def executable(package: str) -> str:

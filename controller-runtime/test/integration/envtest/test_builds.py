@@ -69,8 +69,12 @@ def environ(tmp_path: Path) -> dict[str, str]:
     return {"PATH": path, "COUNT": str(tmp_path / "count"), "MODULE_DIR": str(tmp_path / "module")}
 
 
+def called(environ: dict[str, str]) -> list[str]:
+    return Path(environ["COUNT"]).read_text().split()
+
+
 def builds(environ: dict[str, str]) -> int:
-    return Path(environ["COUNT"]).read_text().split().count("build")
+    return called(environ).count("build")
 
 
 async def test_many_who_ask_at_once_get_one_build_and_the_next_run_gets_none(
@@ -128,6 +132,31 @@ async def test_what_a_dead_build_left_is_removed(
     located = await Binaries(cache=tmp_path / "cache", environ=environ).locate(tool)
     assert located["thing"].path.read_text() != "half"
     assert sorted(each.name for each in directory.iterdir()) == ["thing", "thing.build.json", "thing.json"]
+
+
+async def test_modules_of_later_programs_are_downloaded_while_the_first_compiles(
+    tool: Tool, environ: dict[str, str], tmp_path: Path
+) -> None:
+    later = [
+        Tool(name, tool.group, tool.package, symbols={"main.name": name}) for name in ("second", "third")
+    ]
+    await Binaries(cache=tmp_path / "cache", environ=environ).locate(tool, *later)
+    _, before_the_second, _ = "".join(each[0] for each in called(environ) if each != "env").split("b", 2)
+    assert (
+        before_the_second.count("l") >= 3
+    )  # the first program's second, the second's own, and at least one ahead
+    assert builds(environ) == 3
+
+
+async def test_a_failed_build_ends_the_downloads_of_later_ones_and_is_reported_alone(
+    tool: Tool, environ: dict[str, str], tmp_path: Path
+) -> None:
+    environ["FAKE_GO_ERROR"] = "thing.go:1:1: syntax error"
+    later = Tool("second", tool.group, tool.package, symbols={"main.name": "second"})
+    with pytest.raises(ToolError) as caught:
+        await Binaries(cache=tmp_path / "cache", environ=environ).locate(tool, later)
+    assert str(caught.value) == "cannot build thing v1.0.0: go build failed: thing.go:1:1: syntax error"
+    assert builds(environ) == 1
 
 
 async def test_a_failed_build_is_one_line_with_the_compilers_last_word(
