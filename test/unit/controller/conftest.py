@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from benches import Bench, MakeBench
 from controller_runtime.apis.machinery.field import ErrorList
 from controller_runtime.apis.machinery.object import Object
 from controller_runtime.client import Reader
@@ -128,3 +129,8 @@ def new_train_job() -> Callable[..., TrainJob]:
         return TrainJob.from_dict(data)
 
     return make
+
+
+@pytest.fixture
+def bench(make_runtime: Callable[..., Any], recorder: Any) -> MakeBench:
+    return lambda *objects, **runtime: Bench(make_runtime, recorder, *objects, **runtime)
