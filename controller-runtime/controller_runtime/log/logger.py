@@ -8,12 +8,13 @@ tracebacks and pickle, the set-up is kept here; structlog receives it as soon as
 
 from __future__ import annotations
 
-import importlib.util
 import logging
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from importlib.machinery import ModuleSpec
+from types import ModuleType
 from typing import Any, Final, TextIO
 
 import structlog
@@ -122,23 +123,24 @@ class _Kept:
         if self not in sys.meta_path:
             sys.meta_path.insert(0, self)
 
-    def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
         """Return None, but for structlog's configuration: its module, which configures itself after it ran."""
         if name != _CONFIGURATION:
             return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
+        others = (each.find_spec(name, path, target) for each in sys.meta_path if each is not self)
+        spec = next(filter(None, others), None)
         if spec is not None and spec.loader is not None:
-            run = spec.loader.exec_module
-
-            def exec_module(module: Any) -> None:
-                run(module)
-                if self.settings is not None:
-                    module.configure(**self.settings)
-                    self.settings = None
-
-            spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+            spec.loader.exec_module = partial(self._run, spec.loader.exec_module)  # type: ignore[method-assign]
         return spec
+
+    def _run(self, run: Callable[[ModuleType], object], module: ModuleType) -> None:
+        run(module)
+        sys.meta_path.remove(self)
+        if self.settings is not None:
+            module.configure(**self.settings)
+            self.settings = None
 
 
 _kept: Final = _Kept()

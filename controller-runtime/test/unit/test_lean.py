@@ -141,7 +141,7 @@ def test_a_program_loads_no_servers_and_finders_of_other_libraries() -> None:
 
 
 _LOG = """
-import sys
+import importlib.util, sys
 from controller_runtime import lean
 with lean.importing():
     from controller_runtime import log
@@ -152,6 +152,7 @@ assert log.verbosity() == 0
 log.set_verbosity(1)
 logger.bind(bound=True).debug("two")
 print(sorted({"structlog._config", "structlog.dev", "rich", "pickle"} & set(sys.modules)))
+importlib.util.find_spec("structlog._config")
 MORE
 logger.info("four")
 log.configure(log.Options(encoder=log.Encoder.CONSOLE))
@@ -165,6 +166,7 @@ logger.info("five")
     [
         "import structlog; structlog.get_logger('second').info('three')",
         "from structlog import get_logger; get_logger('second').info('three')",
+        "import structlog._config; structlog.get_logger('second').info('three')",
         "import structlog.stdlib; structlog.stdlib.get_logger('second').info('three')",
     ],
 )
