@@ -9,7 +9,6 @@ a TypeError at run time. The description of each option states its default.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection, Mapping
 from functools import cache
 from typing import Literal, TypedDict
@@ -125,6 +124,8 @@ def check_options(verb: type, given: Mapping[str, object]) -> None:
 
 
 def _unknown(verb: type, name: str, known: Collection[str]) -> str:
+    import difflib  # only for this error
+
     close = difflib.get_close_matches(name, known, n=1)
     hint = f"did you mean {close[0]}?" if close else f"known are {', '.join(sorted(known))}"
     return f"{verb.__name__} has no option {name}; {hint}"

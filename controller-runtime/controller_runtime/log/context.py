@@ -40,13 +40,11 @@ class _Unbound:
         self._name = name
 
     def _bind(self) -> Logger:
-        import structlog
-
-        from .logger import Logger
+        from .logger import Logger, current
 
         # What structlog.wrap_logger(wrapper_class=Logger).bind() makes, at a quarter of the cost.
         # ``logger_name`` is LOGGER_NAME, which the renderer takes off again.
-        config = structlog.get_config()
+        config = current()
         return Logger(config["logger_factory"](), config["processors"], {"logger_name": self._name})
 
     def __getattr__(self, name: str) -> Any:

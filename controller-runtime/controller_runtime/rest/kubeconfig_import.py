@@ -9,7 +9,8 @@ for every API type: 30 MiB and 120 ms that are not needed. ``config`` itself nee
 
 While ``config`` is imported, two empty packages replace ``kubernetes_asyncio`` and ``kubernetes_asyncio.client``.
 Afterwards every entry is removed from ``sys.modules``, so a program that also imports the distribution gets the
-real one. Only its OIDC client needs aiohttp (about 15 MiB), which is loaded when a token is first refreshed.
+real one. Only its OIDC client needs aiohttp (about 15 MiB), which is loaded when a token is first refreshed, and only a
+user's password or a refreshed token needs temporary files, whose module loads shutil and its compressors.
 ``test_kubeconfig_import.py`` checks these assumptions against each release.
 """
 
@@ -27,7 +28,8 @@ from typing import Final, NamedTuple, Protocol
 from controller_runtime.apis.machinery.base import JSON
 
 _ROOT: Final = "kubernetes_asyncio"
-_HTTP: Final = "aiohttp"
+_LATER: Final = ("aiohttp", "tempfile")
+"""Modules that ``config`` imports as a whole and rarely uses."""
 _lock: Final = threading.Lock()
 
 
@@ -122,12 +124,13 @@ def _load(names: tuple[str, ...], *bare: str) -> list[types.ModuleType]:
         client = sys.modules[f"{_ROOT}.client"]
         client.__dict__.update(ApiClient=_Unused, Configuration=_Unused)
         sys.modules[_ROOT].__dict__["client"] = client
-        later = sys.modules.setdefault(_HTTP, _Later(_HTTP))
+        later = {name: _Later(name) for name in _LATER if name not in sys.modules}
+        sys.modules.update(later)
         try:
             return _imported(names)
         finally:
             loaded = [name for name in sys.modules if name.partition(".")[0] == _ROOT]
-            for name in [*loaded, _HTTP] if isinstance(later, _Later) else loaded:
+            for name in (*loaded, *later):
                 del sys.modules[name]
 
 

@@ -5,6 +5,7 @@
 import contextlib
 import gc
 import importlib
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -137,3 +138,59 @@ assert prometheus_client.Counter is type(metrics.REST_REQUESTS)
 def test_a_program_loads_no_servers_and_finders_of_other_libraries() -> None:
     answer = subprocess.run([sys.executable, "-c", _PROGRAM], capture_output=True, text=True, check=False)
     assert (answer.returncode, answer.stdout, answer.stderr) == (0, "\n", "")
+
+
+_LOG = """
+import importlib.util, sys
+from controller_runtime import lean
+with lean.importing():
+    from controller_runtime import log
+log.configure(log.Options(caller=True))
+logger = log.logger_from("first")
+logger.info("one", number=1)
+assert log.verbosity() == 0
+log.set_verbosity(1)
+logger.bind(bound=True).debug("two")
+print(sorted({"structlog._config", "structlog.dev", "rich", "pickle"} & set(sys.modules)))
+importlib.util.find_spec("structlog._config")
+MORE
+logger.info("four")
+log.configure(log.Options(encoder=log.Encoder.CONSOLE))
+logger.info("five")
+"""
+
+
+@pytest.mark.real_time
+@pytest.mark.parametrize(
+    "more",
+    [
+        "import structlog; structlog.get_logger('second').info('three')",
+        "from structlog import get_logger; get_logger('second').info('three')",
+        "import structlog._config; structlog.get_logger('second').info('three')",
+        "import structlog.stdlib; structlog.stdlib.get_logger('second').info('three')",
+    ],
+)
+def test_the_log_needs_no_more_of_structlog_than_its_base_and_configures_it_once_it_is_loaded(
+    more: str,
+) -> None:
+    answer = subprocess.run(
+        [sys.executable, "-c", _LOG.replace("MORE", more)], capture_output=True, text=True, check=True
+    )
+    assert answer.stdout == "[]\n"
+    lines = answer.stderr.splitlines()
+    assert [json.loads(line)["msg"] for line in lines[:4]] == ["one", "two", "three", "four"]
+    assert [json.loads(line)["level"] for line in lines[:4]] == ["info", "debug", "info", "info"]
+    assert lines[4].endswith("INFO\tfirst\tfive")
+
+
+@pytest.mark.real_time
+def test_lines_before_the_log_is_configured_are_structlogs_own() -> None:
+    program = "from controller_runtime import lean\nwith lean.importing():\n    from controller_runtime import log\n"
+    answer = subprocess.run(
+        [sys.executable, "-c", f"{program}log.logger_from('early').warning('unset', number=1)"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "unset" in answer.stdout
+    assert "number" in answer.stdout

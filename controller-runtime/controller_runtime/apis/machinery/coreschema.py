@@ -51,7 +51,7 @@ class Built(Generic[B]):
         self._build: Callable[[Any], B] = build
 
     def __get__(self, instance: object, owner: StructType) -> B:
-        for struct in (*_nested(owner, {owner}), owner):
+        for struct in (*_nested(owner, {owner}, self.is_stored), owner):
             if not self.is_stored(struct):
                 schema = _Builder(self.is_stored).root(struct)
                 setattr(struct, self._name, self._build(schema))
@@ -98,14 +98,20 @@ def _is_struct(annotation: Any) -> bool:
     return hasattr(annotation, "__struct_declared__") and isinstance(annotation, type)
 
 
-def _nested(model: StructType, known: set[StructType]) -> Iterator[StructType]:
-    """Yield the structs below ``model`` that are not in ``known``, each after the structs in its own fields."""
+def _nested(
+    model: StructType, known: set[StructType], built: Callable[[StructType], bool]
+) -> Iterator[StructType]:
+    """Yield the structs below ``model`` that are not in ``known``, each after the structs in its own fields.
+
+    Those that are ``built`` are left out with all below them, which were built before.
+    """
     for field in model.model_fields.values():
         for struct in structs_in(field.annotation):
             if struct not in known:
                 known.add(struct)
-                yield from _nested(struct, known)
-                yield struct
+                if not built(struct):
+                    yield from _nested(struct, known, built)
+                    yield struct
 
 
 class _Builder:

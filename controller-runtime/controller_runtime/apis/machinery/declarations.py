@@ -229,17 +229,32 @@ _known: Final[dict[tuple[str, str], Any]] = {}
 """The annotations that are evaluated, by module and text: most texts, such as ``str | None``, are repeated."""
 
 
+_ABSENT: Final = object()
+_OR_NONE: Final = " | None"
+
+
 def _evaluated(module: str, raw: Any, local: dict[str, Any]) -> Any:
     names = vars(sys.modules[module])
     if isinstance(raw, str):
         key = module, raw
         if local or key not in _known:
-            found = _without_text(eval(raw, names, local), names, local)  # noqa: S307  # text of a class body
+            found = _without_text(_of_text(raw, names, local), names, local)
             if local:
                 return found
             _known[key] = found
         return _known[key]
     return _without_text(raw, names, local)
+
+
+def _of_text(text: str, names: dict[str, Any], local: dict[str, Any]) -> Any:
+    """Return what an annotation means; names, lists of them and ``| None`` are not compiled, which takes 20 µs."""
+    if text.isidentifier() and not local and (found := names.get(text, _ABSENT)) is not _ABSENT:
+        return found
+    if text.endswith(_OR_NONE):
+        return _of_text(text.removesuffix(_OR_NONE), names, local) | None
+    if text.startswith("list[") and (item := text[5:-1]).isidentifier() and names.get("list", list) is list:
+        return list[_of_text(item, names, local)]  # type: ignore[misc]
+    return eval(text, names, local)  # noqa: S307  # text of a class body
 
 
 def _without_text(found: Any, names: dict[str, Any], local: dict[str, Any]) -> Any:

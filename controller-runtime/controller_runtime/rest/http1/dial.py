@@ -166,10 +166,11 @@ def watchful_socket(info: AddrInfo) -> socket.socket:
 async def _resolve(loop: asyncio.AbstractEventLoop, to: Origin) -> Sequence[AddrInfo]:
     """Return the addresses in the order to try, alternating families; an IP address needs no look-up."""
     flags = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
+    host = to.host.encode("ascii")  # Python encodes text by IDNA, whose tables take 0.4 MiB
     try:
-        return socket.getaddrinfo(to.host, to.port, type=socket.SOCK_STREAM, flags=flags)
+        return socket.getaddrinfo(host, to.port, type=socket.SOCK_STREAM, flags=flags)
     except OSError:
-        found = await loop.getaddrinfo(to.host, to.port, type=socket.SOCK_STREAM)
+        found = await loop.getaddrinfo(host, to.port, type=socket.SOCK_STREAM)
     families: dict[int, list[AddrInfo]] = {}
     for info in found:
         families.setdefault(info[0], []).append(info)
@@ -216,7 +217,12 @@ async def _connected(addresses: Sequence[AddrInfo]) -> socket.socket:
 async def _attempt(info: AddrInfo) -> socket.socket:
     made = watchful_socket(info)
     try:
-        await asyncio.get_running_loop().sock_connect(made, info[4])
+        try:
+            made.connect(info[4])  # uvloop's sock_connect would encode the address by IDNA, too
+        except (BlockingIOError, InterruptedError):
+            await anyio.wait_writable(made)
+            if (number := made.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)) != 0:
+                raise OSError(number, os.strerror(number)) from None
     except BaseException:
         made.close()
         raise

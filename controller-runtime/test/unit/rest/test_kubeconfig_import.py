@@ -11,7 +11,7 @@ import pytest
 from controller_runtime.rest import kubeconfig_import
 
 _PROBE = """
-import asyncio, json, sys
+import asyncio, json, os, sys
 async def session(openid):
     async with openid("id", "secret", "https://issuer.test")._client_session() as made:
         return made
@@ -21,9 +21,14 @@ ours = [name for name in sys.modules if name.startswith("kubernetes_asyncio")]
 loaded = sum(1 for name in list(vars(modules.kube_config)) if name.startswith("V1"))
 before = len(sys.modules)
 early = "aiohttp" in sys.modules
+temporary = "tempfile" in sys.modules
 late = isinstance(asyncio.run(session(modules.kube_config.OpenIDRequestor)), __import__("aiohttp").ClientSession)
+handle, name = modules.kube_config.tempfile.mkstemp()
+os.close(handle)
+os.remove(name)
 import kubernetes_asyncio.client
 print(json.dumps({
+    "temporary": temporary,
     "left": ours, "models": loaded, "count": before,
     "real": hasattr(kubernetes_asyncio.client, "V1Pod"),
     "early": early, "late": late,
@@ -42,6 +47,7 @@ def test_the_generated_modules_are_not_loaded_and_the_real_library_can_be() -> N
     assert seen["real"]
     assert seen["same"]
     assert (seen["early"], seen["late"]) == (False, True)
+    assert not seen["temporary"]
 
 
 _POD = """

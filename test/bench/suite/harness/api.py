@@ -125,12 +125,18 @@ class Api:
         """Return the version of a collection as it is now."""
         return str((await self.read(path, limit="1"))["metadata"]["resourceVersion"])
 
+    async def count(self, path: str) -> int:
+        """Return the number of objects in a collection, whose list may be larger than a response may be."""
+        first = await self.read(path, limit="1")
+        return len(first["items"]) + int(first["metadata"].get("remainingItemCount", 0))
+
     async def wipe(self, *paths: str) -> None:
         """Delete everything in collections, and return when they are empty. One that is not served is."""
         for path in paths:
             while True:
                 body = {"propagationPolicy": "Background", "gracePeriodSeconds": 0}
-                await self.send("DELETE", path, body, allowed=(404, 405, 500, 504))
+                # In pages: the response contains every object that was deleted.
+                await self.send("DELETE", path, body, query={"limit": "500"}, allowed=(404, 405, 500, 504))
                 answer = msgspec.json.decode(
                     await self.send("GET", path, query={"limit": "1"}, allowed=(404,))
                 )

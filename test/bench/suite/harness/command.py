@@ -87,6 +87,8 @@ def measure(
     """
     found: list[figures.Figure] = []
     failed = []
+    if any(name in ON_MANAGERS for name in workloads):
+        interpreter.compile_as_image()
     for name in workloads:
         sys.stderr.write(f"{name} …\n")
         workload = _load(name)

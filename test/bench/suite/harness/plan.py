@@ -5,15 +5,15 @@
 from __future__ import annotations
 
 import dataclasses
-import shlex
-import sys
 from collections.abc import Sequence
 from typing import Final
+
+from harness import interpreter
 
 OURS: Final = "ours"
 CEILING: Final = "ceiling"
 """The name of a bare loop's figures, where it is measured too."""
-_PROGRAM: Final = f"{shlex.quote(sys.executable)} -P -m pkg.app --config={{config}}"
+_PROGRAM: Final = f"{interpreter.as_image()} -m pkg.app --config={{config}}"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -72,8 +72,7 @@ class _Run:
             await self._settled(grouper)
         self._found.add("burst.rate", count / took, "pods/s")
         self._found.latencies("burst", latencies)
-        made = await self._where.api.read(objects.POD_GROUPS)
-        self._found.add("podgroups", len(made["items"]), "in all")
+        self._found.add("podgroups", await self._where.api.count(objects.POD_GROUPS), "in all")
 
     async def _churn(self, grouper: Manager, pods: groups.Pods) -> None:
         async with phase(self._found, "churn", grouper, len(pods), "pod"):
