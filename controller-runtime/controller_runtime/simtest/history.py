@@ -32,6 +32,8 @@ class Event:
     key: NamespacedName
     document: Document
     before: Document | None
+    lines: dict[tuple[str, bool], bytes] = field(default_factory=dict)
+    """The lines of watches that are shown the change, by the kind of the event and whether they show metadata alone."""
 
 
 @dataclass(slots=True)

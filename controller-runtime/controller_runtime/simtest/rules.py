@@ -273,7 +273,7 @@ class Rules(Observer):
     async def check_rest(self) -> None:
         """Return when caches agree with the server and queues are at rest. Raises AssertionError if they never do."""
         with anyio.move_on_after(_SETTLED):
-            while [*self._unrest()]:  # noqa: ASYNC110 -- many things must hold at once
+            while next(self._unrest(), None) is not None:  # noqa: ASYNC110 -- many things must hold at once
                 await anyio.sleep(_POLL)
         for problem in self._unrest():
             raise AssertionError(problem)

@@ -61,12 +61,18 @@ class Watch:
         if not now and not before:
             return None
         kind = "MODIFIED" if now and before else "ADDED" if now else "DELETED"
+        shown = kind, place.metadata_only
+        if (line := event.lines.get(shown)) is None:
+            line = event.lines[shown] = self._line(kind, event)
+        return line
+
+    def _line(self, kind: str, event: Event) -> bytes:
         document = event.document
         if kind == "DELETED" and event.before is not None:
             # As a server does: the last state that the watch saw, at the version of the change.
             metadata = {**event.before["metadata"], "resourceVersion": str(event.version)}
             document = {**event.before, "metadata": metadata}
-        return encoded(kind, place.shown(document))
+        return encoded(kind, self.place.shown(document))
 
 
 class Watches:
