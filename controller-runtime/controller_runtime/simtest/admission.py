@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 _TIMEOUT: Final = 10.0
 _SLOWEST: Final = 0.02
+_SUBRESOURCES: Final = ("status",)
 _SLOW: Final = 0.02
 """The part of the reviews that take seconds."""
 
@@ -105,9 +106,15 @@ class Webhooks:
         for configuration in ordered:
             for hook in configuration["webhooks"]:
                 for table in self._simulation.server.tables.values():
-                    if any(_names(rule, table) for rule in hook["rules"]):
-                        call = _Call(self, hook, table)
-                        self._simulation.server.admit.setdefault(table.facts.gvk, []).append(call.review)
+                    self._register(_Call(self, hook, table), table)
+
+    def _register(self, call: _Call, table: Table) -> None:
+        server, gvk = self._simulation.server, table.facts.gvk
+        if call.is_for(""):
+            server.admit.setdefault(gvk, []).append(call.review)
+        for subresource in _SUBRESOURCES:
+            if call.is_for(subresource):
+                server.admit_subresource.setdefault((gvk, subresource), []).append(call.review)
 
     async def send(self, path: str, body: bytes, seconds: float) -> HTTPResponse:
         """Return the answer of a replica. Raises OSError if there is none, TimeoutError if it takes too long."""
@@ -158,12 +165,13 @@ class _Call:
             patch = msgspec.json.decode(base64.b64decode(response["patch"]))
             review.new = patching.patched(self._table, review.new, patch, JSON_PATCH)
 
+    def is_for(self, subresource: str) -> bool:
+        """Return True if a rule names the resource, or a subresource of it."""
+        return any(_names(rule, self._table, subresource) for rule in self._hook["rules"])
+
     def _matches(self, rule: Mapping[str, Any], review: Review) -> bool:
-        if not {"*", review.operation} & set(rule["operations"]) or not _names(rule, self._table):
-            return False
-        plural = self._table.resource.plural
-        resource = f"{plural}/{review.subresource}" if review.subresource else plural
-        return bool({resource, "*/*", f"{plural}/*" if review.subresource else "*"} & set(rule["resources"]))
+        named = _names(rule, self._table, review.subresource)
+        return named and bool({"*", review.operation} & set(rule["operations"]))
 
     def _body(self, review: Review) -> bytes:
         self._number += 1
@@ -191,12 +199,13 @@ class _Call:
         return None if document is None else {"apiVersion": gvk.api_version, "kind": gvk.kind, **document}
 
 
-def _names(rule: Mapping[str, Any], table: Table) -> bool:
-    """Return True if a rule names the group, version and resource of a table, or one of its subresources."""
+def _names(rule: Mapping[str, Any], table: Table, subresource: str) -> bool:
+    """Return True if a rule names the group, version and resource of a table, or a subresource of it."""
     resource = table.resource
-    plurals = {str(each).partition("/")[0] for each in rule["resources"]}
+    plural = resource.plural
+    names = {f"{plural}/{subresource}", f"{plural}/*", "*/*"} if subresource else {plural, "*", "*/*"}
     return bool(
         {"*", resource.group} & set(rule["apiGroups"])
         and {"*", resource.version} & set(rule["apiVersions"])
-        and {"*", resource.plural} & plurals
+        and names & set(rule["resources"])
     )

@@ -151,8 +151,7 @@ class Watches:
         while watch.broken is None and anyio.current_time() < deadline:
             for line in self._pending(watch):
                 yield line
-            with anyio.CancelScope(deadline=min(deadline, bookmark)):
-                await self._change(watch)
+            await self._change(watch, min(deadline, bookmark))
             if anyio.current_time() >= bookmark:
                 bookmark = anyio.current_time() + _BOOKMARK_PERIOD
                 for line in self._pending(watch):
@@ -180,9 +179,9 @@ class Watches:
             return [encoded("ERROR", errors.to_status(gone))]
         return [line for event in events if (line := watch.line(event)) is not None]
 
-    async def _change(self, watch: Watch) -> None:
+    async def _change(self, watch: Watch, until: float) -> None:
         if watch.broken is None and watch.version >= watch.replica.latest(watch.table):
-            await watch.replica.change(watch.table)
+            await watch.replica.change(watch.table, until)
 
 
 def encoded(kind: str, document: Any) -> bytes:
