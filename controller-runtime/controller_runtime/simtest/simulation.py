@@ -243,7 +243,7 @@ class Simulation:
     async def _run_manager(self, process: Process) -> None:
         wire = self.network.wire(process, MANAGER)
         manager = Manager(Config("https://simulation"), self._registered.options, transport=wire)
-        wire.may_write = manager._may_write
+        wire.may_write, wire.unanswered = manager._may_write, manager._note_unanswered
         assert self._registered.setup is not None  # noqa: S101 -- else no manager is started
         self.rules.follow(process, manager)
         if self._registered.has_webhooks:
