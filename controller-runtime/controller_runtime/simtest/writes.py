@@ -145,10 +145,10 @@ class Writes:
 
     def _complete(self, table: Table, document: Document) -> Document:
         """Return an object as it is stored: as its schema has it, with the changes of admission."""
-        complete = self.complete.get(table.facts.gvk)
-        if complete is not None:
-            document = complete(document)
-        return apply_merge_patch(document, self._admitted) if self._admitted else document
+        complete = self.complete.get(table.facts.gvk, _unchanged)
+        document = complete(document)
+        # What a webhook added passes the schema, too.
+        return complete(apply_merge_patch(document, self._admitted)) if self._admitted else document
 
     def waits(self, gvk: GVK, subresource: str) -> bool:
         """Return True if writes of a kind, or of a subresource, are reviewed."""
@@ -162,3 +162,7 @@ class Writes:
     async def _admit(self, place: Place, review: Review) -> None:
         for admit in self._reviewers(place):
             await admit(review)
+
+
+def _unchanged(document: Document) -> Document:
+    return document
