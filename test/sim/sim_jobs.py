@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import random
 from typing import Any
@@ -12,7 +13,8 @@ import anyio
 from controller_runtime.apis.batch.v1 import Job
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.apis.machinery.gvk import NamespacedName
-from controller_runtime.client import MERGE, ignore_not_found, merge_from, raw_patch
+from controller_runtime.apis.machinery.object import metadata_only
+from controller_runtime.client import MERGE, ignore_not_found, raw_patch
 from controller_runtime.simtest import Simulation
 from sim_objects import controlled_by, is_deleted, is_suspended, is_true, owned, refusals_expected
 
@@ -22,6 +24,7 @@ Document = dict[str, Any]
 ENDED = ("Succeeded", "Failed")
 HELD = "sim.local/run-for"
 """The annotation of pods that do not end."""
+_PodMetadata = metadata_only(Pod)
 
 
 def phase(pod: Document) -> str:
@@ -45,7 +48,7 @@ class Jobs:
         if is_suspended(job):
             for pod in pods:
                 if not is_deleted(pod):
-                    await client.delete(Pod.from_dict(pod))
+                    await client.delete(_PodMetadata.from_dict(pod))
         else:
             for index in range(len(pods), count):
                 await client.create(Pod.from_dict(_pod(job, index, rng)))
@@ -86,13 +89,14 @@ class Nodes:
         self._pods_fail = pods_fail
         self._ends: dict[str, float] = {}
         """By the uid of a pod, when it ends."""
-        self._returned = False
+        self.changed = asyncio.Event()
+        """Set by changes in the cluster."""
         self.hold_until = 0.0
         """Pods do not end before this time."""
 
-    def is_due(self, sim: Simulation) -> bool:
-        """Return True if a pod has come to its end, or a node has returned."""
-        return self._returned or any(due <= sim.loop.time() for due in self._ends.values())
+    def next_due(self) -> float:
+        """Return the time at which the next pod comes to its end."""
+        return min(self._ends.values(), default=math.inf)
 
     async def schedule(self, sim: Simulation, rng: random.Random) -> None:
         """Bind pods to nodes."""
@@ -103,7 +107,9 @@ class Nodes:
                 if nodes:
                     body = f'{{"spec":{{"nodeName":"{rng.choice(nodes)}"}}}}'.encode()
                     with refusals_expected():
-                        await sim.client("scheduler").patch(Pod.from_dict(pod), raw_patch(MERGE, body))
+                        await sim.client("scheduler").patch(
+                            _PodMetadata.from_dict(pod), raw_patch(MERGE, body)
+                        )
 
     @staticmethod
     def _may_be_bound(sim: Simulation, pod: Document, pods: list[Document]) -> bool:
@@ -118,7 +124,6 @@ class Nodes:
 
     async def run_pods(self, sim: Simulation, rng: random.Random) -> None:
         """Start and end pods."""
-        self._returned = False
         pods = sim.server.objects(Pod)
         uids = {pod["metadata"]["uid"] for pod in pods}
         self._ends = {uid: due for uid, due in self._ends.items() if uid in uids}
@@ -130,10 +135,10 @@ class Nodes:
                 await self._run_pod(sim, pod, rng)
 
     async def _run_pod(self, sim: Simulation, pod: Document, rng: random.Random) -> None:
-        client, obj, uid = sim.client("kubelet"), Pod.from_dict(pod), pod["metadata"]["uid"]
+        client, uid = sim.client("kubelet"), pod["metadata"]["uid"]
         if is_deleted(pod):
             self._ends.pop(uid, None)
-            await client.delete(obj, grace_period_seconds=0)
+            await client.delete(_PodMetadata.from_dict(pod), grace_period_seconds=0)
             return
         if phase(pod) in ENDED:
             self._ends.pop(uid, None)
@@ -148,9 +153,8 @@ class Nodes:
         if sim.loop.time() >= max(due, self.hold_until):
             wanted = "Failed" if rng.random() < self._pods_fail else "Succeeded"
         if phase(pod) != wanted:
-            changed = obj.deep_copy()
-            changed.status.phase = wanted
-            await client.status.patch(changed, merge_from(obj))
+            body = f'{{"status":{{"phase":"{wanted}"}}}}'.encode()
+            await client.status.patch(_PodMetadata.from_dict(pod), raw_patch(MERGE, body))
 
     async def lose(self, sim: Simulation, rng: random.Random) -> None:
         """A node is lost; it returns, or its pods are deleted by force and the node returns empty."""
@@ -161,9 +165,9 @@ class Nodes:
             for pod in sim.server.objects(Pod):
                 if pod["spec"].get("nodeName") == node and phase(pod) not in ENDED:
                     with ignore_not_found():
-                        await sim.client("pod-gc").delete(Pod.from_dict(pod), grace_period_seconds=0)
+                        await sim.client("pod-gc").delete(_PodMetadata.from_dict(pod), grace_period_seconds=0)
         self.lost.discard(node)
-        self._returned = True
+        self.changed.set()
 
 
 def _gang_of(pod: Document) -> str | None:

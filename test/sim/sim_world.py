@@ -20,7 +20,6 @@ class Cluster:
     def __init__(self, pods_fail: float = 0.1) -> None:
         self.nodes = Nodes(pods_fail)
         self.kueue = Kueue()
-        self._changed = True
 
     async def run(self, sim: Simulation) -> None:
         """Run the controllers in random order whenever an object has changed."""
@@ -29,14 +28,18 @@ class Cluster:
         nodes = self.nodes
         steps = [JobSets().step, Jobs().step, nodes.schedule, nodes.run_pods, self.kueue.step, _garbage]
         while True:
-            await anyio.sleep(rng.uniform(0.2, 1.6))
-            if self._changed or nodes.is_due(sim) or self.kueue.waits:
-                self._changed = False
-                for step in rng.sample(steps, len(steps)):
-                    await step(sim, rng)
+            with anyio.move_on_at(nodes.next_due()):
+                await nodes.changed.wait()
+            await anyio.sleep(rng.uniform(0.1, 1.6))
+            nodes.changed.clear()
+            for step in rng.sample(steps, len(steps)):
+                await step(sim, rng)
+            if self.kueue.waits:
+                nodes.changed.set()
 
     def _note(self, event: Event) -> None:
-        self._changed = self._changed or event.table.facts.gvk.kind not in ("Lease", "Event")
+        if event.table.facts.gvk.kind not in ("Lease", "Event"):
+            self.nodes.changed.set()
 
 
 async def _garbage(sim: Simulation, _: random.Random) -> None:

@@ -20,10 +20,11 @@ from sim_overtakers import Overtakers
 from sim_past import Past
 from sim_rules import Rules
 from sim_users import Users
-from sim_webhook import Webhooks, review_secret
+from sim_webhook import configurations, review_secret
 from sim_world import Cluster
 
 from pkg import controller as controllers
+from pkg import webhooks
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
@@ -37,7 +38,7 @@ def world(sim: Simulation, pods_fail: float = 0.1) -> Cluster:
     """Set up Kubernetes' controllers, Kueue and two managers."""
     sim.serve(TrainJob, TrainingRuntime, ClusterTrainingRuntime, JobSet, Job, Pod, ConfigMap, Secret, Service)
     sim.serve(PodGroup, PriorityClass, RuntimeClass, LimitRange, PodTemplate)
-    webhooks, cluster = Webhooks(sim), Cluster(pods_fail)
+    cluster = Cluster(pods_fail)
 
     async def setup(mgr: ctrl.Manager) -> None:
         """Set a manager up as its program does, without servers."""
@@ -45,12 +46,11 @@ def world(sim: Simulation, pods_fail: float = 0.1) -> Cluster:
         reader = client.ReadThrough(mgr.client, mgr.api_reader, referred)
         runtimes = await core.new(reader, mgr.field_indexer)
         controllers.setup_controllers(mgr, runtimes, controller.Options(skip_name_validation=True))
-        webhooks.serve(mgr, runtimes)
+        webhooks.setup(mgr, runtimes)
 
     sim.server.admit[JobSet.gvk] = [review_job_set]
     sim.server.admit[Secret.gvk] = [review_secret]
-    for kind in (TrainJob, TrainingRuntime, ClusterTrainingRuntime):
-        sim.server.admit[kind.gvk] = [webhooks.review]
+    sim.admission(*configurations())
     sim.actor(cluster.run, "cluster")
     sim.manager(setup)
     return cluster

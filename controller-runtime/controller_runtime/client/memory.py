@@ -9,6 +9,7 @@ propagation, the status subresource, field owners and watches as a real server d
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -47,6 +48,8 @@ class Memory:
         self._version = 999
         self.complete: Callable[[Table, Document], Document] = lambda _, document: document
         """Changes each object before it is stored, as schemas and admission do."""
+        self.prepared: Callable[[], Document] | None = None
+        """Stores the result of the last dry run; only for a caller that knows that nothing was written since then."""
 
     @property
     def version(self) -> str:
@@ -127,7 +130,8 @@ class Memory:
         after = parts.combined(table, row.document, document, subresource)
         checks.check_finalizers(table, row.document, after)
         written, removed = ownership.difference(row.document, after, shape)
-        owners = {who: fields - written - removed for who, fields in row.owners.items()}
+        lost = written | removed
+        owners = {who: fields - lost for who, fields in row.owners.items()} if lost else dict(row.owners)
         if written:
             who = Manager(manager, "Update", subresource)
             owners[who] = owners.get(who, frozenset()) | written
@@ -206,9 +210,11 @@ class Memory:
         metadata["creationTimestamp"] = format_time(self._now())
         if table.facts.generation:
             metadata["generation"] = 1
+        row = Stored(document, _owning(owners))
         if dry_run:
+            self.prepared = functools.partial(self._store, table, key_of(document), row, "ADDED")
             return document
-        return self._store(table, key_of(document), Stored(document, _owning(owners)), "ADDED")
+        return self._store(table, key_of(document), row, "ADDED")
 
     def _replace(
         self, table: Table, key: NamespacedName, row: Stored, after: Stored, *, dry_run: bool
@@ -223,10 +229,14 @@ class Memory:
         ):
             metadata["generation"] += 1
         if dry_run:
+            self.prepared = functools.partial(self._finish, table, key, row, after)
             return after.document
+        return self._finish(table, key, row, after)
+
+    def _finish(self, table: Table, key: NamespacedName, row: Stored, after: Stored) -> Document:
         if same(row.document, after.document) and row.owners == after.owners:
             return row.document
-        if deletion.is_due(metadata):
+        if deletion.is_due(after.document["metadata"]):
             self._drop(table, key, after.document)
             return after.document
         return self._store(table, key, after, "MODIFIED")

@@ -62,6 +62,8 @@ def difference(old: Mapping[str, JSON], new: Mapping[str, JSON], shape: Shape) -
     """
     written: list[Path] = []
     removed: list[Path] = []
+    if same(old, new):
+        return frozenset(), frozenset()
     _compare(old, new, (), shape, written, removed)
     return frozenset(filter(_can_be_owned, written)), frozenset(filter(_can_be_owned, removed))
 
@@ -69,19 +71,19 @@ def difference(old: Mapping[str, JSON], new: Mapping[str, JSON], shape: Shape) -
 def _compare(
     old: JSON, new: JSON, path: Path, shape: Shape, written: list[Path], removed: list[Path]
 ) -> None:
-    if same(old, new):
-        return
     if isinstance(old, dict) and isinstance(new, dict) and old and new and not shape.atomic:
         for key, value in new.items():
-            below = (*path, key)
-            if key in old:
-                _compare(old[key], value, below, shape.field(key), written, removed)
-            else:
-                written += _walk(value, below, shape.field(key))
+            if key not in old:
+                written += _walk(value, (*path, key), shape.field(key))
+            elif not same(old[key], value):
+                _compare(old[key], value, (*path, key), shape.field(key), written, removed)
         for key in old.keys() - new.keys():
             removed += _walk(old[key], (*path, key), shape.field(key))
         return
-    depth, after = len(path), list(_walk(new, path, shape))
+    if not isinstance(old, dict | list) and not isinstance(new, dict | list):
+        written.append(path)
+        return
+    depth, after = len(path), _walk(new, path, shape)
     written += [each for each in after if not same(value_at(old, each[depth:]), value_at(new, each[depth:]))]
     removed += set(_walk(old, path, shape)).difference(after)
 
@@ -154,19 +156,28 @@ def text(path: Path) -> str:
     return "".join(parts)
 
 
-def _walk(value: JSON, path: Path, shape: Shape) -> Iterable[Path]:
+def _walk(value: JSON, path: Path, shape: Shape) -> list[Path]:
+    found: list[Path] = []
+    _collect(value, path, shape, found)
+    return found
+
+
+def _collect(value: JSON, path: Path, shape: Shape, found: list[Path]) -> None:
     if isinstance(value, dict) and value and not shape.atomic:
         for key, child in value.items():
-            yield from _walk(child, (*path, key), shape.field(key))
+            if isinstance(child, dict | list):
+                _collect(child, (*path, key), shape.field(key), found)
+            else:
+                found.append((*path, key))
     elif isinstance(value, list) and value and shape.is_set:
-        for member in value:
-            yield (*path, Member(member))
+        found += [(*path, Member(member)) for member in value]
     elif isinstance(value, list) and shape.keys(value):
         for item, step in zip(value, _steps(value, shape), strict=True):
-            yield (*path, step)
-            yield from _walk(item, (*path, step), shape.item)
+            below = (*path, step)
+            found.append(below)
+            _collect(item, below, shape.item, found)
     else:
-        yield path
+        found.append(path)
 
 
 def _steps(items: list[JSON], shape: Shape) -> list[Item]:

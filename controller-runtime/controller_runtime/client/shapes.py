@@ -70,6 +70,8 @@ class Shape:
     """Fall back on the field names of Kubernetes' own types."""
     _fields: dict[str, Shape] = dataclasses.field(default_factory=dict, compare=False, repr=False)
     """Shapes of declared fields that were asked for before."""
+    _items: list[Shape] = dataclasses.field(default_factory=list, compare=False, repr=False)
+    """The shape of items, once it was asked for."""
 
     @property
     def atomic(self) -> bool:
@@ -112,7 +114,9 @@ class Shape:
     @property
     def item(self) -> Shape:
         """The shape of a list's items."""
-        return Shape(_resolved(self.schema.get("items") or {}), "", self.by_name)
+        if not self._items:
+            self._items.append(Shape(_resolved(self.schema.get("items") or {}), "", self.by_name))
+        return self._items[0]
 
     def _alternatives(self) -> tuple[tuple[str, ...], ...]:
         kind = self.schema.get(_LIST_TYPE)

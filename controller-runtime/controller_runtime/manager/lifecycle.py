@@ -26,7 +26,7 @@ class Lifecycle:
     """Groups in order. Each starts when the one before is ready; all stop in reverse within ``grace`` seconds.
 
     Before the webhooks, ``connect`` is awaited. With an ``elector``, the last group starts once elected, and
-    the lease is kept until nothing acts on it any more; with ``release`` it is then released.
+    the lease is kept until nothing acts on it any more; if ``may_release`` returns True then, it is released.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class Lifecycle:
         grace: float,
         connect: Callable[[], Awaitable[None]],
         elector: leaderelection.Elector | None,
-        release: bool,
+        may_release: Callable[[], bool],
         on_elected: Callable[[leaderelection.Elector], None],
     ) -> None:
         self.events = RunnableGroup("events", self._member_failed, lasting=True)
@@ -53,7 +53,7 @@ class Lifecycle:
         self._grace = grace
         self._connect = connect
         self._elector = elector
-        self._release = release
+        self._may_release = may_release
         self._on_elected = on_elected
         self._failure: ManagerError | None = None
         if elector is not None:
@@ -152,8 +152,9 @@ class Lifecycle:
         if self._elector is None:
             return
         await self._election.stop()
-        if self._release and not self.abandoned and not isinstance(self._failure, LostLeadershipError):
-            await self._elector.release()
+        if self.abandoned or isinstance(self._failure, LostLeadershipError) or not self._may_release():
+            return
+        await self._elector.release()
 
     def _member_failed(self, member: Runnable, error: Exception) -> None:
         if isinstance(error, ManagerError):

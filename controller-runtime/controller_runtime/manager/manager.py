@@ -10,6 +10,7 @@ and then releases the lease. The first failure, at any time, stops the rest, and
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from types import TracebackType
@@ -67,6 +68,7 @@ class Manager:
         """Names that are taken: logs and metrics know controllers by them."""
         self._owned: list[AbstractAsyncContextManager[object]] = []
         self._elector: leaderelection.Elector | None = None
+        self._unanswered_at = -math.inf
         own = transport or self._transport(config, may_write=self._may_write)
         main = own if self.options.tracing is None else self.options.tracing.round_tripper(own)
         # Events and leases use a transport of their own: reconcilers' requests must not delay them.
@@ -91,7 +93,7 @@ class Manager:
             grace=self.options.graceful_shutdown_timeout,
             connect=lambda: self._first_answer.wait(self.options.connect_timeout),
             elector=self._elector,
-            release=self.options.leader_election_release_on_cancel,
+            may_release=self._may_release,
             on_elected=self._report_leading,
         )
         self.elected = self._lifecycle.elected
@@ -265,12 +267,25 @@ class Manager:
     def _transport(
         self, config: rest.Config, *, may_write: Callable[[], bool] | None = None
     ) -> rest.Transport:
-        transport = rest.Transport(config, observe=_count_request, may_write=may_write)
+        transport = rest.Transport(
+            config, observe=_count_request, may_write=may_write, unanswered=self._note_unanswered
+        )
         self._owned.append(transport)
         return transport
 
     def _may_write(self) -> bool:
         return self._elector is None or self._elector.may_act
+
+    def _note_unanswered(self) -> None:
+        self._unanswered_at = anyio.current_time()
+
+    def _may_release(self) -> bool:
+        """Return True if the lease may be released: the server performs no write of ours after that.
+
+        A write that was cancelled, or whose response did not come, may still be on its way.
+        """
+        quiet = anyio.current_time() - self._unanswered_at
+        return self.options.leader_election_release_on_cancel and quiet > self.options.lease_duration
 
     def _new_elector(self, observe: Callable[[str, str, str], None] | None) -> leaderelection.Elector | None:
         if not self.options.leader_election:

@@ -9,6 +9,7 @@ bucket) → ``Fence`` (rejects writes of a replica that is not the leader).
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Callable
 from typing import Final
@@ -144,20 +145,37 @@ def warnings_in(header: str) -> list[str]:
 
 
 class Fence:
-    """Rejects writes while ``may_write`` returns False, including those that waited in an outer layer."""
+    """Rejects writes while ``may_write`` returns False, including those that waited in an outer layer.
 
-    def __init__(self, inner: RoundTripper, may_write: Callable[[], bool], host: str) -> None:
+    ``unanswered`` is called when a write ends without a response: the server may still perform it.
+    """
+
+    def __init__(
+        self,
+        inner: RoundTripper,
+        may_write: Callable[[], bool],
+        host: str,
+        *,
+        unanswered: Callable[[], None] = lambda: None,
+    ) -> None:
         self._inner = inner
         self._may_write = may_write
         self._host = host
+        self._unanswered = unanswered
 
     async def send(self, request: Request) -> Response:
         """Send ``request`` unless it is a write and writes are not allowed."""
-        if request.method != "GET" and not self._may_write():
+        if request.method == "GET":
+            return await self._inner.send(request)
+        if not self._may_write():
             raise errors.TransportError(
                 f"{request.method} {request.path} is not sent: leadership was lost", host=self._host
             )
-        return await self._inner.send(request)
+        try:
+            return await self._inner.send(request)
+        except (asyncio.CancelledError, errors.TransportError):
+            self._unanswered()
+            raise
 
 
 class Throttle:

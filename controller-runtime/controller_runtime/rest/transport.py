@@ -29,7 +29,7 @@ class Transport:
     """Sends requests to the server of ``config``; an async context manager that owns the connections.
 
     Requests pass the layers of ``controller_runtime.rest.layers``. ``observe`` is called for every response,
-    ``may_write`` before each write.
+    ``may_write`` before each write, and ``unanswered`` after each that got no response.
     """
 
     def __init__(
@@ -38,13 +38,14 @@ class Transport:
         *,
         observe: layers.Observe | None = None,
         may_write: Callable[[], bool] | None = None,
+        unanswered: Callable[[], None] = lambda: None,
         tls_check_period: float = TLS_CHECK_PERIOD,
     ) -> None:
         self.config = config
         self._wire = _Wire(config, tls_check_period)
         inner: RoundTripper = self._wire
         if may_write is not None:
-            inner = layers.Fence(inner, may_write, config.address)
+            inner = layers.Fence(inner, may_write, config.address, unanswered=unanswered)
         inner = layers.Throttle(inner, config.qps, config.burst)
         inner = layers.Warn(inner)
         if observe is not None:

@@ -4,6 +4,11 @@
 
 The API server picks a replica that is ready, as a Service does. The review is answered in the process of that replica:
 it takes its time, and ends without an answer when the process is killed or paused.
+
+Differences from a real API server: webhooks of one kind are called one after the other, mutating ones once
+(``reinvocationPolicy`` is ``Never``); warnings and audit annotations of answers are dropped; CONNECT and deletions of
+collections are not reviewed; a webhook is called for the version of its rule only (``matchPolicy`` is ``Exact``).
+Webhooks with match conditions or without a service are refused.
 """
 
 from __future__ import annotations
@@ -11,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextvars import Context
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -20,12 +25,16 @@ import anyio
 import msgspec
 
 from controller_runtime import webhook
-from controller_runtime.apis.machinery import errors
+from controller_runtime.apis.core.v1 import Namespace
+from controller_runtime.apis.machinery import errors, labels
+from controller_runtime.apis.machinery.gvk import NamespacedName
+from controller_runtime.apis.meta.v1 import LabelSelector
 from controller_runtime.client import JSON as JSON_PATCH
 from controller_runtime.client import patching
 from controller_runtime.client.tables import Document, Table
 from controller_runtime.httpserver import HTTPRequest, HTTPResponse
 
+from .delays import Delays
 from .loop import Process
 from .writes import Review
 
@@ -34,8 +43,10 @@ if TYPE_CHECKING:
 
 _TIMEOUT: Final = 10.0
 _SLOWEST: Final = 0.02
-_SLOW: Final = 0.02
-"""The part of the reviews that take seconds."""
+"""Seconds that a review takes at most on its way, without a fault."""
+_SUBRESOURCES: Final = ("status",)
+_NAMESPACE: Final = "kubernetes.io/metadata.name"
+"""The label of a namespace that the API server sets."""
 
 
 class Listener(webhook.Server):
@@ -78,11 +89,12 @@ class _Endpoint:
     process: Process
     context: Context
     listener: Listener
+    has_synced: Callable[[], bool]
 
     @property
     def is_ready(self) -> bool:
         ended = self.process.dead or self.process.ended.is_set()
-        return self.listener.is_serving and not ended
+        return self.listener.is_serving and not ended and self.has_synced()
 
 
 class Webhooks:
@@ -92,34 +104,62 @@ class Webhooks:
         self._simulation = simulation
         self._rng = random.Random(f"{simulation.seed}/webhooks")
         self._endpoints: dict[str, _Endpoint] = {}
+        self.delays = Delays(lambda: self._rng.random() * _SLOWEST)
+        """How long a review is on its way."""
+        self.unreachable = 0
+        """The API server reaches no replica while this is positive."""
 
-    def listen(self, process: Process, context: Context) -> Listener:
-        """Return the webhook server of a process."""
+    def listen(self, process: Process, context: Context, has_synced: Callable[[], bool]) -> Listener:
+        """Return the webhook server of a process; it is ready when the caches of the process have synced."""
         listener = Listener()
-        self._endpoints[process.name] = _Endpoint(process, context, listener)
+        self._endpoints[process.name] = _Endpoint(process, context, listener, has_synced)
         return listener
 
     def configure(self, configurations: Iterable[Mapping[str, Any]]) -> None:
-        """Serve validating and mutating webhook configurations; the kinds that they name must be served already."""
-        ordered = sorted(configurations, key=lambda each: str(each["kind"]))  # mutating ones come first
-        for configuration in ordered:
+        """Serve validating and mutating webhook configurations; the kinds that they name must be served already.
+
+        Raises:
+            ValueError: a webhook has match conditions, or no service.
+        """
+        for configuration in sorted(configurations, key=_order):
             for hook in configuration["webhooks"]:
+                if hook.get("matchConditions"):
+                    raise ValueError(f"webhook {hook['name']}: match conditions are not simulated")
+                if "service" not in hook["clientConfig"]:
+                    raise ValueError(f"webhook {hook['name']}: only webhooks of a service are simulated")
+                mutates = configuration["kind"] == "MutatingWebhookConfiguration"
                 for table in self._simulation.server.tables.values():
-                    if any(_names(rule, table) for rule in hook["rules"]):
-                        call = _Call(self, hook, table)
-                        self._simulation.server.admit.setdefault(table.facts.gvk, []).append(call.review)
+                    self._register(_Call(self, hook, table, mutates=mutates), table)
+
+    def namespace_labels(self, name: str) -> dict[str, str]:
+        """Return the labels of a namespace."""
+        row = self._simulation.server.table(Namespace).rows.get(NamespacedName("", name))
+        labels: dict[str, str] = (row.document["metadata"].get("labels") or {}) if row is not None else {}
+        return {_NAMESPACE: name, **labels}
+
+    def _register(self, call: _Call, table: Table) -> None:
+        server, gvk = self._simulation.server, table.facts.gvk
+        if call.is_for(""):
+            server.admit.setdefault(gvk, []).append(call.review)
+        for subresource in _SUBRESOURCES:
+            if call.is_for(subresource):
+                server.admit_subresource.setdefault((gvk, subresource), []).append(call.review)
 
     async def send(self, path: str, body: bytes, seconds: float) -> HTTPResponse:
         """Return the answer of a replica. Raises OSError if there is none, TimeoutError if it takes too long."""
-        rng = self._rng
-        await anyio.sleep(rng.random() * (seconds * 1.2 if rng.random() < _SLOW else _SLOWEST))
+        rng, delay = self._rng, self.delays.longest()
+        await anyio.sleep(min(delay, seconds))
+        if delay >= seconds:
+            raise TimeoutError("context deadline exceeded")
+        if self.unreachable:
+            raise OSError("connect: connection refused")
         ready = [each for _, each in sorted(self._endpoints.items()) if each.is_ready]
         if not ready:
             raise OSError("no endpoints available for service")
         endpoint = rng.choice(ready)
         work = endpoint.listener.answer(path, body, seconds)
         task = asyncio.get_running_loop().create_task(work, context=endpoint.context.copy())
-        done, _ = await asyncio.wait([task], timeout=seconds)
+        done, _ = await asyncio.wait([task], timeout=seconds - delay)
         if not done:
             task.cancel()
             raise TimeoutError("context deadline exceeded")
@@ -129,23 +169,30 @@ class Webhooks:
 class _Call:
     """One webhook of a configuration, for one kind."""
 
-    def __init__(self, webhooks: Webhooks, hook: Mapping[str, Any], table: Table) -> None:
+    def __init__(self, webhooks: Webhooks, hook: Mapping[str, Any], table: Table, *, mutates: bool) -> None:
         self._webhooks = webhooks
         self._hook = hook
         self._table = table
+        self._mutates = mutates
         self._number = 0
+        self._objects = _selector(hook, "objectSelector")
+        self._namespaces = _selector(hook, "namespaceSelector")
 
     async def review(self, review: Review) -> None:
         """Ask the webhook if a rule matches, and change the object as it says. Raises StatusError on a denial."""
-        if not any(self._matches(rule, review) for rule in self._hook["rules"]):
+        if not any(self._matches(rule, review) for rule in self._hook["rules"]) or not self._picks(review):
             return
+        if review.dry_run and self._hook.get("sideEffects") not in ("None", "NoneOnDryRun"):
+            text = f'admission webhook "{self._hook["name"]}" does not support dry run'
+            raise errors.BadRequestError(text, code=400, reason="BadRequest")
         name, seconds = self._hook["name"], float(self._hook.get("timeoutSeconds") or _TIMEOUT)
         try:
             sent = await self._webhooks.send(
                 self._hook["clientConfig"]["service"]["path"], self._body(review), seconds
             )
             response = msgspec.json.decode(sent.body)["response"]
-        except (OSError, TimeoutError, msgspec.DecodeError, KeyError) as error:
+            patch = self._patch_of(response)
+        except (OSError, TimeoutError, ValueError, KeyError) as error:
             if self._hook.get("failurePolicy") == "Ignore":
                 return
             text = f'Internal error occurred: failed calling webhook "{name}": {error}'
@@ -154,16 +201,33 @@ class _Call:
             status = {"reason": "Forbidden", "code": 403} | (response.get("status") or {})
             status["message"] = f'admission webhook "{name}" denied the request: {status.get("message", "")}'
             raise errors.from_status(status, http_code=status["code"])
-        if response.get("patch") and review.new is not None:
-            patch = msgspec.json.decode(base64.b64decode(response["patch"]))
+        if patch and review.new is not None:
             review.new = patching.patched(self._table, review.new, patch, JSON_PATCH)
 
-    def _matches(self, rule: Mapping[str, Any], review: Review) -> bool:
-        if not {"*", review.operation} & set(rule["operations"]) or not _names(rule, self._table):
+    def _patch_of(self, response: Mapping[str, Any]) -> list[Any]:
+        """Return the operations of an answer. Raises ValueError if there may be none, or they are malformed."""
+        encoded = response.get("patch")
+        if not encoded:
+            return []
+        if not self._mutates:
+            raise ValueError("validating webhook must not return a patch")
+        return msgspec.json.decode(base64.b64decode(encoded), type=list[Any])
+
+    def _picks(self, review: Review) -> bool:
+        """Return True if the selectors pick the namespace, and the object before or after the write."""
+        documents = [each for each in (review.new, review.old) if each is not None]
+        if not any(self._objects.matches(each["metadata"].get("labels")) for each in documents):
             return False
-        plural = self._table.resource.plural
-        resource = f"{plural}/{review.subresource}" if review.subresource else plural
-        return bool({resource, "*/*", f"{plural}/*" if review.subresource else "*"} & set(rule["resources"]))
+        namespace = documents[0]["metadata"].get("namespace")
+        return not namespace or self._namespaces.matches(self._webhooks.namespace_labels(namespace))
+
+    def is_for(self, subresource: str) -> bool:
+        """Return True if a rule names the resource, or a subresource of it."""
+        return any(_names(rule, self._table, subresource) for rule in self._hook["rules"])
+
+    def _matches(self, rule: Mapping[str, Any], review: Review) -> bool:
+        named = _names(rule, self._table, review.subresource)
+        return named and bool({"*", review.operation} & set(rule["operations"]))
 
     def _body(self, review: Review) -> bytes:
         self._number += 1
@@ -191,12 +255,22 @@ class _Call:
         return None if document is None else {"apiVersion": gvk.api_version, "kind": gvk.kind, **document}
 
 
-def _names(rule: Mapping[str, Any], table: Table) -> bool:
-    """Return True if a rule names the group, version and resource of a table, or one of its subresources."""
+def _order(configuration: Mapping[str, Any]) -> tuple[str, str]:
+    """Sort mutating configurations first, then by name."""
+    return str(configuration["kind"]), str((configuration.get("metadata") or {}).get("name") or "")
+
+
+def _selector(hook: Mapping[str, Any], name: str) -> labels.Selector:
+    return labels.from_label_selector(LabelSelector.from_dict(dict(hook.get(name) or {})))
+
+
+def _names(rule: Mapping[str, Any], table: Table, subresource: str) -> bool:
+    """Return True if a rule names the group, version and resource of a table, or a subresource of it."""
     resource = table.resource
-    plurals = {str(each).partition("/")[0] for each in rule["resources"]}
+    plural = resource.plural
+    names = {f"{plural}/{subresource}", f"{plural}/*", "*/*"} if subresource else {plural, "*", "*/*"}
     return bool(
         {"*", resource.group} & set(rule["apiGroups"])
         and {"*", resource.version} & set(rule["apiVersions"])
-        and {"*", resource.plural} & plurals
+        and names & set(rule["resources"])
     )

@@ -85,9 +85,9 @@ def _compared(
     versions: _Versions, engine: Engine
 ) -> Iterator[tuple[NamespacedName, str | None, Entry | None]]:
     cached = {
-        key: entry
-        for key in engine.store.observed_keys()
-        if (entry := engine.store.observed(key)) is not None
+        NamespacedName(namespace, name): entry
+        for namespace, within in engine.store._objects.items()
+        for name, entry in within.items()
     }
     for key in sorted(versions.keys() | cached.keys()):
         yield key, versions.get(key), cached.get(key)

@@ -28,4 +28,6 @@ class Delays(Generic[P]):
 
     def longest(self, *args: P.args, **kwargs: P.kwargs) -> float:
         """Return the longest delay, in seconds; 0 without any."""
+        if len(self._drawn) == 1:
+            return self._drawn[0](*args, **kwargs)
         return max((draw(*args, **kwargs) for draw in self._drawn), default=0.0)

@@ -163,6 +163,19 @@ async def _miss(sim: Simulation, rng: random.Random) -> None:
     sim.server.missing.discard(resource)
 
 
+async def _slow_webhooks(sim: Simulation, rng: random.Random) -> None:
+    """Let reviews take their time, some more than a webhook has."""
+    seconds = rng.choice([0.5, 5.0, 15.0])
+    with sim.webhooks.delays.during(lambda: seconds * rng.random()):
+        await anyio.sleep(rng.uniform(2, 20))
+
+
+async def _unreachable_webhooks(sim: Simulation, rng: random.Random) -> None:
+    sim.webhooks.unreachable += 1
+    await anyio.sleep(rng.uniform(1, 15))
+    sim.webhooks.unreachable -= 1
+
+
 FAULTS: Final = (
     Fault("kill", _kill),
     Fault("pause", _pause),
@@ -187,3 +200,8 @@ FAULTS: Final = (
     Fault("forbid", _forbid),
     Fault("missing kind", _miss),
 )
+WEBHOOK_FAULTS: Final = (
+    Fault("slow webhooks", _slow_webhooks),
+    Fault("unreachable webhooks", _unreachable_webhooks),
+)
+"""Of simulations with webhooks."""

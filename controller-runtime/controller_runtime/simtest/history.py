@@ -5,14 +5,14 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable
+from contextvars import Context
 from dataclasses import dataclass, field
 from operator import attrgetter
-
-import anyio
 
 from controller_runtime.apis.machinery.gvk import NamespacedName
 from controller_runtime.client.tables import Change, Document, Table, key_of
@@ -32,6 +32,8 @@ class Event:
     key: NamespacedName
     document: Document
     before: Document | None
+    lines: dict[tuple[str, bool], bytes] = field(default_factory=dict)
+    """The lines of watches that are shown the change, by the kind of the event and whether they show metadata alone."""
 
 
 @dataclass(slots=True)
@@ -127,51 +129,99 @@ class _Recorder:
 
 
 class Replica:
-    """One of several API servers: its watch cache is behind the store by a lag of its own."""
+    """One of several API servers: its watch cache is behind the store by a lag of its own.
+
+    A change that nothing waits for is applied when the replica is next read: there is a timer only for the others.
+    """
 
     def __init__(self, history: History, rng: random.Random, *, version: int) -> None:
-        self.applied = version
         self.lags = Delays(lambda: rng.random() * 0.02)
         """How long after a change this replica knows of it."""
+        self._applied = version
         self._rows: dict[Table, dict[NamespacedName, Document]] = {}
         self._latest: dict[Table, int] = {}
-        self._changed: dict[Table | None, anyio.Event] = {}
+        self._waiting: dict[Table | None, list[asyncio.Future[None]]] = {}
         self._due = 0.0
-        self._coming: deque[Event] = deque()
+        self._coming: deque[tuple[float, Event]] = deque()
+        self._context = Context()
+        """Where timers run: no process's end stops them."""
         history.replicas.append(self)
+
+    @property
+    def applied(self) -> int:
+        """The version up to which this replica knows the changes."""
+        self._catch_up()
+        return self._applied
 
     def expect(self, event: Event) -> None:
         """Apply a change after the lag, and never before an earlier one."""
         loop = asyncio.get_running_loop()
-        self._due = max(loop.time() + self.lags.longest(), self._due)
-        self._coming.append(event)
-        loop.call_at(self._due, self._apply)
+        now = loop.time()
+        self._due = max(now + self.lags.longest(), self._due)
+        if self._coming and self._coming[0][0] <= now:
+            self._catch_up()
+        self._coming.append((self._due, event))
+        if event.table in self._waiting or None in self._waiting:
+            loop.call_at(self._due, self._catch_up, context=self._context)
 
     def documents(self, table: Table) -> list[Document]:
         """Return the objects of a kind as this replica knows them, by namespace and name."""
+        self._catch_up()
         return [document for _, document in sorted(self._rows.get(table, {}).items())]
 
     def latest(self, table: Table) -> int:
         """Return the version of the last change of a kind that this replica knows."""
+        self._catch_up()
         return self._latest.get(table, 0)
 
-    async def change(self, table: Table | None = None) -> None:
-        """Return when the objects of a kind, or of any kind, change here, or their watchers are woken."""
-        await self._changed.setdefault(table, anyio.Event()).wait()
+    async def change(self, table: Table | None = None, until: float = math.inf) -> None:
+        """Return at a time, or when the objects of a kind, or of any, change here, or their watchers are woken."""
+        loop = asyncio.get_running_loop()
+        waiter: asyncio.Future[None] = loop.create_future()
+        waiting = self._waiting.setdefault(table, [])
+        waiting.append(waiter)
+        if len(waiting) == 1 and (due := self._next(table)) is not None:
+            loop.call_at(due, self._catch_up, context=self._context)
+        timer = loop.call_at(until, _end, waiter, context=self._context) if until < math.inf else None
+        try:
+            await waiter
+        finally:
+            if timer is not None:
+                timer.cancel()
+            if waiter in waiting:
+                waiting.remove(waiter)
+                if not waiting and self._waiting.get(table) is waiting:
+                    del self._waiting[table]
 
     def wake(self, table: Table | None) -> None:
         """Wake the tasks that wait for a change of a kind."""
-        if (changed := self._changed.pop(table, None)) is not None:
-            changed.set()
+        for waiter in self._waiting.pop(table, ()):
+            _end(waiter)
 
-    def _apply(self) -> None:
-        event = self._coming.popleft()  # timers of one moment come in any order, changes do not
-        rows = self._rows.setdefault(event.table, {})
-        if event.type == "DELETED":
-            rows.pop(event.key, None)
-        else:
-            rows[event.key] = event.document
-        self.applied = max(self.applied, event.version)
-        self._latest[event.table] = event.version
-        self.wake(event.table)
-        self.wake(None)
+    def _next(self, table: Table | None) -> float | None:
+        """Return the time at which this replica knows of the next change."""
+        return next((due for due, event in self._coming if table in (None, event.table)), None)
+
+    def _catch_up(self) -> None:
+        """Apply the changes whose time has come."""
+        coming = self._coming
+        if not coming:
+            return
+        now = asyncio.get_running_loop().time()
+        while coming and coming[0][0] <= now:
+            _, event = coming.popleft()
+            rows = self._rows.setdefault(event.table, {})
+            if event.type == "DELETED":
+                rows.pop(event.key, None)
+            else:
+                rows[event.key] = event.document
+            self._applied = max(self._applied, event.version)
+            self._latest[event.table] = event.version
+            if self._waiting:
+                self.wake(event.table)
+                self.wake(None)
+
+
+def _end(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)

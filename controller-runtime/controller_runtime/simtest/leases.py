@@ -4,8 +4,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import anyio
 import msgspec
@@ -16,7 +17,10 @@ from controller_runtime.rest import Request, Response
 from .answers import Answer
 from .history import Event
 from .loop import Process
-from .network import WRITES, Observer
+from .network import WRITES, Observer, is_aside
+
+_PATIENCE: Final = 35.0
+"""Seconds within which a write gets its answer, and a manager that has stopped all else ends."""
 
 
 class Leases:
@@ -77,9 +81,14 @@ class Holders(Observer):
         stored: Callable[[], list[dict[str, Any]]],
         left: Callable[[dict[str, Any]], float],
         fail: Callable[[str], None],
+        now: Callable[[], float],
     ) -> None:
         self._stored = stored
         self._left = left
+        self._now = now
+        self._given_up: set[Process] = set()
+        self._unanswered: dict[Process, dict[int, tuple[Request, float]]] = {}
+        """By identity, the writes, not of leases and events, that got no answer, and when they were sent."""
         self._identities: dict[Process, str] = {}
         self._fail = fail
         self._open: dict[Process, int] = {}
@@ -95,11 +104,14 @@ class Holders(Observer):
 
     def sends(self, process: Process, request: Request) -> None:
         """Count a request."""
+        if request.method in WRITES and not is_aside(request):
+            self._unanswered.setdefault(process, {})[id(request)] = request, self._now()
         if process in self._open and "/leases" in request.path:
             self._open[process] += 1
 
     def answered(self, process: Process, request: Request, response: Response) -> None:
         """Count a success."""
+        self._unanswered.get(process, {}).pop(id(request), None)
         if process in self._open and "/leases" in request.path and _is_success(response):
             self._open[process] -= 1
 
@@ -110,6 +122,7 @@ class Holders(Observer):
         sent: dict[str, Any] = msgspec.json.decode(request.body or b"{}")
         if _spec(sent).get("holderIdentity"):
             return
+        self._given_up.add(process)
         for lease in self._stored():
             newest = lease["metadata"]["resourceVersion"] == sent["metadata"].get("resourceVersion")
             if (
@@ -119,11 +132,24 @@ class Holders(Observer):
             ):
                 self._fail(f"the lease of another is given up by {process.name}")
 
+    def has_given_up(self, process: Process) -> bool:
+        """Return True if a process has sent a lease without a holder."""
+        return process in self._given_up
+
     def ended(self, process: Process) -> None:
-        """Check that a process that was stopped, and had answers to its requests since then, holds no lease."""
+        """Check that a process that was stopped, and had answers to its requests since then, holds no lease.
+
+        It may keep the lease if the server may still perform one of its last writes.
+        """
         open_requests, identity = self._open.pop(process, 1), self._identities[process]
+        last = max((at for _, at in self._unanswered.pop(process, {}).values()), default=-math.inf)
         for lease in self._stored():
-            if not open_requests and identity and _spec(lease).get("holderIdentity") == identity:
+            recently = self._now() - last <= _PATIENCE + float(_spec(lease).get("leaseDurationSeconds") or 0)
+            if (
+                not (open_requests or recently)
+                and identity
+                and _spec(lease).get("holderIdentity") == identity
+            ):
                 self._fail(f"a manager that was stopped keeps its lease: {process.name}")
 
 

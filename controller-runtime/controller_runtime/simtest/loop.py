@@ -59,19 +59,6 @@ CURRENT: Final[ContextVar[Process | None]] = ContextVar("simtest_process", defau
 """The process that the running task belongs to."""
 
 
-class SimTask(asyncio.Task[Any]):
-    """A task whose place in a set does not depend on its address."""
-
-    _numbers = itertools.count(1)
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self._number = next(self._numbers)
-        super().__init__(*args, **kwargs)
-
-    def __hash__(self) -> int:
-        return self._number
-
-
 class Lane:
     """Callbacks that wait to run, in order."""
 
@@ -80,6 +67,21 @@ class Lane:
     def __init__(self) -> None:
         self.handles: deque[asyncio.Handle] = deque()
         self.listed = False
+
+
+class SimTask(asyncio.Task[Any]):
+    """A task whose place in a set does not depend on its address."""
+
+    _numbers = itertools.count(1)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self._number = next(self._numbers)
+        self.lane = Lane()
+        """The callbacks that run the task."""
+        super().__init__(*args, **kwargs)
+
+    def __hash__(self) -> int:
+        return self._number
 
 
 class SimLoop(asyncio.BaseEventLoop):
@@ -94,7 +96,6 @@ class SimLoop(asyncio.BaseEventLoop):
         self.set_task_factory(_new_task)
         self._rng = rng
         self._clock = START
-        self._lanes: dict[object, Lane] = {}
         self._listed: list[Lane] = []
         self._running_lane = Lane()
         self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
@@ -113,13 +114,21 @@ class SimLoop(asyncio.BaseEventLoop):
 
     # Called by asyncio.
 
-    def _call_soon(
-        self, callback: Callable[..., Any], args: tuple[Any, ...], context: Context | None
+    def call_soon(
+        self, callback: Callable[..., object], *args: object, context: Context | None = None
     ) -> asyncio.Handle:
+        """Run a callback in its turn: after the others of its task, or of the callback that calls this."""
+        self._check_closed()  # type: ignore[attr-defined]
         handle = asyncio.Handle(callback, args, self, context)
         owner = getattr(callback, "__self__", None)
-        self._append(self._lane_of(owner) if isinstance(owner, asyncio.Task) else self._running_lane, handle)
+        self._append(owner.lane if isinstance(owner, SimTask) else self._running_lane, handle)
         return handle
+
+    def call_later(
+        self, delay: float, callback: Callable[..., object], *args: object, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        """Run a callback after a time."""
+        return self.call_at(self._clock + delay, callback, *args, context=context)
 
     def call_at(
         self, when: float, callback: Callable[..., object], *args: object, context: Context | None = None
@@ -199,16 +208,6 @@ class SimLoop(asyncio.BaseEventLoop):
         if not lane.listed:
             lane.listed = True
             self._listed.append(lane)
-
-    def _lane_of(self, task: asyncio.Task[Any]) -> Lane:
-        lane = self._lanes.get(task)
-        if lane is None:
-            lane = self._lanes[task] = Lane()
-            task.add_done_callback(self._forget)
-        return lane
-
-    def _forget(self, task: asyncio.Task[Any]) -> None:
-        self._lanes.pop(task, None)
 
     def drop_all(self) -> None:
         """Drop all callbacks: nothing of a life runs after its end."""

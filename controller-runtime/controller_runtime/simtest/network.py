@@ -90,12 +90,18 @@ class Wire:
     def __init__(self, network: Network, process: Process, user: str, may_write: Callable[[], bool]) -> None:
         self.may_write = may_write
         """Called before each write except those of leases and events."""
+        self.unanswered: Callable[[], None] = lambda: None
+        """Called after each of them that got no answer."""
         bare = _Bare(network, process, user)
         self._aside = layers.RetryAfter(bare)
-        self._main = layers.RetryAfter(layers.Fence(bare, self._may_write, _HOST))
+        fence = layers.Fence(bare, self._may_write, _HOST, unanswered=self._note_unanswered)
+        self._main = layers.RetryAfter(fence)
 
     def _may_write(self) -> bool:
         return self.may_write()
+
+    def _note_unanswered(self) -> None:
+        self.unanswered()
 
     async def send(self, request: Request) -> Response:
         """Return the server's answer. Raises TransportError when there is none."""

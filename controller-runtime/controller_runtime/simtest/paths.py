@@ -139,6 +139,12 @@ def kind_of(path: str, tables: Tables) -> GVK | None:
     return table.facts.gvk if table is not None else None
 
 
+def part_of(path: str, tables: Tables) -> tuple[GVK | None, str]:
+    """Return the kind whose objects a path names, None when it is not served, and the subresource."""
+    table, _, rest = _table_of(path, tables)
+    return (table.facts.gvk if table is not None else None), (*rest[2:3], "")[0]
+
+
 def _table_of(path: str, tables: Tables) -> tuple[Table | None, str, list[str]]:
     """Return the table, the namespace, and the rest of a path from the resource on."""
     group, version, rest = _split(path)

@@ -63,8 +63,12 @@ class Rules(Observer):
     def __init__(self, simulation: Simulation) -> None:
         self._simulation = simulation
         self.replicas: dict[str, Replica] = {}
+        self._writers: dict[Process, Replica] = {}
+        """Also those that have ended: their writes may arrive later."""
+        self._sent: dict[int, tuple[Sent, float]] = {}
+        """By identity, the writes that have not arrived, and when they were sent."""
         leases, stored = Leases(simulation.loop.time), functools.partial(simulation.server.objects, Lease)
-        self.leases = Holders(stored, leases.left, self.fail)
+        self.leases = Holders(stored, leases.left, self.fail, simulation.loop.time)
         self._events = Events(self.fail)
         simulation.on_change(leases.see)
         simulation.on_change(self._events.see)
@@ -76,7 +80,7 @@ class Rules(Observer):
 
     def follow(self, process: Process, manager: Manager) -> None:
         """Check a manager from now on; it has no controllers yet."""
-        replica = self.replicas[process.name] = Replica(process, manager)
+        replica = self.replicas[process.name] = self._writers[process] = Replica(process, manager)
         add = manager.add
 
         def watched(runnable: Any) -> None:
@@ -113,16 +117,29 @@ class Rules(Observer):
 
     # One writer.
 
+    def sends(self, process: Process, sent: Sent) -> None:
+        """Note when a write is sent."""
+        if sent.method in WRITES and not is_aside(sent):
+            self._sent[id(sent)] = sent, self._simulation.loop.time()
+
     def arrives(self, process: Process, sent: Sent) -> None:
-        """Check that a write, not of a lease or an event, comes from the leader."""
-        replica = self._writer(process, sent)
-        if replica is None or not replica.identity:
+        """Check that a write, not of a lease or an event, comes from the leader.
+
+        A lease that lapses does not stop a write that takes longer than the time between the end of a tenure and that
+        of the lease. A lease that is given up must not be followed by a write.
+        """
+        replica = self._writers.get(process)
+        if replica is None or sent.method not in WRITES or is_aside(sent) or not replica.identity:
             return
-        holders = self._holders()
+        now, holders = self._simulation.loop.time(), self._holders()
+        _, sent_at = self._sent.pop(id(sent), (sent, now))
         if replica.identity in holders:
             replica.has_led = True
-        elif replica.has_led and holders - {""}:
-            self.fail(f"a replica wrote while another led: {process.name} {sent.method} {sent.path}")
+        elif (replica.has_led or replica.manager.elected.is_set()) and holders - {""}:
+            options = replica.manager.options
+            margin = options.lease_duration - options.renew_deadline
+            if self.leases.has_given_up(process) or now - sent_at <= margin:
+                self.fail(f"a replica wrote while another led: {process.name} {sent.method} {sent.path}")
 
     def _holders(self) -> set[str]:
         leases = self._simulation.server.objects(Lease)
@@ -273,7 +290,7 @@ class Rules(Observer):
     async def check_rest(self) -> None:
         """Return when caches agree with the server and queues are at rest. Raises AssertionError if they never do."""
         with anyio.move_on_after(_SETTLED):
-            while [*self._unrest()]:  # noqa: ASYNC110 -- many things must hold at once
+            while next(self._unrest(), None) is not None:  # noqa: ASYNC110 -- many things must hold at once
                 await anyio.sleep(_POLL)
         for problem in self._unrest():
             raise AssertionError(problem)

@@ -32,6 +32,8 @@ import anyio.to_thread
 import structlog
 from anyio._backends._asyncio import CancelScope
 
+from controller_runtime import installed
+from controller_runtime.log import context as log_context
 from controller_runtime.log import logger as log
 
 from .loop import START, LeakError, SimLoop
@@ -130,6 +132,10 @@ _real_distributions = importlib.metadata.distributions
 _text_of_distribution = functools.cache(importlib.metadata.PathDistribution.read_text)
 
 
+_folders_of_distributions = functools.cache(installed._folders)
+_declares = functools.cache(installed._declares)
+
+
 @functools.cache
 def _distributions() -> tuple[importlib.metadata.Distribution, ...]:
     return tuple(_real_distributions())
@@ -161,6 +167,8 @@ def sealed(
             (datetimes, "datetime", _SimDatetime),
             (importlib.metadata, "distributions", _distributions),
             (importlib.metadata.PathDistribution, "read_text", _text_of_distribution),
+            (installed, "_folders", _folders_of_distributions),
+            (installed, "_declares", _declares),
         ):
             patches.enter_context(mock.patch.object(target, name, value))
         begin = CancelScope.__init__
@@ -207,8 +215,9 @@ class _InOrder(dict[Any, None]):
 @contextmanager
 def _silence() -> Iterator[None]:
     """Write no log: rendering it would be most of the work of a run."""
-    before = structlog.get_config()
+    before, up_to = structlog.get_config(), log_context.Written.up_to
     sink = log.Sink(None, _NOTHING)
+    log_context.Written.up_to = _NOTHING
     structlog.configure(
         processors=[],
         wrapper_class=log.Logger,
@@ -218,6 +227,7 @@ def _silence() -> Iterator[None]:
     try:
         yield
     finally:
+        log_context.Written.up_to = up_to
         structlog.configure(**before)
 
 

@@ -40,8 +40,8 @@ class Server:
     """The objects of a cluster, and the answers to requests about them.
 
     ``complete`` has, by kind, functions that get each object before it is stored: they set defaults and drop unknown
-    fields, and leave a completed object as it is. ``admit`` has functions that are called one after the other for
-    each write.
+    fields, and leave a completed object as it is. ``admit`` has, by kind, functions that are called one after the
+    other for each write of an object, and ``admit_subresource``, by kind and name, those for its subresources.
     """
 
     def __init__(self, memory: Memory, rng: random.Random, *, replicas: int = 2) -> None:
@@ -53,6 +53,7 @@ class Server:
         self.watches = Watches(self.history, rng)
         self._writes = Writes(memory, self.tables)
         self.admit = self._writes.admit
+        self.admit_subresource = self._writes.admit_subresource
         self.complete = self._writes.complete
         self.denied: set[tuple[str, str, str]] = set()
         """User, verb and group resource that are refused with 403."""
@@ -132,7 +133,10 @@ class Server:
         if request.method == "GET":
             names = {name for name, _ in request.query}
             return "resourceVersion" in names and "watch" not in names
-        return bool(self.admit) and paths.kind_of(request.path, self.tables) in self.admit
+        if not (self.admit or self.admit_subresource):
+            return False
+        gvk, subresource = paths.part_of(request.path, self.tables)
+        return gvk is not None and self._writes.waits(gvk, subresource)
 
     async def _answer(self, request: Request, user: str, replica: Replica) -> Response:
         tables = self._served(user)

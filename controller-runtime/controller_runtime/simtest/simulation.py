@@ -25,7 +25,7 @@ from controller_runtime.manager import Manager, Options
 from controller_runtime.rest import Config, RESTMapper
 
 from .admission import Webhooks
-from .faults import FAULTS
+from .faults import FAULTS, WEBHOOK_FAULTS, Fault
 from .history import Event as Change
 from .loop import START, Process, SimLoop
 from .network import Network, enter
@@ -172,8 +172,9 @@ class Simulation:
         storms = [rng.random() * length * 0.7 for _ in range(_STORMS)]
         for name, (_, times) in self._registered.actions.items():
             steps += spread(rng, name, times * self.actions, length * 0.8, storms)
-        for fault in FAULTS:
-            steps += spread(rng, f"fault: {fault.name}", self.faults / len(FAULTS), length * 0.8, storms)
+        faults = self._faults()
+        for fault in faults:
+            steps += spread(rng, f"fault: {fault.name}", self.faults / len(faults), length * 0.8, storms)
         return sorted(steps, key=lambda step: step.at)
 
     async def live(self, steps: Sequence[Step]) -> None:
@@ -198,10 +199,13 @@ class Simulation:
         await self.rules.check_rest()
         self._raise_failures()
 
+    def _faults(self) -> Sequence[Fault]:
+        return (*FAULTS, *WEBHOOK_FAULTS) if self._registered.has_webhooks else FAULTS
+
     async def _do(self, step: Step) -> None:
         self.record("plan", str(step.name))
         rng = random.Random(step.seed)
-        fault = next((each for each in FAULTS if step.name == f"fault: {each.name}"), None)
+        fault = next((each for each in self._faults() if step.name == f"fault: {each.name}"), None)
         act = fault.cause if fault is not None else self._registered.actions[step.name][0]
         self._spawn(self._guard(step.name, lambda sim: act(sim, rng)))
 
@@ -243,11 +247,12 @@ class Simulation:
     async def _run_manager(self, process: Process) -> None:
         wire = self.network.wire(process, MANAGER)
         manager = Manager(Config("https://simulation"), self._registered.options, transport=wire)
-        wire.may_write = manager._may_write
+        wire.may_write, wire.unanswered = manager._may_write, manager._note_unanswered
         assert self._registered.setup is not None  # noqa: S101 -- else no manager is started
         self.rules.follow(process, manager)
         if self._registered.has_webhooks:
-            manager._webhook_server = self.webhooks.listen(process, copy_context())
+            lifecycle = manager._lifecycle
+            manager._webhook_server = self.webhooks.listen(process, copy_context(), lambda: lifecycle.synced)
             manager.add(manager._webhook_server)
         async with manager:
             await self._registered.setup(manager)

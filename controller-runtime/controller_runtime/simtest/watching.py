@@ -61,12 +61,18 @@ class Watch:
         if not now and not before:
             return None
         kind = "MODIFIED" if now and before else "ADDED" if now else "DELETED"
+        shown = kind, place.metadata_only
+        if (line := event.lines.get(shown)) is None:
+            line = event.lines[shown] = self._line(kind, event)
+        return line
+
+    def _line(self, kind: str, event: Event) -> bytes:
         document = event.document
         if kind == "DELETED" and event.before is not None:
             # As a server does: the last state that the watch saw, at the version of the change.
             metadata = {**event.before["metadata"], "resourceVersion": str(event.version)}
             document = {**event.before, "metadata": metadata}
-        return encoded(kind, place.shown(document))
+        return encoded(kind, self.place.shown(document))
 
 
 class Watches:
@@ -145,8 +151,7 @@ class Watches:
         while watch.broken is None and anyio.current_time() < deadline:
             for line in self._pending(watch):
                 yield line
-            with anyio.CancelScope(deadline=min(deadline, bookmark)):
-                await self._change(watch)
+            await self._change(watch, min(deadline, bookmark))
             if anyio.current_time() >= bookmark:
                 bookmark = anyio.current_time() + _BOOKMARK_PERIOD
                 for line in self._pending(watch):
@@ -174,9 +179,9 @@ class Watches:
             return [encoded("ERROR", errors.to_status(gone))]
         return [line for event in events if (line := watch.line(event)) is not None]
 
-    async def _change(self, watch: Watch) -> None:
+    async def _change(self, watch: Watch, until: float) -> None:
         if watch.broken is None and watch.version >= watch.replica.latest(watch.table):
-            await watch.replica.change(watch.table)
+            await watch.replica.change(watch.table, until)
 
 
 def encoded(kind: str, document: Any) -> bytes:

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -41,6 +41,7 @@ class Writes:
 
     def __init__(self, memory: Memory, tables: Mapping[tuple[str, str, str], Table]) -> None:
         self.admit: dict[GVK, list[Admit]] = {}
+        self.admit_subresource: dict[tuple[GVK, str], list[Admit]] = {}
         self.complete: dict[GVK, Callable[[Document], Document]] = {}
         self._memory = memory
         self._tables = tables
@@ -59,7 +60,7 @@ class Writes:
             return dict(_SUCCESS)
         document = self._complete(place.table, document)
         review = Review("CREATE", place.gvk, document, None, user, place.subresource, place.dry_run)
-        await self._admit(review)
+        await self._admit(place, review)
         assert review.new is not None  # noqa: S101 -- a create has an object
         return self._memory.create(place.table, review.new, place.manager(user), dry_run=place.dry_run)
 
@@ -79,18 +80,22 @@ class Writes:
             raise place.table.no_subresource(place.key.name)
         if place.key not in place.table.rows:
             namespaces.check(place, self._tables)
-        if place.gvk not in self.admit:
+        if not self._reviewers(place):
             return write(place, user, place.dry_run)
         while True:
             before = place.table.rows.get(place.key)
             wanted = write(place, user, True)
+            finish = self._memory.prepared
             old = before.document if before is not None else None
             operation = "UPDATE" if before is not None else "CREATE"
-            new = msgspec.json.decode(msgspec.json.encode(wanted))
+            encoded = msgspec.json.encode(wanted)
+            new = msgspec.json.decode(encoded)
             review = Review(operation, place.gvk, new, old, user, place.subresource, place.dry_run)
-            await self._admit(review)
+            await self._admit(place, review)
             if place.table.rows.get(place.key) is before:
                 assert review.new is not None  # noqa: S101 -- not a deletion
+                if msgspec.json.encode(review.new) == encoded:
+                    return wanted if place.dry_run or finish is None else finish()
                 self._admitted = merge_patch_diff(wanted, review.new)
                 try:
                     return write(place, user, place.dry_run)
@@ -125,7 +130,7 @@ class Writes:
         """Delete an object; return it while it waits for its end."""
         row = place.table.find(place.key)
         review = Review("DELETE", place.gvk, None, row.document, user, "", place.dry_run)
-        await self._admit(review)
+        await self._admit(place, review)
         options = place.delete_options()
         left = self._memory.delete(place.table, place.key, options)
         return dict(_SUCCESS) if left is None else left
@@ -140,11 +145,24 @@ class Writes:
 
     def _complete(self, table: Table, document: Document) -> Document:
         """Return an object as it is stored: as its schema has it, with the changes of admission."""
-        complete = self.complete.get(table.facts.gvk)
-        if complete is not None:
-            document = complete(document)
-        return apply_merge_patch(document, self._admitted) if self._admitted else document
+        complete = self.complete.get(table.facts.gvk, _unchanged)
+        document = complete(document)
+        # What a webhook added passes the schema, too.
+        return complete(apply_merge_patch(document, self._admitted)) if self._admitted else document
 
-    async def _admit(self, review: Review) -> None:
-        for admit in self.admit.get(review.gvk, ()):
+    def waits(self, gvk: GVK, subresource: str) -> bool:
+        """Return True if writes of a kind, or of a subresource, are reviewed."""
+        return bool(self.admit_subresource.get((gvk, subresource)) if subresource else self.admit.get(gvk))
+
+    def _reviewers(self, place: Place) -> Sequence[Admit]:
+        if place.subresource:
+            return self.admit_subresource.get((place.gvk, place.subresource), ())
+        return self.admit.get(place.gvk, ())
+
+    async def _admit(self, place: Place, review: Review) -> None:
+        for admit in self._reviewers(place):
             await admit(review)
+
+
+def _unchanged(document: Document) -> Document:
+    return document

@@ -68,6 +68,20 @@ async def test_the_lease_is_kept_while_something_still_acts_on_it_beyond_the_gra
     assert server.lease["spec"]["holderIdentity"] == ""
 
 
+@pytest.mark.parametrize(("seconds", "released"), [(1, False), (20, True)])
+async def test_the_lease_is_left_to_lapse_while_a_write_may_still_take_effect(
+    seconds: float, released: bool
+) -> None:
+    server = LeaseServer()
+    mgr = new_manager(server, lease_duration=15, **ELECTION)
+    async with running(mgr):
+        await mgr.elected.wait()
+        mgr._note_unanswered()
+        await anyio.sleep(seconds)
+    assert server.lease is not None
+    assert (server.lease["spec"]["holderIdentity"] == "") is released
+
+
 async def test_a_reconcile_in_a_thread_does_not_extend_the_grace_period_and_keeps_the_lease() -> None:
     server = LeaseServer()
     mgr = new_manager(server, graceful_shutdown_timeout=5, **ELECTION)

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Webhooks of simulated managers: reviews in bytes, defaults that are stored, denials, and replicas that do not answer."""
 
+import functools
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
 from typing import Any
@@ -54,20 +55,23 @@ async def setup(mgr: ctrl.Manager) -> None:
     ctrl.new_webhook_managed_by(mgr, ConfigMap).with_validator(Odd()).with_defaulter(Counted()).complete()
 
 
-def configuration(kind: str, path: str, policy: str = "Fail") -> dict[str, Any]:
-    service = {"clientConfig": {"service": {"path": path}}, "failurePolicy": policy, "timeoutSeconds": 5}
-    return {"kind": kind, "webhooks": [{"name": f"{path[1:7]}.example.com", "rules": [RULE], **service}]}
+def configuration(kind: str, path: str, policy: str = "Fail", **options: Any) -> dict[str, Any]:
+    hook = {"clientConfig": {"service": {"path": path}}, "failurePolicy": policy, "timeoutSeconds": 5}
+    hook |= {"name": f"{path[1:7]}.example.com", "rules": [RULE], "sideEffects": "None"}
+    return {"kind": kind, "webhooks": [hook | options]}
 
 
-def lived(work: Callable[[Simulation], Awaitable[None]], policy: str = "Fail", seed: int = 1) -> None:
+def lived(
+    work: Callable[[Simulation], Awaitable[None]], policy: str = "Fail", seed: int = 1, **options: Any
+) -> None:
     """Do something in a cluster whose managers' webhooks are configured, ten seconds after its beginning."""
 
     def scenario(sim: Simulation) -> None:
         sim.serve(ConfigMap)
         sim.manager(setup, options=OPTIONS)
         sim.admission(
-            configuration("ValidatingWebhookConfiguration", "/validate--v1-configmap", policy),
-            configuration("MutatingWebhookConfiguration", "/mutate--v1-configmap", policy),
+            configuration("ValidatingWebhookConfiguration", "/validate--v1-configmap", policy, **options),
+            configuration("MutatingWebhookConfiguration", "/mutate--v1-configmap", policy, **options),
         )
 
         async def after_ten_seconds(sim: Simulation) -> None:
@@ -134,3 +138,142 @@ def test_a_paused_replica_lets_a_call_time_out() -> None:
             sim.loop.resume(process)
 
     lived(work)
+
+
+def test_a_review_that_is_too_long_on_its_way_times_out() -> None:
+    async def work(sim: Simulation) -> None:
+        before = sim.loop.time()
+        with (
+            sim.webhooks.delays.during(lambda: 9.0),
+            pytest.raises(StatusError, match="context deadline exceeded"),
+        ):
+            await sim.client().create(config_map(number="1"))
+        assert 5 <= sim.loop.time() - before < 6
+        await sim.client().create(config_map(number="1"))
+
+    lived(work)
+
+
+@pytest.mark.parametrize(("policy", "stored"), [("Fail", 0), ("Ignore", 1)])
+def test_while_webhooks_are_unreachable_the_failure_policy_decides(policy: str, stored: int) -> None:
+    async def work(sim: Simulation) -> None:
+        sim.webhooks.unreachable += 1
+        refused = pytest.raises(StatusError, match="connection refused")
+        with refused if policy == "Fail" else nullcontext():
+            await sim.client().create(config_map(number="2"))
+        assert len(sim.server.objects(ConfigMap)) == stored
+
+    lived(work, policy)
+
+
+def test_a_dry_run_is_reviewed_and_stores_nothing() -> None:
+    async def work(sim: Simulation) -> None:
+        client = sim.client()
+        with pytest.raises(StatusError, match="the number is even"):
+            await client.create(config_map(number="2"), dry_run=True)
+        assert (await client.create(config_map(number="1"), dry_run=True)).data == {
+            "number": "1",
+            "seen": "1",
+        }
+        assert sim.server.objects(ConfigMap) == []
+        created = await client.create(config_map(number="1"))
+        created.data = {"number": "3", "seen": "1"}
+        assert (await client.update(created, dry_run=True)).data == {"number": "3", "seen": "2"}
+        assert sim.server.objects(ConfigMap)[0]["data"] == {"number": "1", "seen": "1"}
+
+    lived(work)
+
+
+def test_a_webhook_with_side_effects_refuses_dry_runs() -> None:
+    async def work(sim: Simulation) -> None:
+        with pytest.raises(StatusError, match="does not support dry run"):
+            await sim.client().create(config_map(number="1"), dry_run=True)
+        await sim.client().create(config_map(number="1"))
+
+    lived(work, sideEffects="Some")
+
+
+@pytest.mark.parametrize("labels", [{"checked": "no"}, {}])
+def test_an_object_that_the_selector_does_not_pick_is_not_reviewed(labels: dict[str, str]) -> None:
+    async def work(sim: Simulation) -> None:
+        obj = config_map(number="2")
+        obj.metadata.labels = labels
+        if labels:
+            await sim.client().create(obj)
+            obj.metadata.labels = {}
+        with pytest.raises(StatusError, match="the number is even"):
+            await (sim.client().update(obj) if labels else sim.client().create(obj))
+
+    expression = {"key": "checked", "operator": "NotIn", "values": ["no"]}
+    lived(work, objectSelector={"matchExpressions": [expression]})
+
+
+def test_a_namespace_that_the_selector_does_not_pick_is_not_reviewed() -> None:
+    async def work(sim: Simulation) -> None:
+        assert (await sim.client().create(config_map(number="2"))).data == {"number": "2"}
+
+    lived(work, namespaceSelector={"matchLabels": {"kubernetes.io/metadata.name": "another"}})
+
+
+def test_what_a_defaulter_adds_passes_the_schema() -> None:
+    async def work(sim: Simulation) -> None:
+        def without_seen(document: dict[str, Any]) -> dict[str, Any]:
+            data = {name: value for name, value in (document.get("data") or {}).items() if name != "seen"}
+            return {**document, "data": data}
+
+        sim.server.complete[ConfigMap.gvk] = without_seen
+        created = await sim.client().create(config_map(number="1"))
+        assert created.data == {"number": "1"}
+        created.data = {"number": "3"}
+        assert (await sim.client().update(created)).data == {"number": "3"}
+
+    lived(work)
+
+
+def test_a_patch_of_a_validating_webhook_is_an_error() -> None:
+    async def work(sim: Simulation) -> None:
+        with pytest.raises(StatusError, match="validating webhook must not return a patch"):
+            await sim.client().create(config_map(number="1"))
+
+    def scenario(sim: Simulation) -> None:
+        sim.serve(ConfigMap)
+        sim.manager(setup, options=OPTIONS)
+        sim.admission(configuration("ValidatingWebhookConfiguration", "/mutate--v1-configmap"))
+
+        async def after_ten_seconds(sim: Simulation) -> None:
+            await anyio.sleep(10)
+            await work(sim)
+
+        sim.finally_(after_ten_seconds)
+
+    assert simtest.run(scenario, 1, minutes=0.1, faults=0).failure is None
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"matchConditions": [{"name": "a", "expression": "true"}]}, "match conditions are not simulated"),
+        ({"clientConfig": {"url": "https://x"}}, "only webhooks of a service are simulated"),
+    ],
+)
+def test_webhooks_that_cannot_be_simulated_are_refused(options: dict[str, Any], message: str) -> None:
+    def scenario(sim: Simulation) -> None:
+        sim.serve(ConfigMap)
+        sim.admission(configuration("ValidatingWebhookConfiguration", "/validate--v1-configmap", **options))
+
+    with pytest.raises(ValueError, match=message):
+        simtest.run(scenario, 1, minutes=0.1, faults=0)
+
+
+def test_lives_with_webhooks_have_faults_of_webhooks() -> None:
+    plans: dict[bool, set[str]] = {}
+
+    def scenario(sim: Simulation, *, reviewed: bool) -> None:
+        sim.serve(ConfigMap)
+        if reviewed:
+            sim.admission(configuration("ValidatingWebhookConfiguration", "/validate--v1-configmap"))
+
+    for reviewed in (False, True):
+        outcome = simtest.run(functools.partial(scenario, reviewed=reviewed), 1, minutes=1, faults=100)
+        plans[reviewed] = {step.name for step in outcome.steps}
+    assert plans[True] - plans[False] == {"fault: slow webhooks", "fault: unreachable webhooks"}

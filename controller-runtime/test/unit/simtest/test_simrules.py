@@ -186,7 +186,8 @@ def test_the_lease_of_another_may_be_given_up_only_when_it_has_lapsed(
     problems: list[str] = []
     stored = lease(holder)
     stored["metadata"]["resourceVersion"] = "5"
-    holders, process = Holders(lambda: [stored], lambda _: left, problems.append), Process("manager-0")
+    holders = Holders(lambda: [stored], lambda _: left, problems.append, Clock())
+    process = Process("manager-0")
     holders.follow(process, "me")
 
     holders.arrives(process, sent_lease("", "4"))  # which the server refuses
@@ -200,13 +201,32 @@ def test_a_manager_that_is_stopped_must_give_up_its_lease_if_the_server_answers(
     answer: int, found: int
 ) -> None:
     problems: list[str] = []
-    holders, process = Holders(lambda: [lease("me")], lambda _: 9.0, problems.append), Process("manager-0")
+    holders = Holders(lambda: [lease("me")], lambda _: 9.0, problems.append, Clock())
+    process = Process("manager-0")
     holders.follow(process, "me")
     request = rest.Request("GET", LEASES + "/leader")
 
     holders.stop(process)
     holders.sends(process, request)
     holders.answered(process, request, answers.Answer(answer, b"{}"))
+    holders.ended(process)
+
+    assert len(problems) == found
+
+
+@pytest.mark.parametrize(("seconds", "found"), [(1.0, 0), (60.0, 1)])
+def test_a_manager_that_is_stopped_may_keep_its_lease_while_a_write_may_be_under_way(
+    seconds: float, found: int
+) -> None:
+    problems: list[str] = []
+    clock = Clock()
+    holders = Holders(lambda: [lease("me")], lambda _: 9.0, problems.append, clock)
+    process = Process("manager-0")
+    holders.follow(process, "me")
+
+    holders.sends(process, rest.Request("PATCH", "/api/v1/namespaces/default/configmaps/a"))
+    clock.now += seconds
+    holders.stop(process)
     holders.ended(process)
 
     assert len(problems) == found
