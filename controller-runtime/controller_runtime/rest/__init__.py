@@ -23,6 +23,7 @@ from .credentials import TokenFile as TokenFile
 from .discovery import RESTMapper as RESTMapper
 from .errors import AnswerError as AnswerError
 from .errors import ConfigError as ConfigError
+from .errors import ConnectError as ConnectError
 from .errors import InvalidRequestError as InvalidRequestError
 from .errors import NoKindMatchError as NoKindMatchError
 from .errors import RestError as RestError

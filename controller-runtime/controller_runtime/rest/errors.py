@@ -7,6 +7,7 @@ RestError
 ├── InvalidRequestError     a group, version, namespace or name is not valid in a URL; also a ValueError
 ├── NoKindMatchError        the server does not serve this kind, e.g. because its CRD is not installed yet
 └── TransportError          the server was not reached, or the response was cut off
+    ├── ConnectError        no connection was made, and nothing was sent
     ├── TransportTimeoutError
     └── AnswerError         the response is not one of the Kubernetes API: a redirect, a proxy's page
 
@@ -62,6 +63,10 @@ class TransportError(RestError):
     def __init__(self, message: str, *, host: str = "") -> None:
         super().__init__(f"{host}: {message}" if host else message)
         self.host = host
+
+
+class ConnectError(TransportError):
+    """No connection to the server was made; nothing was sent."""
 
 
 class TransportTimeoutError(TransportError):

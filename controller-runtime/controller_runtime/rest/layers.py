@@ -147,7 +147,7 @@ def warnings_in(header: str) -> list[str]:
 class Fence:
     """Rejects writes while ``may_write`` returns False, including those that waited in an outer layer.
 
-    ``unanswered`` is called when a write ends without a response: the server may still perform it.
+    ``unanswered`` is called when a write that was sent ends without a response: the server may still perform it.
     """
 
     def __init__(
@@ -173,6 +173,8 @@ class Fence:
             )
         try:
             return await self._inner.send(request)
+        except errors.ConnectError:
+            raise
         except (asyncio.CancelledError, errors.TransportError):
             self._unanswered()
             raise

@@ -113,7 +113,7 @@ class _Wire:
         pool = self._pool
         try:
             if pool is None:
-                pool = self._pool = _new_pool(self._config)
+                pool = self._pool = self._new_pool()
             return await self._exchange(pool, request)
         except TimeoutError as error:
             if pool is not None:
@@ -125,6 +125,12 @@ class _Wire:
             ) from error
         except http1.Error as error:
             raise errors.TransportError(str(error), host=self._base) from error
+
+    def _new_pool(self) -> http1.Pool:
+        try:
+            return _new_pool(self._config)
+        except http1.Error as error:
+            raise errors.ConnectError(str(error), host=self._base) from error
 
     def _retire(self, pool: http1.Pool) -> None:
         """Stop using the connections of ``pool``: if one hangs, others may, and each would cost a request."""
@@ -150,8 +156,11 @@ class _Wire:
         while True:
             if connection is None:
                 remaining = None if deadline is None else max(0.0, deadline - self._now())
-                with anyio.fail_after(remaining):
-                    connection = await pool.connection(context, fresh=tried, stream=request.stream)
+                try:
+                    with anyio.fail_after(remaining):
+                        connection = await pool.connection(context, fresh=tried, stream=request.stream)
+                except http1.Error as error:
+                    raise errors.ConnectError(str(error), host=self._base) from error
             try:
                 answer = await connection.ask(
                     head,

@@ -16,6 +16,7 @@ def test_the_exported_names_are_these() -> None:
         "Config",
         "Impersonation",
         "ConfigError",
+        "ConnectError",
         "Credentials",
         "FakeResponse",
         "FakeTransport",

@@ -178,6 +178,7 @@ async def test_every_answer_is_counted_and_so_is_none() -> None:
     [
         ("PATCH", rest.FakeResponse(503), 0),
         ("PATCH", rest.TransportError("the connection broke"), 1),
+        ("PATCH", rest.ConnectError("connection refused"), 0),
         ("GET", rest.TransportError("the connection broke"), 0),
     ],
 )

@@ -124,8 +124,8 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 
 async def reason(config: rest.Config) -> str:
-    """Return the reason why no server is reachable with ``config``."""
-    with pytest.raises(rest.TransportError) as raised:
+    """Return the reason why no connection is made with ``config``."""
+    with pytest.raises(rest.ConnectError) as raised:
         async with rest.Transport(config) as transport:
             await transport.send(GET)
     return str(raised.value).removeprefix(f"{config.host}: ")
