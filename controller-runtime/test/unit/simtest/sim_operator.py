@@ -13,8 +13,8 @@ import asyncio
 import base64
 import functools
 import random
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar
 
@@ -38,7 +38,7 @@ from controller_runtime.simtest import Simulation
 from controller_runtime.simtest.faults import miss_changes
 from controller_runtime.simtest.history import Event
 from controller_runtime.simtest.loop import CURRENT, START, Process
-from controller_runtime.simtest.network import WRITES, Observer
+from controller_runtime.simtest.network import WRITES, Observer, is_aside
 
 FINALIZER = "example.com/secret"
 NOTED = "example.com/noted"
@@ -120,13 +120,17 @@ class Keeper:
         return await self._client.patch(wanted, merge_from(source, optimistic_lock=True))
 
     async def _note(self, source: ConfigMap) -> None:
-        """Note the value that the Secret has. Without a lock: the patch may follow changes that were not read."""
+        """Note the value that the Secret has, and read it back.
+
+        Without a lock: the patch may follow changes that were not read.
+        """
         value = (source.data or {})["value"]
         if (source.metadata.annotations or {}).get(NOTED) != value:
             wanted = source.deep_copy()
             wanted.metadata.annotations = {**(source.metadata.annotations or {}), NOTED: value}
             with ignore_not_found():
                 await self._client.patch(wanted, merge_from(source))
+                await self._client.get(ConfigMap, source.key)
 
     async def _let_go(self, source: ConfigMap) -> ctrl.Result:
         finalizers = source.metadata.finalizers or []
@@ -446,10 +450,12 @@ async def change_calmly(sim: Simulation) -> None:
         await users.reclass(sim, rng)
         await anyio.sleep(BATCH + 8.0)
         await all_is_kept(sim)
-    for hinder in rng.sample([late_watches, late_answers, missed_changes], 3):
-        await overtake(sim, rng, users, hinder)
-    for name in (LEADER, ""):
-        await restart(sim, rng, users, name)
+    hinderers = (late_watches, late_answers, missed_changes)
+    for some in (*((each,) for each in hinderers), hinderers):
+        await overtake(sim, rng, users, some)
+    for which in (LEADER, ""):
+        await restart(sim, rng, users, which)
+    await campaign(sim, rng)
 
 
 @asynccontextmanager
@@ -462,10 +468,11 @@ async def late_watches(sim: Simulation, rng: random.Random) -> AsyncIterator[Non
 
 @asynccontextmanager
 async def late_answers(sim: Simulation, rng: random.Random) -> AsyncIterator[None]:
-    """Answer writes after the watches have delivered them."""
+    """Answer writes after the watches have delivered them, some after caches have listed them."""
+    seconds = rng.choice([0.2, 2.0])
 
     def late(request: Request) -> float:
-        return rng.random() * 0.2 if request.method in WRITES else 0.0
+        return rng.random() * seconds if request.method in WRITES and not is_aside(request) else 0.0
 
     sim.network.slow.append(late)
     yield
@@ -474,27 +481,37 @@ async def late_answers(sim: Simulation, rng: random.Random) -> AsyncIterator[Non
 
 @asynccontextmanager
 async def missed_changes(sim: Simulation, rng: random.Random) -> AsyncIterator[None]:
-    """Let caches learn from lists what changes after a moment."""
+    """Let caches learn from lists what changes after a moment; some lists take long."""
+    seconds = rng.choice([0.0, 0.3])
+
+    def late(request: Request) -> float:
+        is_list = request.method == "GET" and ("limit", "2") in request.query
+        return rng.random() * seconds if is_list else 0.0
 
     async def miss() -> None:
         await anyio.sleep(rng.random() * 0.05)
         await miss_changes(sim, rng.choice([0.05, 0.3]))
 
+    sim.network.slow.append(late)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(miss)
         yield
+    sim.network.slow.remove(late)
 
 
 async def overtake(
     sim: Simulation,
     rng: random.Random,
     users: Users,
-    hinder: Callable[..., AbstractAsyncContextManager[None]],
+    hinderers: Sequence[Callable[..., AbstractAsyncContextManager[None]]],
 ) -> None:
     """Change objects while the operator writes them, and something is late: it must follow the last change."""
     overtakers = Overtakers(sim, rng, users)
     sim.network.observers.append(overtakers)
-    async with hinder(sim, rng), anyio.create_task_group() as tasks:
+    async with AsyncExitStack() as stack:
+        for hinder in hinderers:
+            await stack.enter_async_context(hinder(sim, rng))
+        tasks = await stack.enter_async_context(anyio.create_task_group())
         tasks.start_soon(overtakers.run)
         for source in sim.server.objects(ConfigMap):
             await users.change(sim, rng, source["metadata"]["name"], lives=True)
@@ -517,6 +534,21 @@ async def restart(sim: Simulation, rng: random.Random, users: Users, which: str)
     await users.delete(sim, rng)
     await anyio.sleep(45.0)
     await all_is_kept(sim)
+
+
+async def campaign(sim: Simulation, rng: random.Random) -> None:
+    """Let replicas compete for the lease while requests are late or fail, and then stop each of them, as a rollout does."""
+    for failure in ("late", "unavailable"):
+        setattr(sim.network.weather, failure, 0.8)
+        for name in sorted(sim.processes):
+            sim.stop(name)
+        await anyio.sleep(rng.uniform(3.0, 30.0))
+        setattr(sim.network.weather, failure, 0.0)
+        for name in rng.sample(sorted(sim.processes), len(sim.processes)):
+            await anyio.sleep(rng.uniform(0.0, 8.0))
+            sim.stop(name)
+        await anyio.sleep(45.0)
+        await all_is_kept(sim)
 
 
 async def all_is_kept(sim: Simulation) -> None:
