@@ -366,22 +366,27 @@ class Rivals:
 
 
 class Overtakers(Observer):
-    """Users who change each object once more when the operator writes it, within milliseconds of the request."""
+    """Users who act on each object once more when the operator writes it, within milliseconds of the request.
+
+    They change a ConfigMap when it is written, and delete or change a Secret.
+    """
 
     def __init__(self, sim: Simulation, rng: random.Random, users: Users) -> None:
         self._sim = sim
         self._rng = rng
         self._users = users
         self._left = {each["metadata"]["name"] for each in sim.server.objects(ConfigMap)}
-        self._due: list[str] = []
+        self._due: list[tuple[str, str]] = []
         self._called = anyio.Event()
 
     def sends(self, process: Process, request: Request) -> None:
         """Note the patch of an object that has not been overtaken yet."""
-        name = request.path.rpartition("/configmaps/")[2]
-        if request.method == "PATCH" and name in self._left and self._rng.random() < 0.5:
+        place, _, name = request.path.rpartition("/")
+        resource = place.rpartition("/")[2]
+        part = {"configmaps": 0.5, "secrets": 0.2}.get(resource, 0.0)
+        if request.method == "PATCH" and name in self._left and self._rng.random() < part:
             self._left.discard(name)
-            self._due.append(name)
+            self._due.append((resource, name))
             self._called.set()
 
     async def run(self) -> None:
@@ -389,9 +394,12 @@ class Overtakers(Observer):
         while True:
             await self._called.wait()
             due, self._due, self._called = self._due, [], anyio.Event()
-            for name in due:
+            for resource, name in due:
                 await anyio.sleep(self._rng.random() * 0.004)
-                await self._users.change(self._sim, self._rng, name, lives=True)
+                if resource == "secrets":
+                    await self._users.tamper(self._sim, self._rng, name)
+                else:
+                    await self._users.change(self._sim, self._rng, name, lives=True)
 
 
 async def collect_garbage(sim: Simulation) -> None:
@@ -538,17 +546,17 @@ async def restart(sim: Simulation, rng: random.Random, users: Users, which: str)
 
 async def campaign(sim: Simulation, rng: random.Random) -> None:
     """Let replicas compete for the lease while requests are late or fail, and then stop each of them, as a rollout does."""
-    for failure in ("late", "unavailable"):
-        setattr(sim.network.weather, failure, 0.8)
-        for name in sorted(sim.processes):
-            sim.stop(name)
-        await anyio.sleep(rng.uniform(3.0, 30.0))
-        setattr(sim.network.weather, failure, 0.0)
-        for name in rng.sample(sorted(sim.processes), len(sim.processes)):
-            await anyio.sleep(rng.uniform(0.0, 8.0))
-            sim.stop(name)
-        await anyio.sleep(45.0)
-        await all_is_kept(sim)
+    failure = rng.choice(["late", "unavailable"])
+    setattr(sim.network.weather, failure, 0.8)
+    for name in sorted(sim.processes):
+        sim.stop(name)
+    await anyio.sleep(rng.uniform(3.0, 20.0))
+    setattr(sim.network.weather, failure, 0.0)
+    for name in rng.sample(sorted(sim.processes), len(sim.processes)):
+        await anyio.sleep(rng.uniform(0.0, 8.0))
+        sim.stop(name)
+    await anyio.sleep(45.0)
+    await all_is_kept(sim)
 
 
 async def all_is_kept(sim: Simulation) -> None:
