@@ -16,7 +16,7 @@ from controller_runtime.simtest.server import MANAGER
 from sim_end import lacks_runtime, obstacle
 from sim_foreign import FOREIGN, PURPOSE
 from sim_jobs import Nodes
-from sim_objects import by_name, owned, refusals_expected
+from sim_objects import by_name, is_true, owned, refusals_expected
 from sim_users import Users
 
 from pkg.apis.jobset.v1alpha2 import JobSet
@@ -118,7 +118,8 @@ class Stories:
         """Check that a TrainJob whose obstacle has just ended gets its JobSet without waiting for its next retry."""
         until = sim.loop.time() + _SOON
         while (job := _train_job(sim, name)) is not None and not owned(sim, JobSet, job):
-            if obstacle(sim, job) is not None or lacks_runtime(sim, job):
+            ended = is_true(job, "Complete") or is_true(job, "Failed")
+            if ended or obstacle(sim, job) is not None or lacks_runtime(sim, job):
                 return
             assert sim.loop.time() < until, f"a TrainJob is not woken when its obstacle ends: {name}"
             await anyio.sleep(1.0)
@@ -131,6 +132,10 @@ class Stories:
         other = JobSet.from_dict({"metadata": metadata, **content})
         with refusals_expected():
             await sim.client().create(other)
+        if (found := by_name(sim, JobSet, other.to_dict())) is None or PURPOSE not in (
+            found["metadata"].get("labels") or {}
+        ):
+            return  # an orphan has the name
         await self._users.create(sim, rng, name, suspend=rng.random() < 0.5)
         await anyio.sleep(rng.uniform(1.0, 2.0) * _LONG)
         with refusals_expected():
