@@ -12,6 +12,7 @@ import sim_runtimes as runtimes
 from controller_runtime.apis.machinery import errors
 from controller_runtime.client import MERGE, raw_patch
 from controller_runtime.simtest import Simulation
+from sim_jobset import DENIED
 from sim_objects import by_name, refusals_expected
 from sim_world import Cluster
 
@@ -68,6 +69,21 @@ class Administrators:
             if rng.random() < 0.3:
                 document["spec"]["mlPolicy"]["numNodes"] = rng.choice([1, 2])
             await sim.client("admin").update(type(found).from_dict(document))
+
+    async def deny(self, sim: Simulation, name: str, *, denied: bool) -> None:
+        """Give the containers of a runtime a variable that an admission policy denies, or take it away."""
+        found = runtimes.runtime(name)
+        done = False
+        while not done:
+            await self.install(sim)
+            with refusals_expected():
+                document = (await sim.client("admin").get(type(found), found.key)).to_dict()
+                job = document["spec"]["template"]["spec"]["replicatedJobs"][-1]
+                container = job["template"]["spec"]["template"]["spec"]["containers"][0]
+                container["env"] = [{"name": DENIED, "value": "yes"}] if denied else []
+                await sim.client("admin").update(type(found).from_dict(document))
+                done = True
+            await anyio.sleep(0.0 if done else 1.0)
 
     async def delete_runtime(self, sim: Simulation, rng: random.Random) -> None:
         """Delete a runtime; it stays as long as TrainJobs refer to it."""

@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 import anyio
+import sim_runtimes as runtimes
 from controller_runtime.apis.machinery.time import parse_time
 from controller_runtime.simtest import Simulation
 from controller_runtime.simtest.history import Event
@@ -82,6 +83,10 @@ class Calm:
                     stories.delete_held,
                     stories.orphan_unseen,
                     stories.suspend_child,
+                    stories.unblock,
+                    stories.expire_denied,
+                    stories.resume_beside_deleted,
+                    self.mend_runtime,
                 ]
             ),
             users.delete_child,
@@ -97,14 +102,23 @@ class Calm:
         if job is not None:
             async with anyio.create_task_group() as group:
                 runtime = job["spec"]["runtimeRef"]["name"]
-                group.start_soon(
-                    self._administrators.lose_runtime, sim, rng, runtime, rng.choice([0.0, _LONG])
-                )
-                await anyio.sleep(rng.random())
+                seconds = rng.choice([0.0, _LONG])
+                group.start_soon(self._administrators.lose_runtime, sim, rng, runtime, seconds)
+                await anyio.sleep(rng.choice([0.0, 0.02, 1.0]) * rng.random())
                 await self._users.resume(sim, rng, name)
                 for each in owned(sim, JobSet, job) if rng.random() < 0.5 else ():
                     with refusals_expected():
                         await sim.client().delete(JobSet.from_dict(each), propagation="Foreground")
+
+    async def mend_runtime(self, sim: Simulation, rng: random.Random, name: str) -> None:
+        """Mend a runtime from which an admission policy denies every JobSet: the TrainJob that waits follows soon."""
+        runtime = rng.choice(runtimes.NAMES)
+        await self._stories.remove(sim, rng, name)
+        await self._administrators.deny(sim, runtime, denied=True)
+        await self._users.create(sim, rng, name, runtime, suspend=rng.random() < 0.5)
+        await anyio.sleep(_LONG)
+        await self._administrators.deny(sim, runtime, denied=False)
+        await self._stories.is_built_soon(sim, name)
 
     async def _step(self, sim: Simulation, rng: random.Random, act: Act) -> None:
         await perform(sim, rng, act)

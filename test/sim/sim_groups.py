@@ -16,7 +16,7 @@ from controller_runtime.client import MERGE, raw_patch
 from controller_runtime.simtest import Simulation
 from controller_runtime.simtest.history import Event
 from sim_objects import by_uid, controller, is_deleted
-from sim_workloads import JOB_INDEX, NODE_GROUP, REPLICATED_JOB, RayCluster
+from sim_workloads import JOB_INDEX, NODE_GROUP, REPLICATED_JOB, Notebook, RayCluster
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.kai.v2alpha2 import PodGroup
@@ -30,6 +30,7 @@ _OWNERS: dict[str, type[Object]] = {
     "JobSet": JobSet,
     "TrainJob": TrainJob,
     "RayCluster": RayCluster,
+    "Notebook": Notebook,
 }
 _REFUSED = 60.0
 """Seconds for which an answer about owners, or their refusal, may matter: it may be late."""

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -21,6 +22,8 @@ Document = dict[str, Any]
 _USER = "jobset-controller"
 _SCHEDULING = ("nodeSelector", "tolerations", "schedulingGates")
 _MUTABLE = ("suspend", "coordinator", "ttlSecondsAfterFinished")
+DENIED = "DENIED"
+"""The name of a variable that an admission policy denies."""
 _NOW = "2026-01-01T00:00:00Z"
 
 
@@ -38,10 +41,13 @@ def defaulted(spec: Document) -> None:
 
 
 async def review_job_set(review: Review) -> None:
-    """JobSet's webhooks: defaults, and refusal of changes to immutable fields."""
+    """JobSet's webhooks: defaults, and refusal of changes to immutable fields. Before them, a policy's webhook."""
     if review.subresource or review.new is None:
         return
     spec = review.new.setdefault("spec", {})
+    if any(each["name"] == DENIED for each in _environment(spec)) and review.new != review.old:
+        text = f'admission webhook "policy.example.com" denied the request: {DENIED} is not allowed'
+        raise errors.ForbiddenError(text, code=403, reason="Forbidden")
     if review.operation == "CREATE":
         defaulted(spec)
     elif review.old is not None and not _is_allowed(review.old, spec):
@@ -58,6 +64,12 @@ def _is_allowed(old: Document, spec: Document) -> bool:
 
 def _pod_templates(spec: Document) -> list[Document]:
     return [job["template"]["spec"]["template"] for job in spec.get("replicatedJobs") or ()]
+
+
+def _environment(spec: Document) -> Iterator[Document]:
+    for template in _pod_templates(spec):
+        for container in template["spec"].get("containers") or ():
+            yield from container.get("env") or ()
 
 
 def _fixed(spec: Document) -> Document:

@@ -64,6 +64,12 @@ class Writes(Observer):
             self._fail(f"a write whose answer was known: {process.name} {shown}")
         if place.is_apply and metadata.get("deletionTimestamp") and metadata["resourceVersion"] == view:
             self._fail(f"an apply to an object that is being deleted: {process.name} {shown}")
+        if (
+            request.method == "DELETE"
+            and metadata.get("resourceVersion") == view
+            and _has_active_jobs(row.document if row else {})
+        ):
+            self._fail(f"a JobSet is built again while its Jobs are active: {process.name} {shown}")
 
     def answered(self, process: Process, request: Request, answer: Response) -> None:
         """Record the version that a manager received."""
@@ -86,6 +92,11 @@ class Writes(Observer):
 
     def _fail(self, text: str) -> None:
         self._sim.failures.append(AssertionError(text))
+
+
+def _has_active_jobs(document: Document) -> bool:
+    jobs = (document.get("status") or {}).get("replicatedJobsStatus") or ()
+    return any(each.get("active") for each in jobs)
 
 
 def _decoded(body: bytes | None) -> Document:

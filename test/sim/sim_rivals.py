@@ -26,7 +26,9 @@ _OF_READS: Final = 0.05
 _OF_SLOW_READS: Final = 0.2
 """The part of the reads of owners whose answer is late; meanwhile the owner changes."""
 _OF_MARKS: Final = 0.05
-"""The part of the marks that are taken away."""
+"""The part of the marks that are taken away at once."""
+_OF_DELETIONS: Final = 0.3
+"""The part of these pods that are deleted instead."""
 _UNMARKED: Final = msgspec.json.encode(
     {
         "metadata": {
@@ -101,7 +103,10 @@ class Rivals(Observer):
             await self._workloads.replace(sim, self._rng, kind, name)
             return
         pod = Pod.from_dict({"metadata": {"namespace": "default", "name": name}})
-        await sim.client().patch(pod, raw_patch(MERGE, _UNMARKED))
+        if self._rng.random() < _OF_DELETIONS:
+            await sim.client().delete(pod, grace_period_seconds=0)
+        else:
+            await sim.client().patch(pod, raw_patch(MERGE, _UNMARKED))
 
 
 def _annotations(document: dict[str, Any] | None) -> dict[str, str]:

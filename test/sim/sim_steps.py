@@ -31,10 +31,13 @@ def about(name: str, act: Any) -> Act:
 async def perform(sim: Simulation, rng: random.Random, act: Act) -> None:
     """Act. In some steps, requests fail or watches break for some seconds meanwhile."""
     sim.record("calm", act.__name__)
-    async with anyio.create_task_group() as group:
-        if rng.random() < _DISTURBED:
-            group.start_soon(_disturb, sim, rng)
-        await act(sim, rng)
+    try:
+        async with anyio.create_task_group() as group:
+            if rng.random() < _DISTURBED:
+                group.start_soon(_disturb, sim, rng)
+            await act(sim, rng)
+    except ExceptionGroup as errors:
+        raise errors.exceptions[0] from None
 
 
 async def settled(sim: Simulation, act: Act, problem: Callable[[], Awaitable[str | None]]) -> None:

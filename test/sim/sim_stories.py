@@ -12,8 +12,11 @@ from controller_runtime.apis.core.v1 import ConfigMap, Secret
 from controller_runtime.apis.machinery.object import Object
 from controller_runtime.client import MERGE, raw_patch
 from controller_runtime.simtest import Simulation
+from controller_runtime.simtest.server import MANAGER
+from sim_end import lacks_runtime, obstacle
+from sim_foreign import FOREIGN, PURPOSE
 from sim_jobs import Nodes
-from sim_objects import by_name, owned, refusals_expected
+from sim_objects import by_name, is_true, owned, refusals_expected
 from sim_users import Users
 
 from pkg.apis.jobset.v1alpha2 import JobSet
@@ -24,6 +27,8 @@ Document = dict[str, Any]
 _KEEP: Final = raw_patch(MERGE, b'{"metadata":{"finalizers":["example.com/kept"]}}')
 _LET_GO: Final = raw_patch(MERGE, b'{"metadata":{"finalizers":null}}')
 _SIBLINGS: Final[list[type[Object]]] = [ConfigMap, Secret, PodGroup]
+_SOON: Final = 12.0
+"""Seconds after the end of an obstacle: the next retry would be later in most cases."""
 _LONG: Final = 120.0
 """Seconds for which pods do not end: the manager cannot wait for them."""
 
@@ -101,6 +106,76 @@ class Stories:
         await anyio.sleep(10.0)
         with refusals_expected():
             await sim.client().patch(job, _LET_GO)
+
+    async def remove(self, sim: Simulation, rng: random.Random, name: str) -> None:
+        """Delete a TrainJob and its children, and wait for their end."""
+        key = TrainJob.from_dict({"metadata": {"namespace": "default", "name": name}})
+        with refusals_expected():
+            await sim.client().delete(key, propagation="Background")
+        await anyio.sleep(rng.uniform(5.0, 10.0))
+
+    async def is_built_soon(self, sim: Simulation, name: str) -> None:
+        """Check that a TrainJob whose obstacle has just ended gets its JobSet without waiting for its next retry."""
+        until = sim.loop.time() + _SOON
+        while (job := _train_job(sim, name)) is not None and not owned(sim, JobSet, job):
+            ended = is_true(job, "Complete") or is_true(job, "Failed")
+            if ended or obstacle(sim, job) is not None or lacks_runtime(sim, job):
+                return
+            assert sim.loop.time() < until, f"a TrainJob is not woken when its obstacle ends: {name}"
+            await anyio.sleep(1.0)
+
+    async def unblock(self, sim: Simulation, rng: random.Random, name: str) -> None:
+        """Delete a JobSet of another purpose that has kept a TrainJob from its own for minutes."""
+        await self.remove(sim, rng, name)
+        content = FOREIGN[JobSet][1]
+        metadata = {"namespace": "default", "name": name, "labels": {PURPOSE: "other"}}
+        other = JobSet.from_dict({"metadata": metadata, **content})
+        with refusals_expected():
+            await sim.client().create(other)
+        if (found := by_name(sim, JobSet, other.to_dict())) is None or PURPOSE not in (
+            found["metadata"].get("labels") or {}
+        ):
+            return  # an orphan has the name
+        await self._users.create(sim, rng, name, suspend=rng.random() < 0.5)
+        await anyio.sleep(rng.uniform(1.0, 2.0) * _LONG)
+        with refusals_expected():
+            await sim.client().delete(other, propagation="Background")
+        await self.is_built_soon(sim, name)
+
+    async def expire_denied(self, sim: Simulation, rng: random.Random, name: str) -> None:
+        """Let a deadline pass while the manager may not write or delete the JobSet, which may end meanwhile."""
+        verb, seconds, after = rng.choice([("patch", 240, 140.0), ("delete", 40, 60.0)])
+        await self.remove(sim, rng, name)
+        self._nodes.hold_until = sim.loop.time() + seconds + after / 3
+        denied = (MANAGER, verb, str(sim.server.table(JobSet).resource.group_resource))
+        sim.server.denied.add(denied)
+        await self._users.create(sim, rng, name, suspend=False, activeDeadlineSeconds=seconds)
+        await anyio.sleep(seconds + after)
+        sim.server.denied.discard(denied)
+
+    async def resume_beside_deleted(self, sim: Simulation, rng: random.Random, name: str) -> None:
+        """Resume a TrainJob while a finalizer keeps a sibling that was deleted: the JobSet does not start."""
+        await self.remove(sim, rng, name)
+        await self._users.create(sim, rng, name, rng.choice(["gang", "mpi"]), suspend=True)
+        await anyio.sleep(15.0)
+        job = _train_job(sim, name)
+        kinds: list[type[Object]] = [PodGroup, ConfigMap]
+        found = [kind.from_dict(each) for kind in kinds for each in (owned(sim, kind, job) if job else ())]
+        for sibling in found:
+            with refusals_expected():
+                await sim.client().patch(sibling, _KEEP)
+                await sim.client().delete(sibling)
+        await anyio.sleep(8.0)
+        await self._users.change(sim, rng, name, {"suspend": False})
+        for _ in range(20 if found and job else 0):
+            await anyio.sleep(1.0)
+            for each in owned(sim, JobSet, job or {}):
+                assert each["spec"].get("suspend"), (
+                    f"a JobSet starts beside a sibling that is deleted: {name}"
+                )
+        for sibling in found:
+            with refusals_expected():
+                await sim.client().patch(sibling, _LET_GO)
 
     async def delete_held(self, sim: Simulation, rng: random.Random, name: str) -> None:
         """Delete a TrainJob that a finalizer keeps, and its children: they are not built again."""

@@ -63,8 +63,10 @@ class Users:
         """Return names of TrainJobs that Kueue does not manage."""
         return rng.sample([name for name in self._names if not name.startswith("queued-")], count)
 
-    async def create(self, sim: Simulation, rng: random.Random, name: str = "", runtime: str = "") -> None:
-        """Create a TrainJob; those of the queue are suspended by Kueue's webhook."""
+    async def create(
+        self, sim: Simulation, rng: random.Random, name: str = "", runtime: str = "", **fixed: Any
+    ) -> None:
+        """Create a TrainJob, with some fields ``fixed``; those of the queue are suspended by Kueue's webhook."""
         name = name or rng.choice(self._names)
         queued = name.startswith("queued-")
         trainer: Document = {"image": self._image()}
@@ -78,6 +80,8 @@ class Users:
         }
         if rng.random() < 0.2:
             spec["activeDeadlineSeconds"] = rng.choice([20, 90, 240])
+        if fixed:
+            spec = {**spec, "managedBy": OURS, "activeDeadlineSeconds": None, **fixed}
         labels = {QUEUE_LABEL: "main"} if queued else {}
         metadata: Document = {"namespace": "default", "name": name, "labels": labels}
         with refusals_expected():

@@ -16,7 +16,7 @@ from controller_runtime.apis.machinery.object import Object, unstructured
 from controller_runtime.client import MERGE, raw_patch
 from controller_runtime.simtest import Simulation
 from sim_objects import PROPAGATIONS, controlled_by, is_deleted, owned, refusals_expected
-from sim_steps import perform, settled
+from sim_steps import Act, perform, settled
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainJob
@@ -30,6 +30,15 @@ RAY_CRD: Document = {
         "scope": "Namespaced",
         "names": {"plural": "rayclusters", "kind": "RayCluster"},
         "versions": [{"name": "v1", "subresources": {"status": {}}}],
+    }
+}
+Notebook = unstructured(GVK("kubeflow.org", "v1beta1", "Notebook"))
+NOTEBOOK_CRD: Document = {
+    "spec": {
+        "group": "kubeflow.org",
+        "scope": "Namespaced",
+        "names": {"plural": "notebooks", "kind": "Notebook"},
+        "versions": [{"name": "v1beta1", "subresources": {"status": {}}}],
     }
 }
 _STEPS = 8
@@ -50,6 +59,8 @@ class Workloads:
 
     def __init__(self, names: int = 3) -> None:
         self._names = names
+        self.calm: list[Act] = [self.replace_unseen, self.replace_unseen]
+        """Sequences of the calm part of a life."""
 
     def register(self, sim: Simulation) -> None:
         """Have them work."""
@@ -71,7 +82,11 @@ class Workloads:
 
     async def pod(self, sim: Simulation, rng: random.Random) -> None:
         """Create a pod without an owner."""
-        await self._create(sim, Pod, self._metadata(rng, "pod"), _POD_SPEC)
+        await self.create_pod(sim, self._metadata(rng, "pod"))
+
+    async def create_pod(self, sim: Simulation, metadata: Document) -> None:
+        """Create a pod without an owner."""
+        await self._create(sim, Pod, metadata, _POD_SPEC)
 
     async def job(self, sim: Simulation, rng: random.Random) -> None:
         """Create a Job."""
@@ -143,7 +158,7 @@ class Workloads:
         creates = [self.pod, self.job, self.job_set, self.train_job, self.ray_cluster]
         steps = max(3, round(_STEPS * sim.actions))
         deletes = [self.delete, self.delete, self.delete, self.delete_pod]
-        for act in rng.choices([*creates, *deletes, self.replace_unseen, self.replace_unseen], k=steps):
+        for act in rng.choices([*creates, *deletes, *self.calm], k=steps):
             await perform(sim, rng, act)
             await settled(sim, act, problem)
 
@@ -232,6 +247,15 @@ class Workloads:
         if rng.random() < 0.1:
             await anyio.sleep(rng.uniform(0.5, 4.0))
 
+    async def add_pod(self, sim: Simulation, rng: random.Random, owner: Document, of: type[Object]) -> None:
+        """Create a pod of a workload, which may have been deleted."""
+        await self._pod(sim, rng, owner, of, {NODE_GROUP: "workers-0"} if of is RayCluster else {})
+
+    @staticmethod
+    def spec_of(kind: type[Object], rng: random.Random) -> Document:
+        """Return a spec of any size."""
+        return _spec_of(kind, rng)
+
     async def _pod(
         self, sim: Simulation, rng: random.Random, owner: Document, of: type[Object], labels: Document
     ) -> None:
@@ -258,6 +282,8 @@ def _spec_of(kind: type[Object], rng: random.Random) -> Document:
     """Return a spec of any size."""
     if kind is Job:
         return {**_JOB_SPEC, "parallelism": rng.randint(1, 3)}
+    if kind is Notebook:
+        return {}
     if kind is TrainJob:
         return {"runtimeRef": {"name": "any"}}
     if kind is RayCluster:

@@ -16,7 +16,8 @@ from sim_groups import Groups
 from sim_managers import Writes, check_managers
 from sim_rivals import Rivals
 from sim_stewards import Stewards
-from sim_workloads import RAY_CRD, Workloads
+from sim_stragglers import Stragglers
+from sim_workloads import NOTEBOOK_CRD, RAY_CRD, Workloads
 
 from pkg import podgrouper
 from pkg.apis.jobset.v1alpha2 import JobSet
@@ -44,13 +45,14 @@ def world(sim: Simulation, release: Rules) -> None:
         await podgrouper.setup(mgr, settings)
 
     sim.serve(Pod, Job, JobSet, TrainJob, PodGroup, PriorityClass, ConfigMap)
-    sim.server.serve_crds([RAY_CRD])
+    sim.server.serve_crds([RAY_CRD, NOTEBOOK_CRD])
     groups = Groups(sim, release)
     Writes(sim)
     workloads = Workloads()
     workloads.register(sim)
     Rivals(sim, workloads)
     Stewards(sim)
+    Stragglers(sim, workloads)
     cache = CacheOptions(by_object=podgrouper.cache_options(settings))
     only = ControllerOptions(skip_name_validation=True)
     sim.manager(setup, options=simtest.options(cache=cache, controller=only))

@@ -119,6 +119,21 @@ async def _cut_off(sim: Simulation, rng: random.Random) -> None:
     sim.network.cut_off.discard(name)
 
 
+async def miss_changes(sim: Simulation, seconds: float) -> None:
+    """Keep changes from watches for a while, then forget them: caches learn from lists what has changed."""
+    until = sim.loop.time() + seconds
+    with sim.server.watches.delays.during(lambda _: max(0.0, until - sim.loop.time())):
+        await anyio.sleep(seconds * 0.99)
+        sim.server.history.compact()
+        sim.server.watches.cut()
+
+
+async def _miss_changes(sim: Simulation, rng: random.Random) -> None:
+    for _ in range(rng.randint(1, 5)):
+        await miss_changes(sim, rng.choice([0.05, 0.5, 3.0]))
+        await anyio.sleep(rng.uniform(1.0, 8.0))
+
+
 def _weather(name: str) -> Cause:
     async def cause(sim: Simulation, rng: random.Random) -> None:
         setattr(sim.network.weather, name, rng.choice([0.05, 0.3, 0.9]))
@@ -187,6 +202,7 @@ FAULTS: Final = (
     Fault("replica behind", _lag),
     Fault("slow watches", _slow_watches),
     Fault("silent watches", _silence),
+    Fault("missed changes", _miss_changes),
     Fault("cut off", _cut_off),
     Fault("refused", _weather("refused")),
     Fault("unavailable", _weather("unavailable")),

@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import functools
 import random
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar
 
@@ -21,6 +23,7 @@ import msgspec
 
 import controller_runtime as ctrl
 from controller_runtime import cache, controller, handler, predicate, simtest
+from controller_runtime.apis.coordination.v1 import Lease
 from controller_runtime.apis.core.v1 import ConfigMap, Secret
 from controller_runtime.apis.machinery.errors import AlreadyExistsError, NotFoundError
 from controller_runtime.apis.machinery.object import Object, ObjectMeta
@@ -30,9 +33,12 @@ from controller_runtime.client import MERGE, Client, ignore_not_found, merge_fro
 from controller_runtime.controller import controllerutil
 from controller_runtime.manager import ControllerOptions
 from controller_runtime.recorder import EventRecorder
+from controller_runtime.rest import Request
 from controller_runtime.simtest import Simulation
+from controller_runtime.simtest.faults import miss_changes
 from controller_runtime.simtest.history import Event
-from controller_runtime.simtest.loop import CURRENT, START
+from controller_runtime.simtest.loop import CURRENT, START, Process
+from controller_runtime.simtest.network import WRITES, Observer, is_aside
 
 FINALIZER = "example.com/secret"
 NOTED = "example.com/noted"
@@ -42,6 +48,7 @@ BROKEN = "broken"
 QUIET = 60.0
 BUSY = 480.0
 """Seconds after which nothing goes wrong."""
+LEADER = "leader"
 BATCH = 2.0
 """Seconds for which some changes of a class are collected."""
 
@@ -113,13 +120,17 @@ class Keeper:
         return await self._client.patch(wanted, merge_from(source, optimistic_lock=True))
 
     async def _note(self, source: ConfigMap) -> None:
-        """Note the value that the Secret has. Without a lock: the patch may follow changes that were not read."""
+        """Note the value that the Secret has, and read it back.
+
+        Without a lock: the patch may follow changes that were not read.
+        """
         value = (source.data or {})["value"]
         if (source.metadata.annotations or {}).get(NOTED) != value:
             wanted = source.deep_copy()
             wanted.metadata.annotations = {**(source.metadata.annotations or {}), NOTED: value}
             with ignore_not_found():
                 await self._client.patch(wanted, merge_from(source))
+                await self._client.get(ConfigMap, source.key)
 
     async def _let_go(self, source: ConfigMap) -> ctrl.Result:
         finalizers = source.metadata.finalizers or []
@@ -196,7 +207,7 @@ async def events_are_complete(sim: Simulation) -> None:
             assert Census.of[name].seen == stored, f"events of a cache were lost: {name}"
 
 
-async def setup(mgr: ctrl.Manager) -> None:
+async def setup(mgr: ctrl.Manager, workers: int = 3) -> None:
     """Register the operator."""
     await Census().begin(mgr)
     await mgr.field_indexer.index_field(ConfigMap, CLASS, lambda each: [(each.data or {}).get("class", "")])
@@ -222,7 +233,7 @@ async def setup(mgr: ctrl.Manager) -> None:
         .owns(Secret, predicates=[predicate.NotOwnWrite()])
         .watches(Secret, handler.EnqueueRequestForObject(), predicates=[predicate.NotOwnWrite()])
         .watches(PriorityClass, classes)
-        .with_options(controller.Options(max_concurrent_reconciles=3, skip_name_validation=True))
+        .with_options(controller.Options(max_concurrent_reconciles=workers, skip_name_validation=True))
         .complete(Keeper(mgr.client, mgr.event_recorder_for("keeper")))
     )
 
@@ -257,13 +268,17 @@ class Users:
 
     async def edit(self, sim: Simulation, rng: random.Random, name: str = "", *, lives: bool = False) -> None:
         """Change the data several times; if it ``lives``, its time to live is over much later."""
-        source = ConfigMap.from_dict({"metadata": self._key(rng, name)})
+        name = name or self._key(rng)["name"]
         for _ in range(rng.choice([1, 1, 2, 4])):
-            data = self._data(rng) | ({"ttl": "900"} if lives else {})
-            patch = raw_patch(MERGE, msgspec.json.encode({"data": data}))
-            with ignore_not_found():
-                await sim.client().patch(source, patch)
+            await self.change(sim, rng, name, lives=lives)
             await anyio.sleep(rng.random() * 0.02)
+
+    async def change(self, sim: Simulation, rng: random.Random, name: str, *, lives: bool = False) -> None:
+        """Change the data once."""
+        source = ConfigMap.from_dict({"metadata": self._key(rng, name)})
+        data = self._data(rng) | ({"ttl": "900"} if lives else {})
+        with ignore_not_found():
+            await sim.client().patch(source, raw_patch(MERGE, msgspec.json.encode({"data": data})))
 
     async def delete(self, sim: Simulation, rng: random.Random) -> None:
         with ignore_not_found():
@@ -350,6 +365,43 @@ class Rivals:
             await act(sim, self._rng, name)
 
 
+class Overtakers(Observer):
+    """Users who act on each object once more when the operator writes it, within milliseconds of the request.
+
+    They change a ConfigMap when it is written, and delete or change a Secret.
+    """
+
+    def __init__(self, sim: Simulation, rng: random.Random, users: Users) -> None:
+        self._sim = sim
+        self._rng = rng
+        self._users = users
+        self._left = {each["metadata"]["name"] for each in sim.server.objects(ConfigMap)}
+        self._due: list[tuple[str, str]] = []
+        self._called = anyio.Event()
+
+    def sends(self, process: Process, request: Request) -> None:
+        """Note the patch of an object that has not been overtaken yet."""
+        place, _, name = request.path.rpartition("/")
+        resource = place.rpartition("/")[2]
+        part = {"configmaps": 0.5, "secrets": 0.2}.get(resource, 0.0)
+        if request.method == "PATCH" and name in self._left and self._rng.random() < part:
+            self._left.discard(name)
+            self._due.append((resource, name))
+            self._called.set()
+
+    async def run(self) -> None:
+        """Change what is due, until cancelled."""
+        while True:
+            await self._called.wait()
+            due, self._due, self._called = self._due, [], anyio.Event()
+            for resource, name in due:
+                await anyio.sleep(self._rng.random() * 0.004)
+                if resource == "secrets":
+                    await self._users.tamper(self._sim, self._rng, name)
+                else:
+                    await self._users.change(self._sim, self._rng, name, lives=True)
+
+
 async def collect_garbage(sim: Simulation) -> None:
     rng = random.Random(f"{sim.seed}/garbage")
     while True:
@@ -368,6 +420,8 @@ async def act_calmly(sim: Simulation) -> None:
     )
     for process in sim.processes.values():
         process.drift = 0.0  # the clock that the server's times are compared with
+    await anyio.sleep(120.0)  # a time to live that was measured before is over then
+    await all_is_kept(sim)
     await sim.client().create(broken)
     await sim.client().create(expiring)
     await anyio.sleep(60.0)
@@ -392,7 +446,7 @@ async def change_calmly(sim: Simulation) -> None:
         metadata = {"namespace": "default", "name": f"c{number}"}
         with suppress(AlreadyExistsError):
             await sim.client().create(ConfigMap.from_dict({"metadata": metadata, "data": data}))
-    for failure in ("unavailable", "conflicts"):
+    for failure in ("refused", "unavailable", "conflicts"):
         setattr(sim.network.weather, failure, 1.0)
         for source in sim.server.objects(ConfigMap):
             await users.edit(sim, rng, source["metadata"]["name"], lives=True)
@@ -404,6 +458,105 @@ async def change_calmly(sim: Simulation) -> None:
         await users.reclass(sim, rng)
         await anyio.sleep(BATCH + 8.0)
         await all_is_kept(sim)
+    hinderers = (late_watches, late_answers, missed_changes)
+    for some in (*((each,) for each in hinderers), hinderers):
+        await overtake(sim, rng, users, some)
+    for which in (LEADER, ""):
+        await restart(sim, rng, users, which)
+    await campaign(sim, rng)
+
+
+@asynccontextmanager
+async def late_watches(sim: Simulation, rng: random.Random) -> AsyncIterator[None]:
+    """Deliver changes after the answers to writes."""
+    seconds = rng.choice([0.05, 0.3])
+    with sim.server.watches.delays.during(lambda _: seconds * rng.random()):
+        yield
+
+
+@asynccontextmanager
+async def late_answers(sim: Simulation, rng: random.Random) -> AsyncIterator[None]:
+    """Answer writes after the watches have delivered them, some after caches have listed them."""
+    seconds = rng.choice([0.2, 2.0])
+
+    def late(request: Request) -> float:
+        return rng.random() * seconds if request.method in WRITES and not is_aside(request) else 0.0
+
+    sim.network.slow.append(late)
+    yield
+    sim.network.slow.remove(late)
+
+
+@asynccontextmanager
+async def missed_changes(sim: Simulation, rng: random.Random) -> AsyncIterator[None]:
+    """Let caches learn from lists what changes after a moment; some lists take long."""
+    seconds = rng.choice([0.0, 0.3])
+
+    def late(request: Request) -> float:
+        is_list = request.method == "GET" and ("limit", "2") in request.query
+        return rng.random() * seconds if is_list else 0.0
+
+    async def miss() -> None:
+        await anyio.sleep(rng.random() * 0.05)
+        await miss_changes(sim, rng.choice([0.05, 0.3]))
+
+    sim.network.slow.append(late)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(miss)
+        yield
+    sim.network.slow.remove(late)
+
+
+async def overtake(
+    sim: Simulation,
+    rng: random.Random,
+    users: Users,
+    hinderers: Sequence[Callable[..., AbstractAsyncContextManager[None]]],
+) -> None:
+    """Change objects while the operator writes them, and something is late: it must follow the last change."""
+    overtakers = Overtakers(sim, rng, users)
+    sim.network.observers.append(overtakers)
+    async with AsyncExitStack() as stack:
+        for hinder in hinderers:
+            await stack.enter_async_context(hinder(sim, rng))
+        tasks = await stack.enter_async_context(anyio.create_task_group())
+        tasks.start_soon(overtakers.run)
+        for source in sim.server.objects(ConfigMap):
+            await users.change(sim, rng, source["metadata"]["name"], lives=True)
+        await anyio.sleep(3.0)
+        tasks.cancel_scope.cancel()
+    sim.network.observers.remove(overtakers)
+    await anyio.sleep(17.0)
+    await all_is_kept(sim)
+
+
+async def restart(sim: Simulation, rng: random.Random, users: Users, which: str) -> None:
+    """Change and delete objects while no replica leads, or none runs."""
+    holders = {str(each["spec"].get("holderIdentity")) for each in sim.server.objects(Lease)}
+    for name in sorted(sim.processes):
+        if which != LEADER or sim.rules.replicas[name].identity in holders:
+            rng.choice([sim.kill, sim.stop])(name)
+    for source in sim.server.objects(ConfigMap):
+        if rng.random() < 0.7:
+            await users.change(sim, rng, source["metadata"]["name"], lives=True)
+    await users.delete(sim, rng)
+    await anyio.sleep(45.0)
+    await all_is_kept(sim)
+
+
+async def campaign(sim: Simulation, rng: random.Random) -> None:
+    """Let replicas compete for the lease while requests are late or fail, and then stop each of them, as a rollout does."""
+    failure = rng.choice(["late", "unavailable"])
+    setattr(sim.network.weather, failure, 0.8)
+    for name in sorted(sim.processes):
+        sim.stop(name)
+    await anyio.sleep(rng.uniform(3.0, 20.0))
+    setattr(sim.network.weather, failure, 0.0)
+    for name in rng.sample(sorted(sim.processes), len(sim.processes)):
+        await anyio.sleep(rng.uniform(0.0, 8.0))
+        sim.stop(name)
+    await anyio.sleep(45.0)
+    await all_is_kept(sim)
 
 
 async def all_is_kept(sim: Simulation) -> None:
@@ -440,7 +593,7 @@ async def nothing_is_written(sim: Simulation) -> None:
 
 
 def keeper(sim: Simulation) -> None:
-    """Two replicas of the operator; half of the seeds list by pages of two objects."""
+    """Two replicas of the operator, with one worker to three; half of the seeds list by pages of two objects."""
     options = simtest.options(
         controller=ControllerOptions(skip_name_validation=True),
         cache=cache.Options(stream_lists=sim.seed % 2 == 0, page_size=2),
@@ -448,7 +601,7 @@ def keeper(sim: Simulation) -> None:
     users = Users()
     sim.serve(ConfigMap, Secret, PriorityClass)
     sim.actor(collect_garbage)
-    sim.manager(setup, options=options)
+    sim.manager(functools.partial(setup, workers=1 + sim.seed % 3), options=options)
     sim.action(users.create, times=20)
     sim.action(users.edit, times=12)
     sim.action(users.delete, times=6)

@@ -9,4 +9,4 @@ from controller_runtime import simtest
 
 pytestmark = pytest.mark.real_time
 
-test_an_operator_keeps_its_promises = simtest.simulate(seeds=40)(keeper)
+test_an_operator_keeps_its_promises = simtest.simulate(seeds=30)(keeper)
