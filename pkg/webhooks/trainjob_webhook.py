@@ -55,10 +55,10 @@ class TrainJobWebhook(CustomValidator[TrainJob]):
         warnings, errors = await runtime.validate_objects(old, new)
         if self._second_generation:
             errors += await offload.run(new, lambda: list(newerrules.violations(old, new)))
-        aggregate = await offload.run(
-            new, errors.to_aggregate
-        )  # formats the errors, which quote the invalid values
-        if aggregate is not None:
+        if not errors:
+            return warnings
+        # Formats the errors, which quote the invalid values.
+        if (aggregate := await offload.run(new, errors.to_aggregate)) is not None:
             for warning in warnings:
                 aggregate.add_note(warning)
             raise aggregate

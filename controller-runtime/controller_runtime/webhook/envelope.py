@@ -14,11 +14,14 @@ from controller_runtime.apis.admission.v1 import AdmissionRequest
 from controller_runtime.apis.machinery import shape
 from controller_runtime.log import CUT, cut
 
+from . import usual
+
 MAX_REST: Final = 256 * 1024
 """Bytes of a review beside its two objects: the user's groups, the operation's options."""
 _PIECE: Final = 256 * 1024
 _VERSIONS: Final = ("admission.k8s.io/v1", "admission.k8s.io/v1beta1")
-_NONE: Final = msgspec.Raw(b"null")
+_KIND: Final = "AdmissionReview"
+_NONE: Final = usual.NONE
 _OBJECTS: Final = ("object", "oldObject")
 
 
@@ -118,21 +121,28 @@ def read(body: bytes) -> Review:
     Raises:
         UnreadableError: it is not an AdmissionReview, or has too much beside its objects.
     """
+    if (found := usual.read(body)) is not None and _is_review(found):
+        request = found.request
+        return Review(found.api_version, request.made(), _text(request.object), _text(request.old_object))
     try:
         _check_text(body)
         review = _DECODER.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UnreadableError(f"body is not an AdmissionReview: {cut(str(error))}") from error
-    if review.api_version not in _VERSIONS or review.kind != "AdmissionReview":
+    if review.api_version not in _VERSIONS or review.kind != _KIND:
         text = f"{cut(review.api_version)}, Kind={cut(review.kind)}"
         raise UnreadableError(f"body is not an AdmissionReview: {text}")
-    request = review.request
-    if request is None or not request.uid:
+    fields = review.request
+    if fields is None or not fields.uid:
         raise UnreadableError("AdmissionReview has no request, or a request without uid")
-    if len(request.uid) > CUT:
+    if len(fields.uid) > CUT:
         raise UnreadableError(f"uid of the AdmissionReview is longer than {CUT} characters")
-    objects = (_text(request.object), _text(request.old_object))
-    return Review(review.api_version, _rest(request), *objects)
+    objects = (_text(fields.object), _text(fields.old_object))
+    return Review(review.api_version, _rest(fields), *objects)
+
+
+def _is_review(found: usual.Review) -> bool:
+    return found.api_version in _VERSIONS and found.kind == _KIND and 0 < len(found.request.uid) <= CUT
 
 
 def _check_text(body: bytes) -> None:
