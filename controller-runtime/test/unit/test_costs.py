@@ -10,10 +10,11 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import anyio
+import msgspec
 import pytest
 import sample_pods as pods
 
-from controller_runtime import cache, handler, source, webhook, workqueue
+from controller_runtime import cache, client, handler, source, webhook, workqueue
 from controller_runtime.apis.batch.v1 import Job
 from controller_runtime.apis.core.v1 import ConfigMap, Pod
 from controller_runtime.httpserver import HTTPRequest
@@ -52,6 +53,24 @@ async def by_name(pod: Pod) -> list[Request]:
     return [Request.for_object(pod)]
 
 
+class Metadata(msgspec.Struct):
+    namespace: str = ""
+    name: str = ""
+
+
+class Named(msgspec.Struct):
+    metadata: Metadata
+
+
+@client.reads(Named)
+async def by_view(pod: Pod | Named) -> list[Request]:
+    assert isinstance(pod, Named)
+    return [Request(pod.metadata.namespace, pod.metadata.name)]
+
+
+BY_VIEW: handler.EventHandler[Pod] = handler.enqueue_requests_from_map_func(by_view)
+
+
 @pytest.mark.parametrize(
     ("how", "times", "most"),
     [
@@ -65,6 +84,7 @@ async def by_name(pod: Pod) -> list[Request]:
             4_000,
             id="what a function makes of old and new",
         ),
+        pytest.param(BY_VIEW, 0, 0, id="what a function makes of some fields"),
     ],
 )
 async def test_an_event_is_decoded_no_more_than_its_handler_looks_at(
