@@ -55,10 +55,9 @@ class TrainJobWebhook(CustomValidator[TrainJob]):
         warnings, errors = await runtime.validate_objects(old, new)
         if self._second_generation:
             errors += await offload.run(new, lambda: list(newerrules.violations(old, new)))
-        if not errors:
-            return warnings
-        # Formats the errors, which quote the invalid values.
-        if (aggregate := await offload.run(new, errors.to_aggregate)) is not None:
+        # It formats the errors, which quote the invalid values.
+        aggregate = await offload.run(new, errors.to_aggregate) if errors else None
+        if aggregate is not None:
             for warning in warnings:
                 aggregate.add_note(warning)
             raise aggregate

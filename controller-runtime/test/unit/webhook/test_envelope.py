@@ -9,7 +9,7 @@ import pytest
 
 from controller_runtime.apis.admission.v1 import AdmissionRequest
 from controller_runtime.apis.authentication.v1 import UserInfo
-from controller_runtime.webhook import envelope, usual
+from controller_runtime.webhook import envelope
 
 KIND = {"group": "example.com", "version": "v1", "kind": "Timer"}
 RESOURCE = {"group": "example.com", "version": "v1", "resource": "timers"}
@@ -54,7 +54,7 @@ def review(request: dict[str, Any], **changes: Any) -> bytes:
 )
 def test_a_usual_request_is_decoded_as_its_fields_are(request_: dict[str, Any]) -> None:
     body = review(request_)
-    assert usual.read(body) is not None
+    assert envelope._usual(body) is not None
     found = envelope.read(body)
     plain = {
         name: value for name, value in request_.items() if name not in ("object", "oldObject", "newField")
@@ -83,7 +83,7 @@ def test_other_requests_are_decoded_in_the_general_way(request_: dict[str, Any])
         {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request_},
         ensure_ascii=False,
     ).encode()
-    assert usual.read(body) is None
+    assert envelope._usual(body) is None
     plain = {name: value for name, value in request_.items() if name not in ("object", "oldObject") and value}
     assert envelope.read(body).request == AdmissionRequest.from_dict(plain)
 

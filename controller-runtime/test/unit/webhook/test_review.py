@@ -358,7 +358,7 @@ async def test_an_object_that_decodes_to_too_much_is_not_decoded(
         )
 
 
-class Telling(Judge):
+class Chatty(Judge):
     """Logs a line for each object."""
 
     async def _judge(self, asked: str) -> list[str]:
@@ -372,7 +372,7 @@ async def test_lines_of_the_log_name_the_request_as_it_was_sent() -> None:
     log.configure(stream=stream)
     try:
         smaller = review("UPDATE", object=MAP, oldObject=wide(), userInfo={"username": "me"})
-        assert (await verdict(judge := Telling(), smaller))["allowed"]
+        assert (await verdict(judge := Chatty(), smaller))["allowed"]
     finally:
         structlog.reset_defaults()
     assert judge.asked == ["create b {'k': 'v'}"]  # the former object is left out
