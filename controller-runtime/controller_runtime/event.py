@@ -10,11 +10,15 @@ from __future__ import annotations
 
 from typing import Generic, TypeVar
 
+import msgspec
+
 from controller_runtime.apis.machinery.gvk import NamespacedName
 from controller_runtime.apis.machinery.lazy import LazyObject, Owners
 from controller_runtime.apis.machinery.object import Object, ObjectMeta
 
+T = TypeVar("T", bound=Object)
 T_co = TypeVar("T_co", bound=Object, covariant=True)
+V = TypeVar("V", bound=msgspec.Struct)
 
 
 class _ObjectEvent(Generic[T_co]):
@@ -29,6 +33,10 @@ class _ObjectEvent(Generic[T_co]):
     def object(self) -> T_co:
         """The object; UndecodableObjectError when it has another shape than its class."""
         return self._lazy.object
+
+    def views(self, shape: type[V]) -> tuple[V | T_co]:
+        """Return the object by the fields that ``shape`` declares; the whole object where that is not possible."""
+        return (self._lazy.view(shape) or self._lazy.object,)
 
     @property
     def metadata(self) -> ObjectMeta:
@@ -81,6 +89,10 @@ class UpdateEvent(Generic[T_co]):
         """The object now; UndecodableObjectError when it has another shape than its class."""
         return self._new.object
 
+    def views(self, shape: type[V]) -> tuple[V | T_co, V | T_co]:
+        """Return the old and the new object by the fields that ``shape`` declares, as creations do."""
+        return self._old.view(shape) or self._old.object, self._new.view(shape) or self._new.object
+
     @property
     def old_metadata(self) -> ObjectMeta:
         """The metadata before."""
@@ -132,3 +144,6 @@ class GenericEvent(_ObjectEvent[T_co]):
     """An event from outside the cluster: a timer, an external call."""
 
     __slots__ = ()
+
+
+Event = CreateEvent[T] | UpdateEvent[T] | DeleteEvent[T] | GenericEvent[T]

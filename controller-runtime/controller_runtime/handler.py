@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
-from controller_runtime import event, workqueue
+from controller_runtime import client, event, workqueue
 from controller_runtime.apis.machinery.gvk import GVK, Resource
 from controller_runtime.apis.machinery.lazy import Owners
 from controller_runtime.apis.machinery.object import Object
@@ -42,6 +42,14 @@ class EventHandler(ABC, Generic[T_contra]):
         Raises:
             StatusError, RestError: a kind cannot be discovered now. Events are delivered nevertheless.
         """
+
+    def look(self, evt: event.Event[T_contra]) -> None:
+        """Decode what the methods read of an event, which is about to be queued; not called if they are immediate.
+
+        An object that cannot be decoded is skipped now. Later, its event would only be retried.
+        """
+        objects = (evt.old, evt.new) if isinstance(evt, event.UpdateEvent) else (evt.object,)
+        del objects
 
     @abstractmethod
     async def create(self, evt: event.CreateEvent[T_contra], queue: Queue) -> None:
@@ -173,22 +181,34 @@ def enqueue_request_for_owner(owner: type[Object], *, only_controller: bool = Fa
 
 class _EnqueueRequestsFromMapFunc(EventHandler[T]):
     def __init__(self, fn: MapFunc[T]) -> None:
-        self._fn = fn
+        self._fn: Callable[[Any], Awaitable[Iterable[Request]]] = fn
+        self._view = client.view_of(fn)
+
+    def look(self, evt: event.Event[T]) -> None:
+        if self._view is None:
+            super().look(evt)
+        else:
+            evt.views(self._view)
 
     async def create(self, evt: event.CreateEvent[T], queue: Queue) -> None:
-        await self._enqueue(queue, evt.object)
+        await self._enqueue(queue, evt)
 
     async def update(self, evt: event.UpdateEvent[T], queue: Queue) -> None:
         # The old object too: the objects that only it mapped to must be reconciled as well.
-        await self._enqueue(queue, evt.old, evt.new)
+        await self._enqueue(queue, evt)
 
     async def delete(self, evt: event.DeleteEvent[T], queue: Queue) -> None:
-        await self._enqueue(queue, evt.object)
+        await self._enqueue(queue, evt)
 
     async def generic(self, evt: event.GenericEvent[T], queue: Queue) -> None:
-        await self._enqueue(queue, evt.object)
+        await self._enqueue(queue, evt)
 
-    async def _enqueue(self, queue: Queue, *objects: T) -> None:
+    async def _enqueue(self, queue: Queue, evt: event.Event[T]) -> None:
+        objects: tuple[object, ...]
+        if self._view is not None:
+            objects = evt.views(self._view)
+        else:
+            objects = (evt.old, evt.new) if isinstance(evt, event.UpdateEvent) else (evt.object,)
         requests: dict[Request, None] = {}
         for obj in objects:
             requests.update(dict.fromkeys(await self._fn(obj)))
@@ -197,7 +217,10 @@ class _EnqueueRequestsFromMapFunc(EventHandler[T]):
 
 
 def enqueue_requests_from_map_func(fn: MapFunc[T]) -> EventHandler[T]:
-    """Return a handler that calls ``fn``; for an update, with the old object and the new one."""
+    """Return a handler that calls ``fn``; for an update, with the old object and the new one.
+
+    A function with ``client.reads`` gets the view that it declares; the whole object where that cannot be decoded.
+    """
     return _EnqueueRequestsFromMapFunc(fn)
 
 

@@ -33,18 +33,21 @@ class weighing:  # noqa: N801  # reads as the context manager that it is
 
     def __init__(self, size: int) -> None:
         self._size = size
-        self._token: Token[int]
+        self._token: Token[int] | None
 
     def __enter__(self) -> None:
-        self._token = _weight.set(max(_weight.get(), self._size))
+        # A small object changes no answer of ``is_large``.
+        heavier = self._size > LARGE and self._size > _weight.get()
+        self._token = _weight.set(self._size) if heavier else None
 
     def __exit__(self, *_: object) -> None:
-        _weight.reset(self._token)
+        if self._token is not None:
+            _weight.reset(self._token)
 
 
 def is_large(size: int = 0) -> bool:
     """Return True if work on ``size`` bytes, or on the object of the surrounding block, runs in a thread."""
-    return max(_weight.get(), size) > LARGE
+    return size > LARGE or _weight.get() > LARGE
 
 
 async def run(work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
@@ -52,7 +55,7 @@ async def run(work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
 
     ``work`` must not use shared mutable state. When the caller is cancelled, it runs to its end first.
     """
-    if not is_large():
+    if _weight.get() <= LARGE:
         return work(*args, **kwargs)
     turn = _turn.get(None)
     if turn is None:

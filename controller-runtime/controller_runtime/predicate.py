@@ -177,12 +177,12 @@ class _Combined(Predicate[T]):
 
 def and_(*predicates: Predicate[T]) -> Predicate[T]:
     """Return a predicate that passes when all of ``predicates`` do; it stops at the first that does not."""
-    return _Combined(all, predicates)
+    return predicates[0] if len(predicates) == 1 else _Combined(all, predicates)
 
 
 def or_(*predicates: Predicate[T]) -> Predicate[T]:
     """Return a predicate that passes when one of ``predicates`` does; it stops at the first that does."""
-    return _Combined(any, predicates)
+    return predicates[0] if len(predicates) == 1 else _Combined(any, predicates)
 
 
 def not_(predicate: Predicate[T]) -> Predicate[T]:

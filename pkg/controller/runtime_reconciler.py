@@ -20,8 +20,10 @@ from controller_runtime.controller import controllerutil
 from controller_runtime.rest import RestError
 
 from pkg.apis.config.v1alpha1 import Configuration
-from pkg.apis.trainer.v1alpha1 import RuntimeRef, TrainJob
+from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.constants import trainer as constants
+from pkg.runtime.indexer import TrainJobReference
+from pkg.util.trainjob import Reference
 
 if TYPE_CHECKING:
     from controller_runtime import controller
@@ -47,7 +49,7 @@ class RuntimeReconciler:
     name: str
     index: str
     """The TrainJob index whose values are names of runtimes of this kind."""
-    refers: Callable[[RuntimeRef], bool]
+    refers: Callable[[Reference], bool]
     """Returns True if a reference is to this kind."""
 
     def __init__(self, client: client.Client, cfg: Configuration | None = None) -> None:
@@ -99,12 +101,14 @@ class RuntimeReconciler:
             .complete(self)
         )
 
-    async def runtime_of(self, train_job: TrainJob) -> list[ctrl.Request]:
+    @client.reads(TrainJobReference)
+    async def runtime_of(self, train_job: TrainJob | TrainJobReference) -> list[ctrl.Request]:
         """Return the runtime that ``train_job`` refers to, if it is of this kind and not protected yet."""
         if not self._protects or not self.refers(train_job.spec.runtime_ref):
             return []
         namespaced = self.kind.resource is not None and self.kind.resource.namespaced
-        request = ctrl.Request(train_job.namespace if namespaced else "", train_job.spec.runtime_ref.name)
+        namespace = (train_job.metadata.namespace or "") if namespaced else ""
+        request = ctrl.Request(namespace, train_job.spec.runtime_ref.name)
         try:
             runtime = await client.peek(self._client, self.kind, request)
         except (StatusError, RestError, CacheError):

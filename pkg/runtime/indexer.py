@@ -32,9 +32,14 @@ class _Spec(msgspec.Struct, rename="camel"):
     runtime_ref: _Reference = msgspec.field(default_factory=_Reference)
 
 
-class TrainJobReference(msgspec.Struct):
-    """A TrainJob with nothing but the reference to its runtime."""
+class _Metadata(msgspec.Struct):
+    namespace: str = ""
 
+
+class TrainJobReference(msgspec.Struct):
+    """A TrainJob with nothing but the reference to its runtime, and its namespace."""
+
+    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
     spec: _Spec = msgspec.field(default_factory=_Spec)
 
 

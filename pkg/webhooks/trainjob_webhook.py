@@ -55,9 +55,8 @@ class TrainJobWebhook(CustomValidator[TrainJob]):
         warnings, errors = await runtime.validate_objects(old, new)
         if self._second_generation:
             errors += await offload.run(new, lambda: list(newerrules.violations(old, new)))
-        aggregate = await offload.run(
-            new, errors.to_aggregate
-        )  # formats the errors, which quote the invalid values
+        # It formats the errors, which quote the invalid values.
+        aggregate = await offload.run(new, errors.to_aggregate) if errors else None
         if aggregate is not None:
             for warning in warnings:
                 aggregate.add_note(warning)

@@ -228,7 +228,8 @@ class Cache:
         if self._tasks is None:
             raise errors.CacheNotStartedError(f"{kind.gvk.group_kind}: the cache is not started")
         engine = self._engine(kind)
-        await engine.readable(namespace, self.options.read_timeout)
+        if not engine.is_readable(namespace):
+            await engine.readable(namespace, self.options.read_timeout)
         return engine
 
     def _kept(self, kind: type[Object]) -> Engine:

@@ -21,6 +21,7 @@ from .errors import UndecodableObjectError
 S = TypeVar("S", bound=Struct)
 T = TypeVar("T", bound=Object)
 K = TypeVar("K", bound=Object)
+V = TypeVar("V", bound=msgspec.Struct)
 SHARED: Final = 32
 """Decoded objects kept for lazy reads: those of the reconciles under way, and the runtimes most in use."""
 SHARED_BYTES: Final = 32 << 10
@@ -111,6 +112,9 @@ class CachedObject(LazyObject[T]):
             if self._failed is not None:
                 self._failed()
             raise
+
+    def _decode_view(self, shape: type[V]) -> V | None:
+        return None if self.entry.refused else super()._decode_view(shape)
 
     def _decode_part(self, name: str, kind: type[S]) -> S | None:
         if self.entry.refused:

@@ -135,6 +135,13 @@ class Engine:
             raise errors.NamespaceNotCachedError(self.gvk, namespace)
         return (feed,)
 
+    def is_readable(self, namespace: str) -> bool:
+        """Return True if :meth:`readable` would not wait. Raises NamespaceNotCachedError as it does."""
+        for feed in self.feeds_of(namespace):  # noqa: SIM110  # without a generator: each read asks
+            if not feed.readable:
+                return False
+        return True
+
     async def readable(self, namespace: str, timeout: float) -> None:
         """Return when the stored objects of a namespace, or of all, may be read.
 
@@ -143,7 +150,7 @@ class Engine:
             CacheSyncTimeoutError: that took too long.
             NamespaceNotCachedError: the namespace is not cached.
         """
-        if all(feed.readable for feed in self.feeds_of(namespace)):
+        if self.is_readable(namespace):
             return
         await self.wait_for_sync(timeout, or_problem=True, namespace=namespace)
         for feed in self.feeds_of(namespace):

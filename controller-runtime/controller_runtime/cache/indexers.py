@@ -27,7 +27,7 @@ class Indexers:
         self._gvk = gvk
         self._unreadable = unreadable
         self._indexers: dict[str, tuple[type[Object], Callable[[Any], Iterable[str]]]] = {}
-        self._views: dict[str, msgspec.json.Decoder[msgspec.Struct]] = {}
+        self._views: dict[str, type[msgspec.Struct]] = {}
 
     def add(self, kind: type[T], field: str, extract: Callable[[T], Iterable[str]]) -> None:
         """Index by the values that ``extract`` returns for each object, of class ``kind``.
@@ -39,18 +39,17 @@ class Indexers:
             raise ValueError(f"{self._gvk.group_kind}: an index with name {field!r} is registered already")
         self._indexers[field] = (kind, extract)
         if (view := client.view_of(extract)) is not None:
-            same = [each for each in self._views.values() if each.type is view]
-            self._views[field] = same[0] if same else msgspec.json.Decoder(view)
+            self._views[field] = view
 
     def values_of(self, obj: CachedObject[Object]) -> Mapping[str, tuple[str, ...]]:
         """Return the values of an object for each index; none for an index whose function fails."""
         values: dict[str, tuple[str, ...]] = {}
         if obj.entry.refused:
             return values
-        views: dict[msgspec.json.Decoder[msgspec.Struct], object] = {}
         for field, (kind, extract) in self._indexers.items():
             try:
-                given = self._view(field, obj, views) or obj.seen_as(kind).object
+                view = self._views.get(field)
+                given = (obj.view(view) if view is not None else None) or obj.seen_as(kind).object
                 values[field] = tuple(dict.fromkeys(extract(given)))
             except errors.UndecodableObjectError as error:
                 self._unreadable.skip(error)
@@ -58,20 +57,3 @@ class Indexers:
                 reason = f"index {field!r}: {type(error).__name__}: {error}"
                 self._unreadable.skip(errors.UndecodableObjectError(self._gvk, obj.key, reason))
         return values
-
-    def _view(
-        self,
-        field: str,
-        obj: CachedObject[Object],
-        views: dict[msgspec.json.Decoder[msgspec.Struct], object],
-    ) -> object:
-        """Return the view that an index reads, once for several indexes; None without one, or if it does not fit."""
-        decoder = self._views.get(field)
-        if decoder is None or obj.known is not None:
-            return None
-        if decoder not in views:
-            try:
-                views[decoder] = decoder.decode(obj.entry.data)
-            except (msgspec.DecodeError, RecursionError):
-                views[decoder] = None  # decoding the object reports the error
-        return views[decoder]

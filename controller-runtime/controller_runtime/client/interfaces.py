@@ -9,7 +9,7 @@ Every call raises :class:`controller_runtime.apis.machinery.errors.StatusError` 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Final, Generic, Protocol, TypeVar, Unpack
+from typing import Any, Final, Generic, Protocol, TypeVar, Unpack
 
 import msgspec
 
@@ -137,14 +137,15 @@ class Client(Reader, Writer, StatusClient, Protocol):
 
 
 IndexerFunc = Callable[[K], Iterable[str]]
-F = TypeVar("F", bound=Callable[..., Iterable[str]])
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 def reads(view: type[msgspec.Struct]) -> Callable[[F], F]:
-    """Declare that a function for an index reads only the fields of ``view``.
+    """Declare that a function for an index, or one that maps events to requests, reads only the fields of ``view``.
 
     A cache then passes a ``view`` instead of the object, which takes a tenth of the time to decode. Other indexers,
-    such as the fake client, pass the object: the names of the fields must be those of the kind.
+    such as the fake client, pass the object, and so does a cache that has decoded it already: the names of the fields
+    must be those of the kind.
     """
 
     def declare(extract: F) -> F:
@@ -154,7 +155,7 @@ def reads(view: type[msgspec.Struct]) -> Callable[[F], F]:
     return declare
 
 
-def view_of(extract: Callable[..., Iterable[str]]) -> type[msgspec.Struct] | None:
+def view_of(extract: Callable[..., Any]) -> type[msgspec.Struct] | None:
     """Return the view that :func:`reads` declared."""
     view: type[msgspec.Struct] | None = getattr(extract, _VIEW, None)
     return view

@@ -4,7 +4,8 @@
 
 from __future__ import annotations
 
-from typing import Final, Protocol, TypeGuard, TypeVar, Unpack, runtime_checkable
+from collections.abc import Coroutine
+from typing import Any, Final, Protocol, TypeGuard, TypeVar, Unpack, runtime_checkable
 
 import msgspec
 
@@ -150,15 +151,20 @@ def _is_lazy_patcher(obj: object) -> TypeGuard[LazyPatcher]:
     return _implements(type(obj), LazyPatcher)
 
 
-async def get_lazily(
+def get_lazily(
     reader: interfaces.Reader, kind: type[T], key: NamespacedName | tuple[str, str]
-) -> LazyObject[T]:
+) -> Coroutine[Any, Any, LazyObject[T]]:
     """Return the object of ``reader.get``, undecoded if the reader supports it.
 
     The object may be shared: do not change or keep it. Raises like ``reader.get``.
     """
-    if _is_lazy_reader(reader):
-        return await reader.get_lazily(kind, key)
+    # Clients wrap each other: one that only passes a read on adds no coroutine of its own.
+    return reader.get_lazily(kind, key) if _is_lazy_reader(reader) else _get(reader, kind, key)
+
+
+async def _get(
+    reader: interfaces.Reader, kind: type[T], key: NamespacedName | tuple[str, str]
+) -> LazyObject[T]:
     return LazyObject.of(await reader.get(kind, key))
 
 

@@ -11,6 +11,7 @@ from controller_runtime import ondemand
 
 from .context import bound as bound
 from .context import into_context as into_context
+from .context import into_context_late as into_context_late
 from .context import logger_from as logger_from
 from .encode import CUT as CUT
 from .encode import cut as cut

@@ -7,7 +7,7 @@ Importing this module does not load structlog; the set-up of the log does, or th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from contextvars import ContextVar, Token
 from types import MappingProxyType
@@ -85,6 +85,55 @@ class _Bound:
 def into_context(**fields: object) -> AbstractContextManager[None]:
     """Bind keys and values to every line logged within the ``with`` block and the tasks it starts."""
     return _Bound(fields)
+
+
+class _Late(Mapping[str, object]):
+    """Fields that are made when the first line needs them."""
+
+    __slots__ = ("_made", "_make", "_outer")
+
+    def __init__(self, outer: Mapping[str, object], make: Callable[[], Mapping[str, object]]) -> None:
+        self._outer = outer
+        self._make = make
+        self._made: dict[str, object] | None = None
+
+    def _fields(self) -> dict[str, object]:
+        if self._made is None:
+            self._made = {**self._outer, **self._make()}
+        return self._made
+
+    def __getitem__(self, key: str) -> object:
+        return self._fields()[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._fields())
+
+    def __len__(self) -> int:
+        return len(self._fields())
+
+
+class _BoundLate:
+    """As :class:`_Bound`, of fields that few blocks need."""
+
+    __slots__ = ("_make", "_token")
+
+    def __init__(self, make: Callable[[], Mapping[str, object]]) -> None:
+        self._make = make
+        self._token: Token[Mapping[str, object]]
+
+    def __enter__(self) -> None:
+        self._token = _bound.set(_Late(_bound.get(), self._make))
+
+    def __exit__(self, *_: object) -> None:
+        _bound.reset(self._token)
+
+
+def into_context_late(make: Callable[[], Mapping[str, object]]) -> AbstractContextManager[None]:
+    """Bind the fields that ``make`` returns, as :func:`into_context` does; it is called for the first line, if any.
+
+    What it reads must not change while the block runs.
+    """
+    return _BoundLate(make)
 
 
 def bound() -> Mapping[str, object]:

@@ -35,7 +35,6 @@ MAX_RETRIES: Final = 1024
 
 _log = log.logger_from("controller-runtime.source")
 _Step = Callable[[], Coroutine[object, None, None]]
-_Event = event.CreateEvent[Object] | event.UpdateEvent[Object] | event.DeleteEvent[Object]
 E = TypeVar("E", event.CreateEvent[Any], event.UpdateEvent[Any], event.DeleteEvent[Any])
 
 
@@ -183,7 +182,7 @@ class Pipe(Generic[T]):
             if not passes(evt):
                 return
             if not self._handler.immediate:
-                _decode(evt)
+                self._handler.look(evt)
         except cache.UndecodableObjectError:
             raise  # the informer counts it
         except (Exception, asyncio.CancelledError) as error:  # nothing here waits to be cancelled
@@ -210,12 +209,6 @@ class Pipe(Generic[T]):
         if not self._retries.add(step, failures + 1):
             _log.error("Too many events failed, one is dropped", source=self._name)
         self._more.set()
-
-
-def _decode(evt: _Event) -> None:
-    """Decode the objects before they are queued: later, an undecodable one could not be skipped."""
-    objects = (evt.old, evt.new) if isinstance(evt, event.UpdateEvent) else (evt.object,)
-    del objects
 
 
 def _finish(step: Coroutine[object, None, None]) -> None:

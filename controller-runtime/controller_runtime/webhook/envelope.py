@@ -5,19 +5,24 @@
 from __future__ import annotations
 
 import codecs
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 import pydantic_core
+from msgspec import UNSET, UnsetType
 
 from controller_runtime.apis.admission.v1 import AdmissionRequest
+from controller_runtime.apis.authentication.v1 import UserInfo
 from controller_runtime.apis.machinery import shape
+from controller_runtime.apis.machinery.base import assembled
+from controller_runtime.apis.meta.v1 import GroupVersionKind, GroupVersionResource
 from controller_runtime.log import CUT, cut
 
 MAX_REST: Final = 256 * 1024
 """Bytes of a review beside its two objects: the user's groups, the operation's options."""
 _PIECE: Final = 256 * 1024
 _VERSIONS: Final = ("admission.k8s.io/v1", "admission.k8s.io/v1beta1")
+_KIND: Final = "AdmissionReview"
 _NONE: Final = msgspec.Raw(b"null")
 _OBJECTS: Final = ("object", "oldObject")
 
@@ -118,21 +123,28 @@ def read(body: bytes) -> Review:
     Raises:
         UnreadableError: it is not an AdmissionReview, or has too much beside its objects.
     """
+    if (found := _usual(body)) is not None and _is_review(found):
+        request = found.request
+        return Review(found.api_version, request.made(), _text(request.object), _text(request.old_object))
     try:
         _check_text(body)
         review = _DECODER.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UnreadableError(f"body is not an AdmissionReview: {cut(str(error))}") from error
-    if review.api_version not in _VERSIONS or review.kind != "AdmissionReview":
+    if review.api_version not in _VERSIONS or review.kind != _KIND:
         text = f"{cut(review.api_version)}, Kind={cut(review.kind)}"
         raise UnreadableError(f"body is not an AdmissionReview: {text}")
-    request = review.request
-    if request is None or not request.uid:
+    fields = review.request
+    if fields is None or not fields.uid:
         raise UnreadableError("AdmissionReview has no request, or a request without uid")
-    if len(request.uid) > CUT:
+    if len(fields.uid) > CUT:
         raise UnreadableError(f"uid of the AdmissionReview is longer than {CUT} characters")
-    objects = (_text(request.object), _text(request.old_object))
-    return Review(review.api_version, _rest(request), *objects)
+    objects = (_text(fields.object), _text(fields.old_object))
+    return Review(review.api_version, _rest(fields), *objects)
+
+
+def _is_review(found: _UsualReview) -> bool:
+    return found.api_version in _VERSIONS and found.kind == _KIND and 0 < len(found.request.uid) <= CUT
 
 
 def _check_text(body: bytes) -> None:
@@ -169,3 +181,112 @@ def _rest(request: _Request) -> AdmissionRequest:
 def _text(raw: msgspec.Raw) -> bytes | None:
     data = bytes(raw)
     return None if data == b"null" else data
+
+
+# The review as API servers send it, decoded in one go: two thirds of the cost of the general way. It is read so only if
+# every field has the type of its declaration; all else is left to the general way, which finds the error, ignores nulls
+# and keeps unknown fields.
+
+
+class _Kind(msgspec.Struct, forbid_unknown_fields=True):
+    group: str
+    version: str
+    kind: str
+
+    def made(self) -> GroupVersionKind:
+        values = {"group": self.group, "version": self.version, "kind": self.kind}
+        return assembled(GroupVersionKind, values, {"group", "version", "kind"})
+
+
+class _Resource(msgspec.Struct, forbid_unknown_fields=True):
+    group: str
+    version: str
+    resource: str
+
+    def made(self) -> GroupVersionResource:
+        values = {"group": self.group, "version": self.version, "resource": self.resource}
+        return assembled(GroupVersionResource, values, {"group", "version", "resource"})
+
+
+class _User(msgspec.Struct, forbid_unknown_fields=True):
+    username: str | UnsetType = UNSET
+    uid: str | UnsetType = UNSET
+    groups: list[str] | UnsetType = UNSET
+    extra: dict[str, list[str]] | UnsetType = UNSET
+
+    def made(self) -> UserInfo:
+        given = _given(self)
+        return assembled(UserInfo, {**_USER_FIELDS, **given}, set(given))
+
+
+class _UsualRequest(msgspec.Struct, rename="camel"):
+    """The fields of a request; others are skipped. The two objects stay text."""
+
+    uid: str
+    kind: _Kind | UnsetType = UNSET
+    resource: _Resource | UnsetType = UNSET
+    sub_resource: str | UnsetType = UNSET
+    request_kind: _Kind | UnsetType = UNSET
+    request_resource: _Resource | UnsetType = UNSET
+    request_sub_resource: str | UnsetType = UNSET
+    name: str | UnsetType = UNSET
+    namespace: str | UnsetType = UNSET
+    operation: str | UnsetType = UNSET
+    user_info: _User | UnsetType = UNSET
+    dry_run: bool | UnsetType = UNSET
+    options: dict[str, Any] | UnsetType = UNSET
+    object: msgspec.Raw = _NONE
+    old_object: msgspec.Raw = _NONE
+
+    def made(self) -> AdmissionRequest:
+        """Return the request without its objects."""
+        given = _given(self)
+        del given["object"], given["old_object"]
+        for name in _NESTED:
+            if name in given:
+                given[name] = given[name].made()
+        return assembled(AdmissionRequest, {**_REQUEST_FIELDS, **given}, set(given))
+
+
+class _UsualReview(msgspec.Struct, rename="camel"):
+    """A review with a request."""
+
+    api_version: str
+    kind: str
+    request: _UsualRequest
+
+
+_DECODE_USUAL: Final = msgspec.json.Decoder(_UsualReview).decode
+_USER_FIELDS: Final = dict[str, Any](username=None, uid=None, groups=None, extra=None)
+_REQUEST_FIELDS: Final = dict[str, Any](
+    uid="",
+    kind=None,
+    resource=None,
+    sub_resource=None,
+    request_kind=None,
+    request_resource=None,
+    request_sub_resource=None,
+    name=None,
+    namespace=None,
+    operation="",
+    user_info=None,
+    object=None,
+    old_object=None,
+    dry_run=None,
+    options=None,
+)
+_NESTED: Final = ("kind", "resource", "request_kind", "request_resource", "user_info")
+
+
+def _usual(body: bytes) -> _UsualReview | None:
+    """Decode a body, or return None for one that is large or otherwise not as usual."""
+    if len(body) > shape.SMALL or not body.isascii():
+        return None
+    try:
+        return _DECODE_USUAL(body)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
+def _given(fields: msgspec.Struct) -> dict[str, Any]:
+    return {name: value for name, value in msgspec.structs.asdict(fields).items() if value is not UNSET}

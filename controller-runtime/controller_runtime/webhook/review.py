@@ -12,14 +12,13 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Final
 
 import anyio
-import msgspec
 
 from controller_runtime import cancellation, log, metrics, offload
 from controller_runtime.apis.admission.v1 import AdmissionRequest, AdmissionResponse
-from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.httpserver import HTTPRequest, HTTPResponse
 
 from . import admission, bounds, endpoint, envelope
@@ -49,23 +48,30 @@ class Webhook(endpoint.Endpoint):
         """Answer one AdmissionReview."""
         try:
             patience, text = _patience(request), endpoint.content(request)
-            with offload.weighing(len(text) // _READING):
-                review = await offload.run(envelope.read, text)
+            if (work := len(text) // _READING) > offload.LARGE:
+                with offload.weighing(work):
+                    review = await offload.run(envelope.read, text)
+            else:
+                review = envelope.read(text)
         except envelope.UnreadableError as error:
             return self.unreadable(error.code, str(error))
         response = await self._handle(review, patience)
         response.uid = review.request.uid
-        body: dict[str, JSON] = {
-            "apiVersion": review.api_version,
-            "kind": "AdmissionReview",
-            "response": response.to_dict(),
-        }
-        return HTTPResponse(body=msgspec.json.encode(body), content_type=endpoint.JSON)
+        body = b'{"apiVersion":"%b","kind":"AdmissionReview","response":%b}' % (
+            review.api_version.encode(),  # one of two
+            response.to_json(),
+        )
+        return HTTPResponse(body=body, content_type=endpoint.JSON)
 
     async def _handle(self, review: envelope.Review, patience: float) -> AdmissionResponse:
-        with log.into_context(webhook=self.path, **_fields(review.request)):
+        request = review.request
+        operation = request.operation  # the limits may change it
+        with log.into_context_late(lambda: _fields(self.path, request, operation)):
             try:
-                with offload.weighing(review.size):
+                if (size := review.size) > offload.LARGE:
+                    with offload.weighing(size):
+                        response = await self._judge(review, patience)
+                else:
                     response = await self._judge(review, patience)
             except TimeoutError:
                 if (held_back := self.lines.allow()) is not None:
@@ -111,7 +117,7 @@ class Webhook(endpoint.Endpoint):
         raise TimeoutError
 
 
-def _fields(request: AdmissionRequest) -> dict[str, str | None]:
+def _fields(path: str, request: AdmissionRequest, operation: str) -> dict[str, str | None]:
     """Return the log fields of a request."""
     user = request.user_info.username if request.user_info is not None else None
     resource = request.resource.resource if request.resource is not None else None
@@ -119,11 +125,11 @@ def _fields(request: AdmissionRequest) -> dict[str, str | None]:
         "namespace": request.namespace,
         "name": request.name,
         "resource": resource,
-        "operation": request.operation,
+        "operation": operation,
         "user": user,
         "requestID": request.uid,
     }
-    return {key: log.cut(value) if value else value for key, value in fields.items()}
+    return {"webhook": path, **{key: log.cut(value) if value else value for key, value in fields.items()}}
 
 
 def _patience(request: HTTPRequest) -> float:
@@ -135,6 +141,11 @@ def _patience(request: HTTPRequest) -> float:
     text = (request.query.get("timeout") or [""])[0]
     if len(text) > _LONGEST_DURATION:
         raise envelope.UnreadableError(f"timeout is not a duration: {log.cut(text)}")
+    return _seconds(text)
+
+
+@lru_cache(maxsize=16)  # an API server sends the one of its configuration
+def _seconds(text: str) -> float:
     asked = _DURATION.fullmatch(text)
     seconds = int(asked[1] or 0) * 60 + float(asked[2]) if asked else MAX_WAIT
     return min(seconds, MAX_WAIT) * _MARGIN

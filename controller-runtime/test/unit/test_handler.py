@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import msgspec
 import pytest
 
-from controller_runtime import handler
+from controller_runtime import client, handler
 from controller_runtime.apis.batch.v1 import Job
 from controller_runtime.apis.core.v1 import Node, Pod
 from controller_runtime.apis.machinery.object import Object, ObjectMeta, OwnerReference
@@ -95,6 +96,29 @@ async def test_a_map_function_is_asked_about_both_sides_of_a_change_and_its_requ
         ["ns/a", "ns/all", "ns/b"],
         ["ns/b", "ns/all"],
         ["ns/b", "ns/all"],
+    ]
+
+
+class Metadata(msgspec.Struct):
+    name: str = ""
+
+
+class Named(msgspec.Struct):
+    metadata: Metadata
+
+
+async def test_a_map_function_that_reads_some_fields_gets_objects_that_are_decoded_already() -> None:
+    @client.reads(Named)
+    async def by_name(obj: Pod | Named) -> Iterable[Request]:
+        assert isinstance(obj, Pod)
+        return [Request("ns", obj.name)]
+
+    handle: handler.EventHandler[Pod] = handler.enqueue_requests_from_map_func(by_name)
+    assert await requests(handle, old=pod("a"), new=pod("b")) == [
+        ["ns/b"],
+        ["ns/a", "ns/b"],
+        ["ns/b"],
+        ["ns/b"],
     ]
 
 

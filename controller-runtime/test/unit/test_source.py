@@ -8,9 +8,10 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
+import msgspec
 import pytest
 
-from controller_runtime import cache, handler, log, predicate, rest, source
+from controller_runtime import cache, client, handler, log, predicate, rest, source
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.apis.machinery.gvk import GVK, Resource
 from controller_runtime.apis.machinery.object import (
@@ -223,6 +224,37 @@ async def test_events_that_fail_for_ever_are_kept_up_to_a_bound(world: Any, make
             assert set(failed) == later
 
 
+class Names(msgspec.Struct):
+    namespace: str = ""
+    name: str = ""
+
+
+class Annotated(Names):
+    annotations: dict[str, str] = {}
+
+
+class NamedView(msgspec.Struct):
+    metadata: Names
+
+
+class AnnotatedView(msgspec.Struct):
+    metadata: Annotated
+
+
+@client.reads(NamedView)
+async def request_of_names(obj: Pod | NamedView) -> list[Request]:
+    return [Request(obj.metadata.namespace or "", obj.metadata.name or "")]
+
+
+@client.reads(AnnotatedView)
+async def request_of_annotated(obj: Pod | AnnotatedView) -> list[Request]:
+    return [Request(obj.metadata.namespace or "", obj.metadata.name or "")]
+
+
+NAMED: handler.EventHandler[Pod] = handler.enqueue_requests_from_map_func(request_of_names)
+ANNOTATED: handler.EventHandler[Pod] = handler.enqueue_requests_from_map_func(request_of_annotated)
+
+
 async def test_metadata_is_all_that_a_metadata_source_gets(
     world: Any, make_pod: MakePod, settle: Settle
 ) -> None:
@@ -287,6 +319,16 @@ async def test_an_object_is_decoded_only_by_who_looks_at_it(
         ),
         pytest.param(
             handler.enqueue_requests_from_map_func(request_of), [("ns/even", LOW_PRIORITY)], id="looks"
+        ),
+        pytest.param(
+            NAMED,
+            [("ns/even", LOW_PRIORITY), ("ns/odd", LOW_PRIORITY)],
+            id="looks elsewhere",
+        ),
+        pytest.param(
+            ANNOTATED,
+            [("ns/even", LOW_PRIORITY)],
+            id="looks there alone",
         ),
     ],
 )

@@ -142,6 +142,8 @@ class Snapshots:
 
     async def _owners(self, namespace: str) -> frozenset[str]:
         """Return the uids of the TrainJobs with a snapshot in a namespace, listed once."""
+        if (known := self._listed.get(namespace)) is not None:
+            return known  # without a task switch, which even a free lock costs
         async with self._listing:
             if namespace not in self._listed:
                 try:

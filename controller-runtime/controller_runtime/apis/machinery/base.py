@@ -11,7 +11,7 @@ server, are kept as decoded JSON and written back. Decoding is strict about JSON
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypeVar
 
 from pydantic_core import PydanticCustomError, ValidationError, from_json
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pydantic_core import InitErrorDetails
 
 JSON = Any
+S = TypeVar("S", bound="Struct")
 
 _MOST_NULLS: Final = 1000
 """Above this number of validation errors, null fields are not removed and decoded again: the text is invalid anyway."""
@@ -66,9 +67,16 @@ class Struct(Model):
                 TypeError: the model does not declare a field.
                 pydantic.ValidationError: a value has the wrong type.
             """
-            if not data.keys() <= type(self).model_fields.keys() and not self.takes_any_field:
+            # Unknown fields are looked for where there may be some: a comparison of names would cost as much again.
+            try:
+                self.__pydantic_validator__.validate_python(data, self_instance=self)
+            except ValidationError:
+                if not self.takes_any_field:
+                    _check_names(type(self), data)
+                raise
+            extra = self.__pydantic_extra__  # None: the class does not keep them
+            if (extra or extra is None) and not self.takes_any_field:
                 _check_names(type(self), data)
-            self.__pydantic_validator__.validate_python(data, self_instance=self)
 
         # Decoding does not call this constructor, because pydantic's core skips constructors that are marked so.
         __init__.__pydantic_base_init__ = True
@@ -194,6 +202,18 @@ def _copy(value: JSON) -> JSON:
     set_fields_set(copied, value.__pydantic_fields_set__.copy())
     set_extra(copied, None if extra is None else _copy(extra))
     return copied
+
+
+def assembled(kind: type[S], values: dict[str, Any], given: set[str]) -> S:
+    """Return the struct that decoding ``values`` would: values of every field by attribute name, of the right types.
+
+    ``given`` are the fields that count as set. Nothing is checked, copied, or adjusted by ``model_post_init``.
+    """
+    made = _new(kind)
+    set_fields(made, values)
+    set_fields_set(made, given)
+    set_extra(made, {})
+    return made
 
 
 def is_unset(value: Struct) -> bool:

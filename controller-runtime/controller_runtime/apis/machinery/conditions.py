@@ -45,7 +45,10 @@ def set_status_condition(
 
 def find(conditions: Iterable[Condition] | None, type_: str) -> Condition | None:
     """Return the condition of a type, or None."""
-    return next((each for each in conditions or () if each.type == type_), None)
+    for each in conditions or ():
+        if each.type == type_:
+            return each
+    return None
 
 
 def is_true(conditions: Iterable[Condition] | None, type_: str) -> bool:

@@ -9,6 +9,7 @@ version or an owner, and decoding an object costs a hundred times as much as ext
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final, Generic, TypeVar
 
 import msgspec
@@ -24,6 +25,7 @@ _NULL: Final = b"null"
 
 S = TypeVar("S", bound=Struct)
 T = TypeVar("T", bound=Object)
+V = TypeVar("V", bound=msgspec.Struct)
 T_co = TypeVar("T_co", bound=Object, covariant=True)
 
 
@@ -48,7 +50,7 @@ class LazyObject(Generic[T_co]):
     error.
     """
 
-    __slots__ = ("_metadata", "_object", "kind", "own_write", "text")
+    __slots__ = ("_metadata", "_object", "_view", "kind", "own_write", "text")
 
     def __init__(self, kind: type[T_co], text: bytes | None = None, known: T_co | None = None) -> None:
         """``known`` is the decoded object; without it, ``text`` is required."""
@@ -58,6 +60,7 @@ class LazyObject(Generic[T_co]):
         """True if a write through the cache's own client produced this state, without any later change."""
         self._object = known
         self._metadata: ObjectMeta | None = None
+        self._view: msgspec.Struct | None = None
 
     @staticmethod
     def of(obj: T | LazyObject[T]) -> LazyObject[T]:
@@ -95,6 +98,20 @@ class LazyObject(Generic[T_co]):
         held: S = getattr(self.object, name)
         return held
 
+    def view(self, shape: type[V]) -> V | None:
+        """Return the fields that ``shape`` declares; the readers of one shape share it.
+
+        None if the whole object is to be read instead: it is decoded already, or its text does not fit ``shape``.
+        """
+        if self._object is not None:
+            return None
+        if type(self._view) is not shape:
+            try:
+                self._view = self._decode_view(shape)
+            except (msgspec.DecodeError, RecursionError):
+                return None  # decoding the object reports the error
+        return self._view
+
     @property
     def key(self) -> NamespacedName:
         """Namespace and name."""
@@ -123,6 +140,11 @@ class LazyObject(Generic[T_co]):
     def _decode(self) -> T_co:
         return self.kind.from_json(self.text or b"")
 
+    def _decode_view(self, shape: type[V]) -> V | None:
+        """Return the view; None if the whole object is to be decoded."""
+        seen: V = _viewer(shape).decode(self.text or b"")
+        return seen
+
     def _decode_part(self, name: str, kind: type[S]) -> S | None:
         """Return the field; None if the whole object is to be decoded."""
         text = bytes(parts(self.text or b"").get(name, _NULL))
@@ -130,6 +152,11 @@ class LazyObject(Generic[T_co]):
 
     def _decode_metadata(self) -> ObjectMeta:
         return ObjectMeta.from_json(metadata_text(self.text or b""))
+
+
+@lru_cache(maxsize=64)
+def _viewer(shape: type[V]) -> msgspec.json.Decoder[V]:
+    return msgspec.json.Decoder(shape)
 
 
 def metadata_text(text: bytes) -> bytes:

@@ -215,7 +215,7 @@ def milli_value(text: str) -> int:
 
 def _decode(raw: object) -> object:
     if isinstance(raw, str):
-        return canonical(raw)
+        return _canonical(raw) if len(raw) <= _SHORT else _written_back(raw)
     if isinstance(raw, int | float) and not isinstance(raw, bool):
         return canonical(repr(raw))
     return raw

@@ -284,6 +284,32 @@ def test_what_the_context_binds_is_on_each_line_until_it_ends(lines: Start) -> N
     assert [json.loads(line).get("controller") for line in read()] == ["pod", None]
 
 
+def test_late_fields_are_made_once_and_only_for_a_line_that_is_written(lines: Start) -> None:
+    read, made = lines(), []
+
+    def fields() -> dict[str, object]:
+        made.append("fields")
+        return {"pod": "p", "inner": 1}
+
+    logger = log.logger_from()
+    with log.into_context(controller="pod", pod="none"), log.into_context_late(fields):
+        logger.debug("not written")
+        assert made == []
+        logger.info("first")
+        with log.into_context(inner=2):
+            logger.info("second")
+        assert dict(log.bound()) == {"controller": "pod", "pod": "p", "inner": 1}
+        assert len(log.bound()) == 3
+    logger.info("out")
+    assert made == ["fields"]
+    found = [json.loads(line) for line in read()]
+    assert [(each.get("controller"), each.get("pod"), each.get("inner")) for each in found] == [
+        ("pod", "p", 1),
+        ("pod", "p", 2),
+        (None, None, None),
+    ]
+
+
 def test_a_logger_made_before_the_set_up_follows_it(lines: Start) -> None:
     logger = log.logger_from("early")
     read = lines()

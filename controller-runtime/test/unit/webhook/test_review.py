@@ -17,6 +17,7 @@ from controller_runtime.apis.admission.v1 import AdmissionRequest, AdmissionResp
 from controller_runtime.apis.core.v1 import ConfigMap
 from controller_runtime.apis.machinery import field
 from controller_runtime.apis.machinery.errors import InvalidError
+from controller_runtime.apis.meta.v1 import Status
 from controller_runtime.httpserver import HTTPRequest
 
 PATH = "/validate--v1-configmap"
@@ -355,6 +356,49 @@ async def test_an_object_that_decodes_to_too_much_is_not_decoded(
         assert response["status"]["message"].startswith(
             "the object is too large: it has more than 12000 objects"
         )
+
+
+class Chatty(Judge):
+    """Logs a line for each object."""
+
+    async def _judge(self, asked: str) -> list[str]:
+        log.logger_from().info("Judged")
+        return await super()._judge(asked)
+
+
+@pytest.mark.real_time  # a thread takes its time
+async def test_lines_of_the_log_name_the_request_as_it_was_sent() -> None:
+    stream = io.StringIO()
+    log.configure(stream=stream)
+    try:
+        smaller = review("UPDATE", object=MAP, oldObject=wide(), userInfo={"username": "me"})
+        assert (await verdict(judge := Chatty(), smaller))["allowed"]
+    finally:
+        structlog.reset_defaults()
+    assert judge.asked == ["create b {'k': 'v'}"]  # the former object is left out
+    line = json.loads(stream.getvalue())
+    found = {name: line[name] for name in ("webhook", "operation", "user", "name", "requestID", "resource")}
+    assert found == {
+        "webhook": PATH,
+        "operation": "UPDATE",
+        "user": "me",
+        "name": "b",
+        "requestID": "u-1",
+        "resource": None,
+    }
+
+
+async def test_each_yes_is_an_answer_of_its_own() -> None:
+    first = webhook.admission.allowed()
+    assert first.status is not None
+    made = AdmissionResponse(allowed=True, status=Status(code=200, message=None), warnings=None)
+    assert vars(first) == vars(made)
+    assert vars(first.status) == vars(made.status)
+    assert first.model_fields_set == made.model_fields_set
+    assert first.status.model_fields_set == {"code", "message"}
+    assert list(first.to_dict()) == list(made.to_dict())
+    first.uid, first.status.code = "1", 201
+    assert webhook.admission.allowed().to_dict() == {"uid": "", "allowed": True, "status": {"code": 200}}
 
 
 @pytest.mark.real_time  # a thread takes its time

@@ -1,0 +1,114 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Reviews are decoded in one go or, field by field, in the general way, to the same request."""
+
+import json
+from typing import Any
+
+import pytest
+
+from controller_runtime.apis.admission.v1 import AdmissionRequest
+from controller_runtime.apis.authentication.v1 import UserInfo
+from controller_runtime.webhook import envelope
+
+KIND = {"group": "example.com", "version": "v1", "kind": "Timer"}
+RESOURCE = {"group": "example.com", "version": "v1", "resource": "timers"}
+WHOLE: dict[str, Any] = {
+    "uid": "705ab4f5-6393-11e8-b7cc-42010a800002",
+    "kind": KIND,
+    "resource": RESOURCE,
+    "subResource": "status",
+    "requestKind": KIND,
+    "requestResource": RESOURCE,
+    "requestSubResource": "status",
+    "name": "a",
+    "namespace": "b",
+    "operation": "UPDATE",
+    "userInfo": {"username": "me", "uid": "1", "groups": ["all"], "extra": {"scopes": ["x", "y"]}},
+    "object": {"kind": "Timer", "spec": {"seconds": 1}},
+    "oldObject": {"kind": "Timer"},
+    "dryRun": True,
+    "options": {"kind": "UpdateOptions", "apiVersion": "meta.k8s.io/v1", "fieldManager": None},
+}
+
+
+def without(*names: str, **changes: Any) -> dict[str, Any]:
+    return {name: value for name, value in {**WHOLE, **changes}.items() if name not in names}
+
+
+def review(request: dict[str, Any], **changes: Any) -> bytes:
+    return json.dumps(
+        {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request, **changes}
+    ).encode()
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        pytest.param(WHOLE, id="every field"),
+        pytest.param({"uid": "1"}, id="no field"),
+        pytest.param(without("options", "userInfo"), id="some fields"),
+        pytest.param(without(userInfo={}), id="an empty user"),
+        pytest.param(without(newField=1), id="a field of a later API server"),
+    ],
+)
+def test_a_usual_request_is_decoded_as_its_fields_are(request_: dict[str, Any]) -> None:
+    body = review(request_)
+    assert envelope._usual(body) is not None
+    found = envelope.read(body)
+    plain = {
+        name: value for name, value in request_.items() if name not in ("object", "oldObject", "newField")
+    }
+    wanted = AdmissionRequest.from_dict(plain)
+    assert found.request == wanted
+    assert found.request.model_fields_set == wanted.model_fields_set
+    assert found.request.to_dict() == wanted.to_dict()
+    objects = [request_.get("object"), request_.get("oldObject")]
+    assert [text and json.loads(text) for text in (found.object, found.old_object)] == objects
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        pytest.param(without(kind={**KIND, "list": "TimerList"}), id="an unknown field of the kind"),
+        pytest.param(without(kind={"kind": "Timer"}), id="a part of the kind"),
+        pytest.param(without(userInfo={"username": "me", "shoe": 42}), id="an unknown field of the user"),
+        pytest.param(without(name=None, userInfo=None), id="nulls"),
+        pytest.param(without(name="ä"), id="more than ASCII"),
+        pytest.param(without(object={"data": "x" * 20_000}), id="a large object"),
+    ],
+)
+def test_other_requests_are_decoded_in_the_general_way(request_: dict[str, Any]) -> None:
+    body = json.dumps(
+        {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request_},
+        ensure_ascii=False,
+    ).encode()
+    assert envelope._usual(body) is None
+    plain = {name: value for name, value in request_.items() if name not in ("object", "oldObject") and value}
+    assert envelope.read(body).request == AdmissionRequest.from_dict(plain)
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        pytest.param(review(without(name=1)), "Input should be a valid string", id="a name that is a number"),
+        pytest.param(review(without(uid="")), "a request without uid", id="no uid"),
+        pytest.param(review(without(uid="x" * 5000)), "longer than", id="a long uid"),
+        pytest.param(review(WHOLE, kind="Review"), "Kind=Review", id="another kind"),
+        pytest.param(review(WHOLE, apiVersion="v1"), "v1, Kind=AdmissionReview", id="another version"),
+        pytest.param(b'{"request": {"uid": "1"', "not an AdmissionReview", id="half a body"),
+    ],
+)
+def test_a_body_that_is_not_a_review_is_refused(body: bytes, message: str) -> None:
+    with pytest.raises(envelope.UnreadableError, match=message):
+        envelope.read(body)
+
+
+def test_requests_share_nothing_that_a_handler_may_change() -> None:
+    first, second = envelope.read(review(WHOLE)).request, envelope.read(review(WHOLE)).request
+    assert first.user_info is not None
+    assert first.kind is not None
+    first.kind.kind, first.user_info.groups, first.user_info.extra = "Other", [], None
+    assert second.user_info == UserInfo.from_dict(WHOLE["userInfo"])
+    assert second.kind is not None
+    assert second.kind.kind == "Timer"
