@@ -42,6 +42,7 @@ from .applier import Applier, Outcome, at_version_of
 from .deletions import BeingDeletedError, Deletions, being_deleted, delete
 from .drift import Wire, content
 from .jobsetrule import JobSetRule, ended
+from .missing import MissingSiblings
 from .pending import SOON, UNTIL_DELETED, PendingError
 
 _UNTIL_NAMESPACE_IS_GONE: Final = timedelta(seconds=60)
@@ -66,6 +67,7 @@ class Children:
         self._terminating: dict[NamespacedName, datetime] = {}
         self._rebuilt: dict[NamespacedName, tuple[bytes, str | None]] = {}
         self._deletions = Deletions(recorder, now)
+        self._missing = MissingSiblings(client, recorder)
 
     def forget(self, owner: NamespacedName) -> None:
         """Forget the children of ``owner``."""
@@ -73,6 +75,7 @@ class Children:
         self._terminating.pop(owner, None)
         self._rebuilt.pop(owner, None)
         self._deletions.forget(owner)
+        self._missing.forget(owner)
 
     async def job_set(self, train_job: TrainJob) -> JobSet | None:
         """Return the JobSet of the TrainJob's name if the TrainJob controls it or may adopt it.
@@ -201,10 +204,13 @@ class Children:
         _, siblings = objects.split(await runtime.new_objects(train_job))
         pending = [each for each in siblings if await self._applier.pending(train_job.key, each)]
         if not pending:
+            self._missing.forget(train_job.key)
             return []
         job_set, _ = await objects.desired(runtime, train_job)
         if job_set is not None and not JobSetRule(live.to_dict()).holds(job_set.to_dict()):
             log.logger_from().info("Changes wait until the TrainJob is suspended", jobSet=str(live.key))
+            if not ended(live):
+                await self._missing.report(train_job, live, pending)
             return []
         return [(obj, await self._applier.apply(train_job.key, obj)) for obj in pending]
 

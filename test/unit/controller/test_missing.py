@@ -1,0 +1,78 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""A sibling that is deleted after an edit of the running TrainJob is reported: a new one would not fit the JobSet."""
+
+from __future__ import annotations
+
+from jobset_server import KEY
+from trainjob_world import GANG, World, world
+
+from pkg.apis.jobset.v1alpha2 import JobSet
+from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
+from pkg.util.testing import make_ended_status
+
+
+async def running(*, ended: bool = False) -> World:
+    """Return a world whose TrainJob was edited while its JobSet runs, or has ended."""
+    w = await world(GANG)
+    await w.reconcile()
+    if ended:
+        job_set = await w.server.get(JobSet, KEY)
+        job_set.status = make_ended_status("Completed")
+        await w.server.status.update(job_set)
+    await w.edit_nodes(4)
+    await w.reconcile()
+    return w
+
+
+def events(w: World) -> list[str]:
+    return [each for each in w.recorder.events if "ChildNotRecreated" in each]
+
+
+async def test_it_is_reported_once_and_comes_back_when_the_train_job_is_resumed() -> None:
+    w = await running()
+    assert events(w) == []
+    await w.server.delete(await w.server.get(PodGroup, KEY))
+    for _ in range(3):
+        assert await w.reconcile() == []
+    assert events(w) == [
+        "Warning ChildNotRecreated: PodGroup ns/job is missing. The TrainJob or its runtime has changed since JobSet ns/job "
+        "started, so a new one would not fit it: suspend the TrainJob and resume it"
+    ]
+    await w.suspend(True)
+    await w.reconcile()
+    await w.server.observe(suspended=1)
+    await w.reconcile()
+    await w.rebuilt()
+    await w.suspend(False)
+    await w.reconcile()
+    assert (await w.server.get(PodGroup, KEY)).spec.min_member == 4
+
+
+async def test_it_is_reported_again_when_another_one_was_deleted() -> None:
+    w = await running()
+    first = await w.server.get(PodGroup, KEY)
+    await w.server.delete(first)
+    await w.reconcile()
+    first.metadata.resource_version = first.metadata.uid = None
+    await w.server.create(first)
+    await w.reconcile()
+    await w.server.delete(await w.server.get(PodGroup, KEY))
+    await w.reconcile()
+    assert len(events(w)) == 2
+
+
+async def test_an_unchanged_train_job_gets_it_back_without_a_report() -> None:
+    w = await world(GANG)
+    await w.reconcile()
+    await w.server.delete(await w.server.get(PodGroup, KEY))
+    assert await w.reconcile() == ["apply PodGroup"]
+    assert events(w) == []
+
+
+async def test_an_ended_job_set_needs_none() -> None:
+    w = await running(ended=True)
+    await w.server.delete(await w.server.get(PodGroup, KEY))
+    await w.restart()
+    await w.reconcile()
+    assert events(w) == []
