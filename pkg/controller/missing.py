@@ -55,7 +55,7 @@ class MissingSiblings:
 
     def _record(self, train_job: TrainJob, live: JobSet, missing: Object) -> None:
         message = (
-            f"{missing.gvk.kind} {missing.key} is missing. The TrainJob or its runtime has changed since JobSet {live.key} "
-            "started, so a new one would not fit it: suspend the TrainJob and resume it"
+            f"{missing.gvk.kind} {missing.key} is missing. The TrainJob or its runtime has changed since JobSet "
+            f"{live.key} started, so a new one would not fit it: suspend the TrainJob and resume it"
         )
         self._recorder.event(train_job, "Warning", _EVENT_REASON, message)

@@ -11,6 +11,11 @@ from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
 from pkg.util.testing import make_ended_status
 
+MESSAGE = (
+    "PodGroup ns/job is missing. The TrainJob or its runtime has changed since JobSet ns/job started, "
+    "so a new one would not fit it: suspend the TrainJob and resume it"
+)
+
 
 async def running(*, ended: bool = False) -> World:
     """Return a world whose TrainJob was edited while its JobSet runs, or has ended."""
@@ -35,10 +40,7 @@ async def test_it_is_reported_once_and_comes_back_when_the_train_job_is_resumed(
     await w.server.delete(await w.server.get(PodGroup, KEY))
     for _ in range(3):
         assert await w.reconcile() == []
-    assert events(w) == [
-        "Warning ChildNotRecreated: PodGroup ns/job is missing. The TrainJob or its runtime has changed since JobSet ns/job "
-        "started, so a new one would not fit it: suspend the TrainJob and resume it"
-    ]
+    assert events(w) == [f"Warning ChildNotRecreated: {MESSAGE}"]
     await w.suspend(True)
     await w.reconcile()
     await w.server.observe(suspended=1)
