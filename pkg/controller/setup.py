@@ -43,10 +43,7 @@ def setup_controllers(
         ControllerError: one cannot be registered; the message names it.
     """
     options = options or controller.Options()
-    if enabled(TRAINING_RUNTIME):
-        TrainingRuntimeReconciler(mgr.client, cfg).setup_with_manager(mgr, options)
-    if enabled(CLUSTER_TRAINING_RUNTIME):
-        ClusterTrainingRuntimeReconciler(mgr.client, cfg).setup_with_manager(mgr, options)
+    # First: a new TrainJob is reconciled before the others look for the runtime that it holds.
     if enabled(TRAIN_JOB):
         recorder = mgr.event_recorder_for(EVENT_SOURCE)
         after = config.seconds(cfg.not_started_after) if cfg is not None and cfg.not_started_after else 0.0
@@ -60,3 +57,7 @@ def setup_controllers(
         reconciler.setup_with_manager(mgr, options)
         mgr.add_readyz_check("jobset", reconciler.claims.remark)
         mgr.add(StoredNumbers(mgr.client, mgr.api_reader, mgr.cache))
+    if enabled(TRAINING_RUNTIME):
+        TrainingRuntimeReconciler(mgr.client, cfg).setup_with_manager(mgr, options)
+    if enabled(CLUSTER_TRAINING_RUNTIME):
+        ClusterTrainingRuntimeReconciler(mgr.client, cfg).setup_with_manager(mgr, options)
