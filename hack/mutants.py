@@ -7,7 +7,8 @@ A table names scenarios, as ``FILE::NAME``, and mutants: a module, a text that o
 A mutant may name scenarios of its own.
 A mutant is edited into the module as it is imported, in a process of its own; no file changes.
 
-All mutants have a short search first; those that were not found have longer ones. With ``--record FILE`` each result is
+A life that finds a mutant is lived again without it, and must pass. All mutants have a short search first; those that
+were not found have longer ones. With ``--record FILE`` each result is
 appended to a file, and a later run continues there. ``--docs FILE`` writes the recorded results into a document.
 """
 
@@ -164,7 +165,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.one is not None:
         mutant = next(each for each in tables[0].mutants if each.name == given.one)
         scenarios = mutant.scenarios or tables[0].scenarios
-        sys.stdout.write(json.dumps(search(scenarios, mutant, given.after, given.lives)))
+        planted = None if given.healthy else mutant
+        sys.stdout.write(json.dumps(search(scenarios, planted, given.after, given.lives)))
         return 0
     record = Record(given.record)
     wanted = [
@@ -197,6 +199,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--one", metavar="NAME", help=argparse.SUPPRESS)
     parser.add_argument("--after", type=int, default=0, help=argparse.SUPPRESS)
+    parser.add_argument("--healthy", action="store_true", help=argparse.SUPPRESS)
     return parser
 
 
@@ -214,24 +217,39 @@ def _search_all(wanted: Sequence[tuple[Table, Mutant]], record: Record, lives: i
 
 
 def _in_child(table: Table, mutant: Mutant, after: int, lives: int) -> Result:
+    """Search in another process. Raises SystemExit if the life that fails does so without the bug, too."""
+    found, failure = _searched(table, mutant, after, lives)
+    if found is not None:
+        _, other = _searched(table, mutant, found - 1, found, "--healthy")
+        if other:
+            raise SystemExit(f"a life fails without {mutant.name!r}, too: {other}")
+    return Result(table.file.stem, mutant.name, mutant.digest, found or lives, found is not None, failure)
+
+
+def _searched(table: Table, mutant: Mutant, after: int, lives: int, *options: str) -> tuple[int | None, str]:
+    """Return after how many lives a search in another process ended, and the failure."""
     command = [sys.executable, "-m", "hack.mutants", str(table.file.resolve()), "--one", mutant.name]
-    command += ["--after", str(after), "--lives", str(lives)]
+    command += ["--after", str(after), "--lives", str(lives), *options]
     environment = {**os.environ, "PYTHONHASHSEED": "0"}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)  # noqa: S603
     if done.returncode != 0:
         lines = done.stderr.strip().splitlines() or ["?"]
         raise SystemExit(f"the search for {mutant.name!r} failed: {lines[-1]}")
     found, failure = json.loads(done.stdout.splitlines()[-1])
-    return Result(table.file.stem, mutant.name, mutant.digest, found or lives, found is not None, failure)
+    return found, failure
 
 
-def search(scenarios: Sequence[str], mutant: Mutant, after: int, lives: int) -> tuple[int | None, str]:
-    """Return after how many lives a mutant is found, and the failure; the first lives have been searched before."""
-    sys.meta_path.insert(0, Finder(mutant))
+def search(scenarios: Sequence[str], mutant: Mutant | None, after: int, lives: int) -> tuple[int | None, str]:
+    """Return after how many lives a mutant is found, and the failure; the first lives have been searched before.
+
+    Without a mutant, return the first life that fails without a bug.
+    """
+    if mutant is not None:
+        sys.meta_path.insert(0, Finder(mutant))
     from controller_runtime.simtest.__main__ import load
 
     tests = {name: load(str(ROOT / name)) for name in scenarios}
-    if mutant.module not in sys.modules:
+    if mutant is not None and mutant.module not in sys.modules:
         importlib.import_module(mutant.module)
     for lived, (name, seed) in enumerate(itertools.islice(_turns(scenarios), after, lives), after + 1):
         outcome = tests[name].run(seed)

@@ -9,14 +9,15 @@ from typing import Any
 
 import anyio
 import sim_runtimes as runtimes
+from controller_runtime.apis.core.v1 import Namespace
 from controller_runtime.apis.machinery import errors
 from controller_runtime.client import MERGE, raw_patch
 from controller_runtime.simtest import Simulation
 from sim_jobset import DENIED
-from sim_objects import by_name, refusals_expected
+from sim_objects import by_name, is_deleted, refusals_expected
 from sim_world import Cluster
 
-from pkg.apis.trainer.v1alpha1 import TrainJob
+from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
 
 Document = dict[str, Any]
 
@@ -42,10 +43,37 @@ class Administrators:
 
     async def _begin(self, sim: Simulation) -> None:
         """Install all runtimes, as soon as a webhook answers."""
+        await self._settle_elsewhere(sim)
         kinds = {runtimes.kind_of(name) for name in runtimes.NAMES}
-        while sum(len(sim.server.objects(kind)) for kind in kinds) < len(runtimes.NAMES):
+        while sum(len(sim.server.objects(kind)) for kind in kinds) < len(runtimes.NAMES) + 1:
             await self.install(sim)
             await anyio.sleep(1.0)
+
+    @staticmethod
+    async def _settle_elsewhere(sim: Simulation) -> None:
+        """Give another namespace a runtime of a known name, and a suspended TrainJob that refers to it."""
+        admin, spec = sim.client("admin"), {"runtimeRef": runtimes.reference_to("local"), "suspend": True}
+        spec |= {"trainer": {"image": "image:0"}, "managedBy": "trainer.kubeflow.org/trainjob-controller"}
+        runtime = runtimes.runtime("local").to_dict()
+        runtime["metadata"]["namespace"] = "other"
+        job = {"metadata": {"namespace": "other", "name": "far"}, "spec": spec}
+        await admin.create(Namespace.from_dict({"metadata": {"name": "other"}}))
+        for made in (TrainingRuntime.from_dict(runtime), TrainJob.from_dict(job)):
+            while by_name(sim, type(made), made.to_dict()) is None:
+                with refusals_expected():
+                    await admin.create(made)
+                await anyio.sleep(1.0)
+
+    async def strip_runtime(self, sim: Simulation, rng: random.Random) -> None:
+        """Remove the finalizers of a runtime, as a person does: the manager's comes back if it is in use."""
+        found = runtimes.runtime(rng.choice(runtimes.NAMES))
+        stored = by_name(sim, type(found), found.to_dict())
+        if stored is None or is_deleted(stored):
+            return
+        self.lost[found.name] = sim.loop.time()
+        with refusals_expected():
+            none = raw_patch(MERGE, b'{"metadata":{"finalizers":null}}')
+            await sim.client("admin").patch(found, none)
 
     async def install(self, sim: Simulation) -> None:
         """Create the runtimes that are missing."""
@@ -111,7 +139,7 @@ class Administrators:
         with refusals_expected():
             await sim.client("admin").delete(found)
         for job in sim.server.objects(TrainJob):
-            if job["spec"]["runtimeRef"]["name"] == found.name:
+            if job["spec"]["runtimeRef"]["name"] == found.name and job["metadata"]["namespace"] == "default":
                 await anyio.sleep(rng.random())
                 with refusals_expected():
                     await sim.client().delete(TrainJob.from_dict(job), propagation="Background")

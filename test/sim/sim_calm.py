@@ -22,7 +22,17 @@ from controller_runtime.simtest.history import Event
 from sim_administrators import Administrators
 from sim_end import End, is_reported, lacks_runtime, obstacle
 from sim_jobs import Nodes
-from sim_objects import by_name, is_deleted, is_overdue, is_suspended, is_true, owned, refusals_expected
+from sim_objects import (
+    by_name,
+    by_uid,
+    controller,
+    is_deleted,
+    is_overdue,
+    is_suspended,
+    is_true,
+    owned,
+    refusals_expected,
+)
 from sim_steps import Act, about, perform, settled
 from sim_stories import Stories
 from sim_users import OTHERS, Users
@@ -35,6 +45,8 @@ Look = Callable[[Simulation, Document], Awaitable[str | None]]
 """Returns a problem of a TrainJob."""
 _LATE: Final = 45.0
 """Seconds after a deadline at which a TrainJob has failed."""
+_CLOCKS: Final = 6.0
+"""Seconds by which the clocks of managers may differ from the server's, and times from whole seconds."""
 _LONG: Final = 190.0
 """Seconds after which the next retry is minutes away."""
 _STORIES: Final = 3
@@ -86,6 +98,11 @@ class Calm:
                     stories.unblock,
                     stories.expire_denied,
                     stories.resume_beside_deleted,
+                    stories.resume_late,
+                    stories.expire_unreachable,
+                    stories.edit_at_once,
+                    stories.tamper,
+                    stories.hold_long,
                     self.mend_runtime,
                 ]
             ),
@@ -94,6 +111,7 @@ class Calm:
             users.clear,
             self._administrators.edit_runtime,
             self._administrators.retire_runtime,
+            self._administrators.strip_runtime,
         ]
 
     async def resume_without_runtime(self, sim: Simulation, rng: random.Random, name: str) -> None:
@@ -156,15 +174,48 @@ class Calm:
 
 
 def _is_in_time(sim: Simulation, event: Event) -> None:
-    """Check that a TrainJob that fails at its deadline does so soon after it."""
-    job = event.document
-    if event.table.facts.gvk != TrainJob.gvk or not is_overdue(job) or is_overdue(event.before or job):
+    """Check that a TrainJob fails at its deadline: not before, and soon after it. It gets no JobSet after that."""
+    document = event.document
+    if event.table.facts.gvk == JobSet.gvk and event.before is None:
+        job = by_uid(sim, TrainJob, (controller(document) or {}).get("uid", ""))
+        late = None if job is None else _late(job)
+        assert late is None or late < _CLOCKS, (
+            f"a JobSet is built {late:.0f} s after the deadline: {document['metadata']['name']}"
+        )
+    is_job = event.table.facts.gvk == TrainJob.gvk
+    if is_job and event.before is not None:
+        _is_timed(document, event.before)
+    if not is_job or not is_overdue(document) or is_overdue(event.before or document):
         return
-    resumed = [each for each in job["status"]["conditions"] if each["type"] == "Suspended"]
-    began = parse_time(resumed[0]["lastTransitionTime"] if resumed else job["metadata"]["creationTimestamp"])
-    passed = datetime.now(UTC) - began
-    late = passed.total_seconds() - job["spec"]["activeDeadlineSeconds"]
-    assert late < _LATE, f"a TrainJob fails {late:.0f} s after its deadline: {job['metadata']['name']}"
+    late, name = _late(document), document["metadata"]["name"]
+    assert late is not None, f"a TrainJob without a deadline has failed at it: {name}"
+    assert late > -_CLOCKS, f"a TrainJob fails {-late:.0f} s before its deadline: {name}"
+    assert late < _LATE, f"a TrainJob fails {late:.0f} s after its deadline: {name}"
+
+
+def _is_timed(job: Document, before: Document) -> None:
+    """Check that the condition Suspended has the time of its last change."""
+    old, new = (_suspended(one) for one in (before, job))
+    if new and old.get("status") != new["status"]:
+        passed = (datetime.now(UTC) - parse_time(new["lastTransitionTime"])).total_seconds()
+        assert abs(passed) < _CLOCKS, (
+            f"the condition Suspended changes with a time of {passed:.0f} s ago: {job['metadata']['name']}"
+        )
+
+
+def _suspended(job: Document) -> Document:
+    """Return the condition Suspended; it is empty if there is none."""
+    found = job.get("status", {}).get("conditions") or ()
+    return next((each for each in found if each["type"] == "Suspended"), {})
+
+
+def _late(job: Document) -> float | None:
+    """Return the seconds since the deadline of a TrainJob; None if it has none, or is suspended or resumed just now."""
+    suspended, seconds = _suspended(job), job["spec"].get("activeDeadlineSeconds")
+    if not seconds or is_suspended(job) or suspended.get("status") == "True":
+        return None
+    began = parse_time(suspended.get("lastTransitionTime") or job["metadata"]["creationTimestamp"])
+    return (datetime.now(UTC) - began).total_seconds() - float(seconds)
 
 
 async def _state(sim: Simulation, job: Document) -> str | None:

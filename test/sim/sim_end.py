@@ -24,7 +24,7 @@ from sim_objects import (
     owned,
     refusals_expected,
 )
-from sim_past import Past
+from sim_past import Past, place_of, runtime_of
 from sim_renders import Renders, normalized
 from sim_runtimes import children_of
 from sim_users import OTHERS, Users
@@ -171,14 +171,11 @@ class End:
     @staticmethod
     def check_runtimes(sim: Simulation) -> None:
         """The finalizer holds runtimes that TrainJobs refer to, and lets the others go."""
-        used = {
-            (job["spec"]["runtimeRef"]["kind"], job["spec"]["runtimeRef"]["name"])
-            for job in sim.server.objects(TrainJob)
-        }
+        used = {runtime_of(job) for job in sim.server.objects(TrainJob)}
         for kind in (ClusterTrainingRuntime, TrainingRuntime):
             for runtime in sim.server.objects(kind):
                 name, finalizers = runtime["metadata"]["name"], runtime["metadata"].get("finalizers") or []
-                is_used = (kind.gvk.kind, name) in used
+                is_used = place_of(kind.gvk.kind, runtime) in used
                 held = constants.RESOURCE_IN_USE_FINALIZER in finalizers
                 assert held or not is_used, f"a runtime in use has no finalizer: {name}"
                 assert is_used or not is_deleted(runtime), (
@@ -212,8 +209,7 @@ class End:
 
     async def _possible(self, sim: Simulation, job: Document, *, past: bool) -> Any:
         """Yield renders of the TrainJob: of now, or of all states that it and its runtime had."""
-        reference = job["spec"]["runtimeRef"]
-        runtimes = list(self._past.runtime(reference["kind"], reference["name"]))
+        runtimes = list(self._past.runtime(job))
         jobs = list(self._past.train_job(job["metadata"]["uid"]))
         for each in jobs if past else jobs[:1]:
             for runtime in runtimes if past else runtimes[:1]:
@@ -260,9 +256,9 @@ def obstacle(sim: Simulation, job: Document) -> Obstacle | None:
 
 def lacks_runtime(sim: Simulation, job: Document) -> bool:
     """Return True if the TrainJob's runtime was deleted between the review of the TrainJob and its creation."""
-    kind, name = (job["spec"]["runtimeRef"][key] for key in ("kind", "name"))
-    kinds = (each for each in (ClusterTrainingRuntime, TrainingRuntime) if each.gvk.kind == kind)
-    return not any(each["metadata"]["name"] == name for each in sim.server.objects(next(kinds)))
+    place = runtime_of(job)
+    kind = next(each for each in (ClusterTrainingRuntime, TrainingRuntime) if each.gvk.kind == place[0])
+    return not any(place_of(place[0], each) == place for each in sim.server.objects(kind))
 
 
 def is_reported(sim: Simulation, job: Document) -> bool:

@@ -128,6 +128,9 @@ class Groups:
         assert own, f"a pod was given the group of owners that it never had: {name}: {now}"
         if wanted is None:
             return
+        alone = f"pg-{name}-{pod['metadata']['uid']}"
+        if not pod["metadata"].get("ownerReferences") and before is not None:
+            assert now != alone, f"a pod that was released by its owners is grouped again: {name}: {now}"
         known = self._rights[pod["metadata"]["uid"]]
         if now != wanted.name and now in known and self._sim.loop.time() < known[wanted.name] + _REFUSED:
             return  # its owners were released while they were read
@@ -269,7 +272,10 @@ class Groups:
         found = [each for each in sim.server.objects(PodGroup) if each["metadata"]["name"] == grouped]
         assert found, f"the group of a pod does not exist: {grouped}"
         owner = (found[0]["metadata"].get("ownerReferences") or [{"uid": ""}])[0]
-        assert owner["uid"] == wanted.owner, f"a group has another owner: {grouped}"
+        exactly = exactly and bool(
+            metadata.get("ownerReferences")
+        )  # a pod alone keeps the group that it finds
+        assert not exactly or owner["uid"] == wanted.owner, f"a group has another owner: {grouped}"
         members = found[0]["spec"].get("minMember", found[0]["spec"].get("minSubGroup"))
         assert not exactly or members == wanted.members, (
             f"a group has the wrong size: {grouped}: {members}, not {wanted.members}"

@@ -7,18 +7,20 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import anyio
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.apis.machinery.object import Object
+from controller_runtime.apis.machinery.time import parse_time
 from controller_runtime.manager import Manager
 from controller_runtime.rest import Request, Response
 from controller_runtime.simtest import Simulation, paths
 from controller_runtime.simtest.answers import Answer
 from controller_runtime.simtest.loop import Process
 from controller_runtime.simtest.network import WRITES, Observer, is_aside
-from sim_objects import is_true
+from sim_objects import by_uid, controller, is_true
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob
@@ -27,6 +29,8 @@ from pkg.podgrouper.pod_controller import PodReconciler
 
 Document = dict[str, Any]
 _UNTIL_REPORTED = 180.0
+_UNSEEN = 5.0
+"""Seconds for which the manager leaves a JobSet to its controller at least."""
 _OF_NO_OBJECT = "1"
 """The resourceVersion of an apply that must create."""
 
@@ -70,6 +74,19 @@ class Writes(Observer):
             and _has_active_jobs(row.document if row else {})
         ):
             self._fail(f"a JobSet is built again while its Jobs are active: {process.name} {shown}")
+        if request.method == "DELETE" and metadata.get("resourceVersion") == view and row is not None:
+            self._check_observed(process, row.document)
+
+    def _check_observed(self, process: Process, document: Document) -> None:
+        """A JobSet is not built again before its controller has seen it: Jobs that come later would be the next one's."""
+        if document.get("kind") != "JobSet" or (document.get("status") or {}).get("replicatedJobsStatus"):
+            return
+        job = by_uid(self._sim, TrainJob, (controller(document) or {}).get("uid", ""))
+        created = parse_time(document["metadata"]["creationTimestamp"])
+        age = (datetime.now(UTC) - created).total_seconds()
+        ended = job is None or is_true(job, "Failed") or is_true(job, "Complete")
+        if not ended and abs(process.drift) < 1.0 and age < _UNSEEN:
+            self._fail(f"a JobSet is built again before its controller has seen it: {process.name}")
 
     def answered(self, process: Process, request: Request, answer: Response) -> None:
         """Record the version that a manager received."""
@@ -151,8 +168,8 @@ async def check_managers(sim: Simulation) -> None:
     for name, manager in _ready(sim):
         remarks = manager.cache.remarks()
         assert not remarks, f"readiness reports a problem in a healthy cluster: {name}: {remarks}"
-        for controller in sim.rules.replicas[name].controllers:
-            reconciler = controller._reconciler
+        for each in sim.rules.replicas[name].controllers:
+            reconciler = each._reconciler
             if isinstance(reconciler, TrainJobReconciler):
                 _check_trackers(sim, name, reconciler)
             if isinstance(reconciler, PodReconciler):

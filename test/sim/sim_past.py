@@ -22,7 +22,7 @@ class Version(NamedTuple):
 
 
 class Past:
-    """All states of TrainJobs, by uid, and of runtimes, by kind and name."""
+    """All states of TrainJobs, by uid, and of runtimes, by kind, namespace and name."""
 
     def __init__(self, sim: Simulation) -> None:
         self._sim = sim
@@ -41,9 +41,9 @@ class Past:
         """Yield the states of a TrainJob that were current within the last seconds, or all, newest first."""
         yield from self._current(("TrainJob", uid), within)
 
-    def runtime(self, kind: str, name: str, *, within: float | None = None) -> Iterator[Document]:
-        """Yield the states of a runtime, newest first."""
-        yield from self._current((kind, name), within)
+    def runtime(self, job: Document) -> Iterator[Document]:
+        """Yield the states of the runtime of a TrainJob, newest first."""
+        yield from self._current(runtime_of(job), None)
 
     def age(self, uid: str) -> float:
         """Return for how long a TrainJob has existed, in seconds."""
@@ -61,4 +61,18 @@ class Past:
 
 def _place(kind: str, document: Document) -> tuple[str, str]:
     metadata = document["metadata"]
-    return kind, metadata["uid"] if kind == "TrainJob" else metadata["name"]
+    return kind, metadata[
+        "uid"
+    ] if kind == "TrainJob" else f"{metadata.get('namespace', '')}/{metadata['name']}"
+
+
+def runtime_of(job: Document) -> tuple[str, str]:
+    """Return the kind of the runtime of a TrainJob, and its namespace and name."""
+    reference = job["spec"]["runtimeRef"]
+    namespace = job["metadata"]["namespace"] if reference["kind"] == "TrainingRuntime" else ""
+    return reference["kind"], f"{namespace}/{reference['name']}"
+
+
+def place_of(kind: str, runtime: Document) -> tuple[str, str]:
+    """Return the kind of a runtime, and its namespace and name."""
+    return _place(kind, runtime)

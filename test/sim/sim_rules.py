@@ -14,7 +14,7 @@ from controller_runtime.simtest import Simulation
 from controller_runtime.simtest.history import Event
 from sim_foreign import PURPOSE
 from sim_objects import by_uid, controller, is_deleted, is_overdue, is_suspended, is_true
-from sim_past import Past
+from sim_past import Past, place_of, runtime_of
 from sim_users import AUDITED, UNKNOWN
 
 from pkg.apis.jobset.v1alpha2 import JobSet
@@ -85,9 +85,8 @@ class Rules:
         if kind not in _RUNTIMES or self._sim.loop.time() - self._lost.get(name, -_STALEST) < _STALEST:
             return
         for job in self._sim.server.objects(TrainJob):
-            reference = job["spec"]["runtimeRef"]
             is_old = self._past.age(job["metadata"]["uid"]) > _STALEST
-            assert not is_old or (reference["kind"], reference["name"]) != (kind, name), (
+            assert not is_old or runtime_of(job) != place_of(kind, runtime), (
                 f"a runtime was deleted while a TrainJob referred to it: {name}, {_name(job)}"
             )
 
@@ -98,6 +97,7 @@ class Rules:
                 f"a condition of another writer was removed: {_name(event.document)}"
             )
         job, name = event.document, _name(event.document)
+        self._conditions(job, event.before or {})
         overrides = job["spec"].get("podTemplateOverrides") or ()
         targets = [target["name"] for each in overrides for target in each.get("targetJobs") or ()]
         assert UNKNOWN not in targets or is_deleted(job), f"an invalid TrainJob is stored: {name}"
@@ -109,6 +109,20 @@ class Rules:
                 continue
             assert not began or event.document["metadata"]["uid"] in self._ended[theirs], (
                 f"a TrainJob is {own} and its JobSet was not: {_name(event.document)}"
+            )
+
+    @staticmethod
+    def _conditions(job: Document, earlier: Document) -> None:
+        """The time of a condition changes with its status alone. A TrainJob is resumed only after it was suspended."""
+        before = {each["type"]: each for each in earlier.get("status", {}).get("conditions") or ()}
+        for now in job.get("status", {}).get("conditions") or ():
+            kind, old = now["type"], before.get(now["type"])
+            moved = old is not None and old["lastTransitionTime"] != now["lastTransitionTime"]
+            assert not moved or old is None or old["status"] != now["status"], (
+                f"the time of a condition changes without its status: {_name(job)}: {kind}"
+            )
+            assert old is not None or kind != "Suspended" or now["status"] == "True", (
+                f"a TrainJob is resumed that was not suspended: {_name(job)}"
             )
 
     def _owners(self, event: Event) -> None:

@@ -8,7 +8,7 @@ import random
 from typing import Any, Final
 
 import anyio
-from controller_runtime.apis.core.v1 import ConfigMap, Secret
+from controller_runtime.apis.core.v1 import ConfigMap, Event, Secret
 from controller_runtime.apis.machinery.object import Object
 from controller_runtime.client import MERGE, raw_patch
 from controller_runtime.simtest import Simulation
@@ -16,7 +16,7 @@ from controller_runtime.simtest.server import MANAGER
 from sim_end import lacks_runtime, obstacle
 from sim_foreign import FOREIGN, PURPOSE
 from sim_jobs import Nodes
-from sim_objects import by_name, is_true, owned, refusals_expected
+from sim_objects import by_name, is_deleted, is_true, owned, refusals_expected
 from sim_users import Users
 
 from pkg.apis.jobset.v1alpha2 import JobSet
@@ -153,6 +153,74 @@ class Stories:
         await anyio.sleep(seconds + after)
         sim.server.denied.discard(denied)
 
+    async def resume_late(self, sim: Simulation, rng: random.Random, name: str) -> None:
+        """Resume a TrainJob that was suspended for longer than its deadline: its time begins again."""
+        await self.remove(sim, rng, name)
+        seconds = rng.choice([20, 35])
+        self._nodes.hold_until = sim.loop.time() + 3.0 * seconds
+        await self._users.create(sim, rng, name, suspend=True, activeDeadlineSeconds=seconds)
+        await anyio.sleep(seconds + 5.0)
+        await self._users.change(sim, rng, name, {"suspend": False})
+        await anyio.sleep(seconds + 15.0)
+
+    async def expire_unreachable(self, sim: Simulation, rng: random.Random, name: str) -> None:
+        """Let a deadline pass while the manager reaches no server: then the TrainJob fails, and gets no JobSet.
+
+        A reconcile that waits for the first list of ConfigMaps or Secrets may have begun before the deadline: no MPI.
+        """
+        await self.remove(sim, rng, name)
+        sim.network.weather.refused = 1.0
+        await self._users.create(sim, rng, name, "plain", suspend=False, activeDeadlineSeconds=6)
+        await anyio.sleep(13.0)
+        sim.network.weather.refused = 0.0
+        await anyio.sleep(10.0)
+
+    async def edit_at_once(self, sim: Simulation, rng: random.Random, name: str) -> None:
+        """Give a suspended TrainJob another trainer when its JobSet has just been built."""
+        await self.remove(sim, rng, name)
+        await self._users.create(sim, rng, name, suspend=True)
+        with anyio.move_on_after(5.0):
+            while (job := _train_job(sim, name)) is None or not owned(sim, JobSet, job):  # noqa: ASYNC110
+                await anyio.sleep(0.01)
+        await self._users.change(sim, rng, name, self._users.trainer(rng))
+
+    async def tamper(self, sim: Simulation, rng: random.Random, name: str) -> None:
+        """Change a label of the JobSet of a suspended TrainJob, as another controller does."""
+        await self._users.suspend(sim, rng, name)
+        await self._users.change(sim, rng, name, {"labels": {"team": "a"}})
+        await anyio.sleep(15.0)
+        job = _train_job(sim, name)
+        for found in owned(sim, JobSet, job) if job else ():
+            with refusals_expected():
+                patch = raw_patch(MERGE, b'{"metadata":{"labels":{"team":"z"}}}')
+                await sim.client("other").patch(JobSet.from_dict(found), patch)
+
+    async def hold_long(self, sim: Simulation, rng: random.Random, name: str) -> None:
+        """Delete a JobSet that a finalizer keeps for minutes: an event reports that the TrainJob waits for it."""
+        await self._users.suspend(sim, rng, name)
+        await anyio.sleep(5.0)
+        job = _train_job(sim, name)
+        known = job is not None and _has_event(sim, job, "WaitingForDeletion")
+        sets = [JobSet.from_dict(each) for each in (owned(sim, JobSet, job) if job else ())]
+        for job_set in sets:
+            with refusals_expected():
+                await sim.client().patch(job_set, _KEEP)
+                await sim.client().delete(job_set)
+        await anyio.sleep(_LONG / 4)
+        early = job is not None and not known and _has_event(sim, job, "WaitingForDeletion")
+        assert not early, f"a deletion that does not last is reported: {name}"
+        await anyio.sleep(_LONG * 3 / 4)
+        left = [by_name(sim, JobSet, job_set.to_dict()) for job_set in sets]
+        still = _train_job(sim, name)
+        waits = still is not None and not (is_true(still, "Complete") or is_true(still, "Failed"))
+        if waits and still is not None and any(each and is_deleted(each) for each in left):
+            assert _has_event(sim, still, "WaitingForDeletion"), (
+                f"a deletion that lasts is not reported: {name}"
+            )
+        for job_set in sets:
+            with refusals_expected():
+                await sim.client().patch(job_set, _LET_GO)
+
     async def resume_beside_deleted(self, sim: Simulation, rng: random.Random, name: str) -> None:
         """Resume a TrainJob while a finalizer keeps a sibling that was deleted: the JobSet does not start."""
         await self.remove(sim, rng, name)
@@ -203,3 +271,9 @@ class Stories:
 
 def _train_job(sim: Simulation, name: str) -> Document | None:
     return by_name(sim, TrainJob, {"metadata": {"namespace": "default", "name": name}})
+
+
+def _has_event(sim: Simulation, job: Document, reason: str) -> bool:
+    uid = job["metadata"]["uid"]
+    events = sim.server.objects(Event)
+    return any(each["involvedObject"].get("uid") == uid and each["reason"] == reason for each in events)

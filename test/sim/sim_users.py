@@ -89,7 +89,8 @@ class Users:
 
     def _pick(self, sim: Simulation, rng: random.Random, name: str) -> TrainJob | None:
         """Return one of the users' TrainJobs, as far as they are theirs to change: the named one, or any."""
-        found = [each for each in sim.server.objects(TrainJob) if not is_queued(each)]
+        jobs = [each for each in sim.server.objects(TrainJob) if each["metadata"]["namespace"] == "default"]
+        found = [each for each in jobs if not is_queued(each)]
         if name:
             found = [each for each in found if each["metadata"]["name"] == name]
         if rng.random() < 0.8:

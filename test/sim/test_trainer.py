@@ -14,13 +14,14 @@ from controller_runtime.simtest import Simulation
 from sim_administrators import Administrators
 from sim_calm import Calm
 from sim_end import End
+from sim_holders import Holders
 from sim_jobset import review_job_set
 from sim_managers import Writes, check_managers, revoke
 from sim_overtakers import Overtakers
 from sim_past import Past
 from sim_rules import Rules
 from sim_users import Users
-from sim_webhook import configurations, review_secret
+from sim_webhook import configurations, review_secret, tune
 from sim_world import Cluster
 
 from pkg import controller as controllers
@@ -50,6 +51,7 @@ def world(sim: Simulation, pods_fail: float = 0.1) -> Cluster:
 
     sim.server.admit[JobSet.gvk] = [review_job_set]
     sim.server.admit[Secret.gvk] = [review_secret]
+    sim.server.admit[PodGroup.gvk] = sim.server.admit[ConfigMap.gvk] = [tune]
     sim.admission(*configurations())
     sim.actor(cluster.run, "cluster")
     sim.manager(setup)
@@ -65,6 +67,7 @@ def scenario(sim: Simulation) -> None:
     users.register(sim)
     Overtakers(sim, users)
     administrators.register(sim)
+    Holders(sim, administrators.lost)
     sim.action(revoke, times=0.5)
     rules, end = Rules(sim, past, administrators.lost), End(users, administrators, past)
     sim.on_change(rules.see)

@@ -1,6 +1,9 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The rule for events: one that is sent is stored, unless the server refuses it or cannot be reached for long."""
+"""The rules for events: one that is sent is stored, unless the server refuses it or cannot be reached for long.
+
+A repetition raises the count.
+"""
 
 from __future__ import annotations
 
@@ -42,6 +45,11 @@ class Events(Observer):
         """Note an event that is stored."""
         if event.table.facts.gvk == Reported.gvk and event.type != "DELETED":
             count = int(event.document.get("count") or 1)
+            before = event.before or event.document
+            # A patch whose answer was lost is sent again with the same time.
+            repeats = before.get("lastTimestamp") != event.document.get("lastTimestamp")
+            if repeats and count <= int(before.get("count") or 1):
+                self._fail(f"a repeated event is not counted: {event.key.name}: {count}")
             self._stored[event.key] = max(count, self._stored.get(event.key, 0))
 
     def follow(self, process: Process, broadcaster: Broadcaster) -> None:

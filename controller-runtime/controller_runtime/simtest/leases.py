@@ -26,8 +26,10 @@ _PATIENCE: Final = 35.0
 class Leases:
     """Follows the leases of a cluster by the time at which the server stored them."""
 
-    def __init__(self, now: Callable[[], float]) -> None:
+    def __init__(self, now: Callable[[], float], is_manager: Callable[[str], bool] = lambda _: True) -> None:
+        """``is_manager`` tells the name of a manager from that of a person, who may take any lease."""
         self._now = now
+        self._is_manager = is_manager
         self._stored: dict[str, float] = {}
         """By uid, when a lease was last written."""
 
@@ -39,10 +41,24 @@ class Leases:
         before, now = _spec(event.before), self._now()
         holder, left = before.get("holderIdentity"), self.left(event.before or event.document)
         self._stored[metadata["uid"]] = now
-        if holder and spec.get("holderIdentity") not in (holder, "", None) and left > 0:
+        taker = spec.get("holderIdentity")
+        if holder and taker not in (holder, "", None) and left > 0 and self._is_manager(str(taker)):
             raise AssertionError(
                 f"a lease was taken from its holder too early: {metadata['name']}: {left:.1f} s"
             )
+        if event.before is not None and taker and self._is_manager(str(taker)):
+            self._check_term(metadata["name"], before, spec)
+
+    @staticmethod
+    def _check_term(name: str, before: dict[str, Any], spec: dict[str, Any]) -> None:
+        """A renewal keeps the begin of the term, and another holder begins the next one."""
+        began, terms = "acquireTime", "leaseTransitions"
+        same = before.get("holderIdentity") == spec.get("holderIdentity")
+        if same and before.get(began) != spec.get(began):
+            raise AssertionError(f"a renewal changes when a lease was acquired: {name}")
+        wanted = (before.get(terms) or 0) + (not same)
+        if (spec.get(terms) or 0) != wanted:
+            raise AssertionError(f"a lease has had {spec.get(terms)} transitions, not {wanted}: {name}")
 
     def left(self, lease: dict[str, Any]) -> float:
         """Return the seconds until a stored lease lapses."""
@@ -87,6 +103,10 @@ class Holders(Observer):
         self._left = left
         self._now = now
         self._given_up: set[Process] = set()
+        self._leading: set[Process] = set()
+        """Those that know that they have acquired the lease."""
+        self._deposed: set[Process] = set()
+        """Those of them that know that another holds it."""
         self._unanswered: dict[Process, dict[int, tuple[Request, float]]] = {}
         """By identity, the writes, not of leases and events, that got no answer, and when they were sent."""
         self._identities: dict[Process, str] = {}
@@ -103,17 +123,32 @@ class Holders(Observer):
         self._open.setdefault(process, 0)
 
     def sends(self, process: Process, request: Request) -> None:
-        """Count a request."""
+        """Count a request, and check that a leader that another has replaced ends."""
+        if process in self._deposed and "/leases" in request.path:
+            self._fail(f"a leader goes on although another holds its lease: {process.name}")
         if request.method in WRITES and not is_aside(request):
             self._unanswered.setdefault(process, {})[id(request)] = request, self._now()
         if process in self._open and "/leases" in request.path:
             self._open[process] += 1
 
     def answered(self, process: Process, request: Request, response: Response) -> None:
-        """Count a success."""
+        """Count a success, and note what the process learns about its lease."""
         self._unanswered.get(process, {}).pop(id(request), None)
+        if "/leases/" in request.path or request.path.endswith("/leases"):
+            self._learn(process, request, response)
         if process in self._open and "/leases" in request.path and _is_success(response):
             self._open[process] -= 1
+
+    def _learn(self, process: Process, request: Request, response: Response) -> None:
+        """Note who holds the lease as far as the process knows."""
+        identity = self._identities.get(process)
+        if not identity or not isinstance(response, Answer) or not _is_success(response):
+            return
+        holder = _spec(msgspec.json.decode(response.body)).get("holderIdentity")
+        if request.method in WRITES and holder == identity:
+            self._leading.add(process)
+        elif request.method == "GET" and holder not in (identity, "", None) and process in self._leading:
+            self._deposed.add(process)
 
     def arrives(self, process: Process, request: Request) -> None:
         """Check that the lease of another process is not given up."""

@@ -21,6 +21,8 @@ Place = tuple[GVK, NamespacedName]
 class Written:
     uid: str
     version: int
+    ended: bool = False
+    """Whether the server has removed the object with this write."""
 
 
 @dataclass

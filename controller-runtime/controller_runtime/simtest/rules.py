@@ -4,16 +4,18 @@
 
 - A replica that led does not write while another holds the lease.
 - A read through the cache is never older than a write of the same process that was answered before, nor than an earlier
-  read, nor an own write that the watch has passed. A read finds what the watch has reported and exists. A list contains
-  the objects that reads find, each once. A cache that was filled can be read while its kind is denied.
-- A request is not reconciled twice at once.
+  read, nor an own write that the watch has passed, nor an object that an own write has ended. A read finds what the
+  watch has reported and exists. A list contains the objects that reads find, each once. A cache that was filled can be
+  read while its kind is denied.
+- A request is not reconciled twice at once. The first failure after a success is retried soon.
 - A manager ends only when it is stopped, loses its lease, or cannot reach the server.
-- A lease that is renewed stays with its holder. A manager that is stopped gives its lease up, and no other. When
-  nothing disturbs them any more, one of the replicas leads.
+- A lease that is renewed stays with its holder, unless a person takes it: a leader that sees that another holds its
+  lease ends. A manager that is stopped gives its lease up, and no other. When nothing disturbs them any more, one of
+  the replicas leads.
 - A change waits for the answer to an own write of its object for a moment at most. A watch that is refused for a moment
   is resumed: see :mod:`.watchrules`. An event that is sent is stored: see :mod:`.eventrules`.
 - A cache has every change up to the version that its watch has reached. When nothing disturbs it any more, it equals
-  the server, its indices are right, and no queue holds ready work.
+  the server, its indices are right, no queue holds ready work, and the metrics of controllers count what has happened.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ from controller_runtime.cache import CacheDegradedError
 from controller_runtime.cache.cache import DECODE_STEP
 from controller_runtime.cache.delivery import CachedObject
 from controller_runtime.cache.engine import Engine
-from controller_runtime.controller import Controller
+from controller_runtime.controller import Controller, outcomes
 from controller_runtime.manager import Manager
 from controller_runtime.reconcile import Request, Result
 from controller_runtime.rest import Request as Sent
@@ -45,6 +47,7 @@ from .answers import Answer
 from .eventrules import Events
 from .leases import Holders, Leases
 from .loop import Process
+from .metricrules import Metrics
 from .network import WRITES, Observer, is_aside
 from .replicas import Place, Replica, Written
 from .watchrules import Resumes
@@ -55,6 +58,8 @@ if TYPE_CHECKING:
 _SETTLED: Final = 180.0
 """Seconds in which caches agree with the server when nothing disturbs them: watches notice a silence after 70."""
 _POLL: Final = 10.0
+_FIRST_RETRY: Final = 1.0
+"""Seconds until a request is reconciled again that has succeeded before it failed."""
 
 
 class Rules(Observer):
@@ -67,9 +72,11 @@ class Rules(Observer):
         """Also those that have ended: their writes may arrive later."""
         self._sent: dict[int, tuple[Sent, float]] = {}
         """By identity, the writes that have not arrived, and when they were sent."""
-        leases, stored = Leases(simulation.loop.time), functools.partial(simulation.server.objects, Lease)
+        leases = Leases(simulation.loop.time, lambda holder: holder in self._identities())
+        stored = functools.partial(simulation.server.objects, Lease)
         self.leases = Holders(stored, leases.left, self.fail, simulation.loop.time)
         self._events = Events(self.fail)
+        self._metrics = Metrics()
         simulation.on_change(leases.see)
         simulation.on_change(self._events.see)
 
@@ -98,18 +105,31 @@ class Rules(Observer):
         cache.get_lazily = functools.partial(self._read, replica, cache.get_lazily)  # type: ignore[method-assign]
 
     def _follow_controller(self, controller: Controller) -> None:
-        reconcile, working = controller._reconcile, set[Request]()
+        working = set[Request]()
+        reconcile = self._metrics.follow(controller, working, controller._reconcile)
+
+        succeeded, delay = set[Request](), controller._retries.delay
 
         async def one_at_a_time(request: Request) -> Result:
             if request in working:
                 self.fail(f"a request is reconciled twice at once: {controller.name} {request}")
             working.add(request)
             try:
-                return await reconcile(request)
+                result = await reconcile(request)
+                succeeded.add(request)
+                return result
             finally:
                 working.discard(request)
 
+        def short_at_first(request: Request, error: Exception) -> float:
+            seconds = delay(request, error)
+            if request in succeeded and seconds > _FIRST_RETRY and outcomes.asked_wait(error) is None:
+                self.fail(f"the first retry after a success comes late: {request}: {seconds:.1f} s")
+            succeeded.discard(request)
+            return seconds
+
         controller._reconcile = one_at_a_time  # type: ignore[method-assign]
+        controller._retries.delay = short_at_first  # type: ignore[method-assign]
 
     def fail(self, text: str) -> None:
         """Record that a rule is broken."""
@@ -135,11 +155,15 @@ class Rules(Observer):
         _, sent_at = self._sent.pop(id(sent), (sent, now))
         if replica.identity in holders:
             replica.has_led = True
-        elif (replica.has_led or replica.manager.elected.is_set()) and holders - {""}:
+        elif (replica.has_led or replica.manager.elected.is_set()) and holders & self._identities():
             options = replica.manager.options
             margin = options.lease_duration - options.renew_deadline
             if self.leases.has_given_up(process) or now - sent_at <= margin:
                 self.fail(f"a replica wrote while another led: {process.name} {sent.method} {sent.path}")
+
+    def _identities(self) -> set[str]:
+        """Return the names of all managers on leases; a person may take a lease under another."""
+        return {replica.identity for replica in self._writers.values()} - {""}
 
     def _holders(self) -> set[str]:
         leases = self._simulation.server.objects(Lease)
@@ -171,7 +195,10 @@ class Rules(Observer):
         metadata = body.get("metadata") or {}
         if "uid" in metadata:
             place = gvk, NamespacedName(metadata.get("namespace", ""), metadata["name"])
-            written = Written(metadata["uid"], int(metadata["resourceVersion"]))
+            ended = metadata.get("deletionTimestamp") and not (
+                metadata.get("finalizers") or metadata.get("deletionGracePeriodSeconds")
+            )
+            written = Written(metadata["uid"], int(metadata["resourceVersion"]), bool(ended))
             replica.answered.setdefault(asyncio.current_task(), {})[place] = written
 
     async def _read(
@@ -201,6 +228,8 @@ class Rules(Observer):
         uid, version = metadata.uid, int(metadata.resource_version)
         if expected is not None and uid == expected.uid and version < expected.version:
             self.fail(f"a read is older than an own write: {kind.gvk.kind} {key[1]}")
+        if expected is not None and uid == expected.uid and expected.ended:
+            self.fail(f"a read finds an object that an own write has ended: {kind.gvk.kind} {key[1]}")
         engine = _engine(replica, kind)
         if engine is not None and cacherules.is_ghost(engine, place[1]):
             self.fail(f"a read finds an own write that the watch has passed: {kind.gvk.kind} {key[1]}")
@@ -306,6 +335,7 @@ class Rules(Observer):
             for controller in replica.controllers:
                 if len(controller.queue) or controller.queue._working:
                     yield f"{name}: a queue holds work that is ready: {controller.name}"
+        yield from self._metrics.problems()
 
 
 def _engine(replica: Replica, kind: Any) -> Engine | None:

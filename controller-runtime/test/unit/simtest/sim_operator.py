@@ -24,7 +24,7 @@ import msgspec
 import controller_runtime as ctrl
 from controller_runtime import cache, controller, handler, predicate, simtest
 from controller_runtime.apis.coordination.v1 import Lease
-from controller_runtime.apis.core.v1 import ConfigMap, Secret
+from controller_runtime.apis.core.v1 import ConfigMap, Namespace, Secret
 from controller_runtime.apis.machinery.errors import AlreadyExistsError, NotFoundError
 from controller_runtime.apis.machinery.object import Object, ObjectMeta
 from controller_runtime.apis.machinery.time import parse_time
@@ -44,6 +44,7 @@ FINALIZER = "example.com/secret"
 NOTED = "example.com/noted"
 CLASS = "data.class"
 CLASSES = ("low", "high")
+NAMESPACES = ("default", "other")
 BROKEN = "broken"
 QUIET = 60.0
 BUSY = 480.0
@@ -51,6 +52,14 @@ BUSY = 480.0
 LEADER = "leader"
 BATCH = 2.0
 """Seconds for which some changes of a class are collected."""
+PERSON = "maintenance"
+"""The name under which a person takes the lease."""
+
+
+class Trouble:
+    """What fails in the operator's own code, each time, in the calm part of a life."""
+
+    now: ClassVar[str] = ""
 
 
 def content(source: dict[str, Any], classes: dict[str, int]) -> str:
@@ -108,8 +117,11 @@ class Keeper:
 
     @staticmethod
     async def _cancel_now_and_then() -> None:
-        """Fail as code does that waits for something that is cancelled by others."""
-        if random.random() < 0.03 and anyio.current_time() - START < BUSY:
+        """Fail as code does that waits for something that is cancelled by others, or in another way."""
+        if Trouble.now == "raised":
+            raise OSError("a service that the operator needs is away")
+        is_due = random.random() < 0.03 and anyio.current_time() - START < BUSY
+        if is_due or Trouble.now == "cancelled":
             ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             ended.cancel()
             await ended
@@ -139,6 +151,8 @@ class Keeper:
                 secret = await self._client.get(Secret, source.key)
                 await self._client.delete(secret, preconditions={"uid": secret.metadata.uid or ""})
             await self._patch(source, [each for each in finalizers if each != FINALIZER])
+            with ignore_not_found():
+                await self._client.get(ConfigMap, source.key)
         return ctrl.Result()
 
     async def _keep_secret(self, source: ConfigMap) -> None:
@@ -213,10 +227,14 @@ async def setup(mgr: ctrl.Manager, workers: int = 3) -> None:
     await mgr.field_indexer.index_field(ConfigMap, CLASS, lambda each: [(each.data or {}).get("class", "")])
 
     async def of_class(found: PriorityClass) -> list[ctrl.Request]:
-        if random.random() < 0.05:
+        is_due = random.random() < 0.05 and anyio.current_time() - START < BUSY
+        if is_due or Trouble.now == "mapped":
             raise OSError("a map function fails now and then")
-        listed = await mgr.client.list(ConfigMap, fields={CLASS: found.name})
-        return [ctrl.Request.for_object(each) for each in listed]
+        return [
+            ctrl.Request.for_object(each)
+            for namespace in NAMESPACES
+            for each in await mgr.client.list(ConfigMap, namespace=namespace, fields={CLASS: found.name})
+        ]
 
     async def collect(found: PriorityClass, queue: handler.Queue) -> None:
         for request in await of_class(found):
@@ -317,6 +335,16 @@ class Users:
         except NotFoundError:
             with suppress(AlreadyExistsError):
                 await sim.client().create(found)
+
+    async def revalue(self, sim: Simulation, rng: random.Random) -> None:
+        """Change the values of all classes."""
+        for name in CLASSES:
+            found = PriorityClass.from_dict({"metadata": {"name": name}, "value": rng.randrange(1000, 2000)})
+            with suppress(AlreadyExistsError):
+                await sim.client().create(found)
+                continue
+            body = msgspec.json.encode({"value": found.value})
+            await sim.client().patch(found, raw_patch(MERGE, body))
 
 
 async def vanish(sim: Simulation, rng: random.Random, name: str) -> None:
@@ -441,9 +469,11 @@ async def change_calmly(sim: Simulation) -> None:
     The objects have failed before, and a part of them waits for its end.
     """
     rng, users = random.Random(f"{sim.seed}/calm"), Users()
-    for number in range(6):
+    await sim.client().create(Namespace.from_dict({"metadata": {"name": "other"}}))
+    places = [("default", f"c{number}") for number in range(6)] + [("other", "far")]
+    for namespace, name in places:
         data = {"value": "0", "class": "low", "ttl": "600"}
-        metadata = {"namespace": "default", "name": f"c{number}"}
+        metadata = {"namespace": namespace, "name": name}
         with suppress(AlreadyExistsError):
             await sim.client().create(ConfigMap.from_dict({"metadata": metadata, "data": data}))
     for failure in ("refused", "unavailable", "conflicts"):
@@ -454,6 +484,17 @@ async def change_calmly(sim: Simulation) -> None:
         setattr(sim.network.weather, failure, 0.0)
         await anyio.sleep(20.0)
         await all_is_kept(sim)
+    for trouble in ("raised", "cancelled", "mapped"):
+        Trouble.now = trouble
+        if trouble == "mapped":
+            await users.revalue(sim, rng)
+        else:
+            for source in sim.server.objects(ConfigMap):
+                await users.edit(sim, rng, source["metadata"]["name"], lives=True)
+        await anyio.sleep(2.0)
+        Trouble.now = ""
+        await anyio.sleep(15.0)
+        await all_is_kept(sim)
     for _ in range(3):
         await users.reclass(sim, rng)
         await anyio.sleep(BATCH + 8.0)
@@ -463,6 +504,7 @@ async def change_calmly(sim: Simulation) -> None:
         await overtake(sim, rng, users, some)
     for which in (LEADER, ""):
         await restart(sim, rng, users, which)
+    await usurp(sim, rng, users)
     await campaign(sim, rng)
 
 
@@ -544,6 +586,16 @@ async def restart(sim: Simulation, rng: random.Random, users: Users, which: str)
     await all_is_kept(sim)
 
 
+async def usurp(sim: Simulation, rng: random.Random, users: Users) -> None:
+    """Take the lease from its holder, as a person does who edits it: the leader ends, and another leads later."""
+    body = {"spec": {"holderIdentity": PERSON, "leaseDurationSeconds": rng.choice([2, 8])}}
+    for lease in sim.server.objects(Lease):
+        await sim.client("admin").patch(Lease.from_dict(lease), raw_patch(MERGE, msgspec.json.encode(body)))
+    await users.edit(sim, rng, lives=True)
+    await anyio.sleep(45.0)
+    await all_is_kept(sim)
+
+
 async def campaign(sim: Simulation, rng: random.Random) -> None:
     """Let replicas compete for the lease while requests are late or fail, and then stop each of them, as a rollout does."""
     failure = rng.choice(["late", "unavailable"])
@@ -598,7 +650,7 @@ def keeper(sim: Simulation) -> None:
         controller=ControllerOptions(skip_name_validation=True),
         cache=cache.Options(stream_lists=sim.seed % 2 == 0, page_size=2),
     )
-    users = Users()
+    users, Trouble.now = Users(), ""
     sim.serve(ConfigMap, Secret, PriorityClass)
     sim.actor(collect_garbage)
     sim.manager(functools.partial(setup, workers=1 + sim.seed % 3), options=options)

@@ -3,6 +3,7 @@
 """The rules of the library find what breaks them."""
 
 import random
+from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,7 +12,7 @@ import msgspec
 import pytest
 
 import controller_runtime as ctrl
-from controller_runtime import cache, rest, simtest
+from controller_runtime import cache, controller, metrics, rest, simtest, workqueue
 from controller_runtime.apis.coordination.v1 import Lease
 from controller_runtime.apis.core.v1 import ConfigMap
 from controller_runtime.apis.core.v1 import Event as Reported
@@ -56,9 +57,10 @@ def lease(holder: str) -> Document:
     return {"metadata": metadata, "spec": {"holderIdentity": holder, "leaseDurationSeconds": 15}}
 
 
-def changed(before: str | None, after: str) -> Event:
+def changed(before: str | None, after: str, **fields: Any) -> Event:
     table, document = Table(kinds.facts_for(Lease)), lease(after)
     old = None if before is None else lease(before)
+    document["spec"] |= {"leaseTransitions": int(before is not None and before != after)} | fields
     return Event(1, "MODIFIED" if old else "ADDED", table, key_of(document), document, old)
 
 
@@ -82,6 +84,72 @@ def test_a_lease_that_is_taken_before_its_time_is_found(clock: Clock) -> None:
     clock.now = 24
     with pytest.raises(AssertionError, match=r"too early: leader: 1\.0 s"):
         leases.see(changed("a", "b"))
+
+
+@pytest.mark.parametrize(
+    ("after", "fields", "found"),
+    [
+        ("a", {"acquireTime": "later"}, "when a lease was acquired"),
+        ("a", {"leaseTransitions": 1}, "1 transitions, not 0"),
+        ("b", {"leaseTransitions": 0}, "0 transitions, not 1"),
+    ],
+)
+def test_the_terms_of_a_lease_are_counted(
+    clock: Clock, after: str, fields: dict[str, Any], found: str
+) -> None:
+    leases = Leases(clock)
+    leases.see(changed(None, "a"))
+    clock.now = 20
+    with pytest.raises(AssertionError, match=found):
+        leases.see(changed("a", after, **fields))
+
+
+def test_a_person_may_take_a_lease(clock: Clock) -> None:
+    leases = Leases(clock, lambda holder: holder in ("a", "b"))
+    for before, after in ((None, "a"), ("a", "someone")):
+        leases.see(changed(before, after))
+
+
+@pytest.mark.parametrize(("shown", "found"), [("other", 1), ("me", 0), ("", 0)])
+def test_a_leader_ends_when_it_sees_that_another_holds_its_lease(shown: str, found: int) -> None:
+    problems: list[str] = []
+    holders = Holders(lambda: [lease("other")], lambda _: 9.0, problems.append, Clock())
+    process = Process("manager-0")
+    holders.follow(process, "me")
+    look = rest.Request("GET", LEASES + "/leader")
+
+    holders.answered(process, look, answers.Answer(200, msgspec.json.encode(lease("other"))))
+    holders.sends(process, look)  # it waits for the lease
+    holders.answered(process, sent_lease("me", "4"), answers.Answer(200, msgspec.json.encode(lease("me"))))
+    holders.answered(process, look, answers.Answer(200, msgspec.json.encode(lease(shown))))
+    holders.sends(process, look)
+
+    assert len(problems) == found
+
+
+@pytest.mark.parametrize(("kept", "found"), [([], 1), (["example.com/kept"], 0)])
+def test_a_read_of_an_object_that_an_own_write_has_ended_is_found(kept: list[str], found: int) -> None:
+    def scenario(sim: simtest.Simulation) -> None:
+        async def look(sim: simtest.Simulation) -> None:
+            manager, replica = sim.managers["manager-0"], sim.rules.replicas["manager-0"]
+            await sim.client().create(ConfigMap.from_dict({"metadata": dict(KEY._asdict())}))
+            await anyio.sleep(1.0)
+            stored = (await manager.client.get(ConfigMap, KEY)).to_dict()
+            stored["metadata"] |= {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": kept}
+            answer = answers.Answer(200, msgspec.json.encode(stored))
+            patch = rest.Request("PATCH", f"/api/v1/namespaces/{KEY.namespace}/configmaps/{KEY.name}")
+            sim.rules.answered(replica.process, patch, answer)
+            await manager.client.get(ConfigMap, KEY)
+
+        async def setup(mgr: ctrl.Manager) -> None:
+            await mgr.cache.get_informer(ConfigMap)
+
+        sim.serve(ConfigMap)
+        sim.manager(setup, replicas=1)
+        sim.finally_(look)
+
+    failure = simtest.run(scenario, 1, minutes=1, faults=0).failure
+    assert ("an own write has ended" in str(failure)) is bool(found)
 
 
 @pytest.mark.parametrize(
@@ -268,3 +336,74 @@ async def test_delays_of_watches_that_overlap_do_not_outlast_each_other() -> Non
     assert watches.delays.longest(watch) == 3.0
     longer.__exit__(None, None, None)
     assert watches.delays.longest(watch) == 0.0
+
+
+def test_a_repetition_of_an_event_raises_its_count() -> None:
+    problems: list[str] = []
+    events, table = Events(problems.append), Table(kinds.facts_for(Reported))
+    states = [{"count": count, "lastTimestamp": at} for count, at in ((1, "1"), (2, "2"), (2, "2"), (2, "3"))]
+    for before, now in zip([None, *states], states, strict=False):
+        events.see(Event(1, "MODIFIED", table, NamespacedName("default", "e"), now, before))
+    assert problems == ["a repeated event is not counted: e: 2"]
+
+
+class Failing:
+    """Fails, and then succeeds."""
+
+    def __init__(self, failures: int) -> None:
+        self.left = failures
+
+    async def reconcile(self, request: ctrl.Request) -> ctrl.Result:
+        self.left -= 1
+        if self.left >= 0:
+            raise OSError("away")
+        return ctrl.Result()
+
+
+@pytest.mark.parametrize(("spoil", "found"), [(0, None), (1, "a metric has 4 errors, not 3: configmap")])
+def test_metrics_count_reconciles(spoil: int, found: str | None) -> None:
+    def scenario(sim: simtest.Simulation) -> None:
+        async def look(sim: simtest.Simulation) -> None:
+            await sim.client().create(ConfigMap.from_dict({"metadata": dict(KEY._asdict())}))
+            await anyio.sleep(5.0)
+            metrics.RECONCILE_ERRORS.labels("configmap").inc(spoil)
+
+        async def setup(mgr: ctrl.Manager) -> None:
+            options = controller.Options(skip_name_validation=True)
+            builder = ctrl.new_controller_managed_by(mgr).for_(ConfigMap).with_options(options)
+            builder.complete(Failing(3))
+
+        sim.serve(ConfigMap)
+        sim.manager(setup, replicas=1)
+        sim.finally_(look)
+
+    failure = simtest.run(scenario, 1, minutes=0.5, faults=0).failure
+    assert (None if failure is None else str(failure)) == found
+
+
+@pytest.mark.parametrize(("seconds", "found"), [(0.1, False), (30.0, True)])
+def test_the_first_retry_after_a_success_must_come_soon(seconds: float, found: bool) -> None:
+    class Succeeding(Failing):
+        async def reconcile(self, request: ctrl.Request) -> ctrl.Result:
+            self.left += 1
+            if self.left == 2:
+                raise OSError("away")
+            return ctrl.Result(requeue_after=timedelta(seconds=1) if self.left == 1 else None)
+
+    def scenario(sim: simtest.Simulation) -> None:
+        async def look(sim: simtest.Simulation) -> None:
+            await sim.client().create(ConfigMap.from_dict({"metadata": dict(KEY._asdict())}))
+            await anyio.sleep(5.0)
+
+        async def setup(mgr: ctrl.Manager) -> None:
+            limiter: Any = workqueue.ItemExponentialFailureRateLimiter(base=seconds, maximum=100.0)
+            options = controller.Options(skip_name_validation=True, rate_limiter=limiter)
+            builder = ctrl.new_controller_managed_by(mgr).for_(ConfigMap).with_options(options)
+            builder.complete(Succeeding(0))
+
+        sim.serve(ConfigMap)
+        sim.manager(setup, replicas=1)
+        sim.finally_(look)
+
+    failure = simtest.run(scenario, 1, minutes=0.5, faults=0).failure
+    assert ("the first retry after a success comes late" in str(failure)) is found
