@@ -39,6 +39,7 @@ from pkg.util import trainjob
 
 from . import adoption, gangs, objects
 from .applier import Applier, Outcome, at_version_of
+from .deadline import is_past
 from .deletions import BeingDeletedError, Deletions, being_deleted, delete
 from .drift import Wire, content
 from .jobsetrule import JobSetRule, ended
@@ -128,10 +129,10 @@ class Children:
                     await self._suspend(live)
                 raise
             if live is None or job_set is None:
-                return await self._apply_with_gangs(train_job.key, live, job_set, siblings)
+                return await self._apply_with_gangs(train_job, live, job_set, siblings)
             await self._follow(train_job, live, job_set)
             try:
-                return await self._apply_with_gangs(train_job.key, live, job_set, siblings)
+                return await self._apply_with_gangs(train_job, live, job_set, siblings)
             except (ForbiddenError, InvalidError) as error:
                 rule = JobSetRule(live.to_dict())
                 if not (rule.suspended and _IMMUTABLE in str(error)):
@@ -162,25 +163,27 @@ class Children:
             raise PendingError(str(error), _UNTIL_NAMESPACE_IS_GONE) from error
 
     async def _apply_with_gangs(
-        self, owner: NamespacedName, live: JobSet | None, job_set: JobSet | None, siblings: list[Object]
+        self, train_job: TrainJob, live: JobSet | None, job_set: JobSet | None, siblings: list[Object]
     ) -> Applied:
         """Apply the objects; a gang whose immutable fields would change is deleted first."""
         await gangs.make_way(self._client, live, siblings)
         try:
-            return await self._apply(owner, live, job_set, siblings)
+            return await self._apply(train_job, live, job_set, siblings)
         except InvalidError as error:
             if _IMMUTABLE in str(error) and gangs.refuses(error):
                 await gangs.make_way(self._client, live, siblings, refused=True)
             raise
 
     async def _apply(
-        self, owner: NamespacedName, live: JobSet | None, job_set: JobSet | None, siblings: list[Object]
+        self, train_job: TrainJob, live: JobSet | None, job_set: JobSet | None, siblings: list[Object]
     ) -> Applied:
         """Apply the JobSet and its siblings. A JobSet starts only after its siblings are applied.
 
         Raises:
             BeingDeletedError: a sibling of a JobSet that is to start is being deleted.
+            PendingError: the deadline passed while the objects were built, and there is no JobSet.
         """
+        owner = train_job.key
         starts = job_set is not None and not job_set.spec.suspend
         if job_set is not None and starts and live is not None and siblings:
             held = objects.with_suspend(job_set, True)
@@ -193,6 +196,8 @@ class Children:
         for sibling, outcome in applied:
             if outcome is Outcome.DELETING:
                 raise await being_deleted(self._applier.live, sibling)
+        if live is None and is_past(train_job, self._now()):
+            raise PendingError("the deadline has passed")
         return [*applied, (job_set, await self._applier.apply(owner, job_set))]
 
     async def _repair(self, runtime: Runtime, train_job: TrainJob, live: JobSet, *, adopted: bool) -> Applied:

@@ -50,6 +50,12 @@ def time_left(train_job: TrainJob, now: datetime) -> timedelta | None:
     return start + timedelta(seconds=min(seconds, _LONGEST)) - now
 
 
+def is_past(train_job: TrainJob, now: datetime) -> bool:
+    """Return True if the deadline of an active TrainJob has passed."""
+    left = time_left(train_job, now)
+    return left is not None and left <= timedelta()
+
+
 def _start(train_job: TrainJob, now: datetime) -> datetime | None:
     suspended = conditions.find(train_job.status.conditions, trainer.TRAIN_JOB_SUSPENDED)
     if suspended is not None and suspended.status == "True":

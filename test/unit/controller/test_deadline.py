@@ -20,7 +20,7 @@ from controller_runtime.reconcile import Request, Result
 from controller_runtime.workqueue import PriorityQueue
 
 from pkg.apis.jobset.v1alpha2 import JobSet
-from pkg.apis.trainer.v1alpha1 import TrainJob
+from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob
 from pkg.controller import TrainJobReconciler
 from pkg.runtime import core
 from pkg.util.testing import (
@@ -166,6 +166,23 @@ async def test_the_deadline_and_the_condition_suspended_hold_while_the_name_of_t
 
 async def test_a_train_job_without_a_job_set_is_not_built_after_its_deadline(world: World) -> None:
     await world.after(61)
+    assert (await world.failed(), await world.job_sets()) == ("DeadlineExceeded", 0)
+    assert not [call for call in world.writes if call.kind.kind == "JobSet"]
+
+
+async def test_no_job_set_is_built_if_the_deadline_passes_while_its_objects_are_read() -> None:
+    class Slow(World):
+        async def get(self, kind: Any, key: Any, **options: Any) -> Any:
+            if kind is ClusterTrainingRuntime:
+                self.clock = START + timedelta(seconds=60)
+            return await super().get(kind, key, **options)
+
+    world = Slow()
+    await world.start()
+    assert (await world.after(59)).requeue_after
+    assert world.clock == START + timedelta(seconds=60)
+    assert (await world.failed(), await world.job_sets()) == (None, 0)
+    await world.after(60)
     assert (await world.failed(), await world.job_sets()) == ("DeadlineExceeded", 0)
     assert not [call for call in world.writes if call.kind.kind == "JobSet"]
 
