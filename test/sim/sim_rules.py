@@ -22,7 +22,7 @@ from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
 from pkg.apis.trainer.v1alpha1 import TrainJob
 
 Document = dict[str, Any]
-_STALEST = 60.0
+_STALEST = 90.0
 """Seconds for which a manager may not know of a change: faults do not take longer."""
 _RUNTIMES = ("ClusterTrainingRuntime", "TrainingRuntime")
 _OTHERS = "kueue.x-k8s.io/multikueue"
@@ -158,7 +158,10 @@ class Rules:
             f"a JobSet starts with another spec than its TrainJob's: {_name(job_set)} "
             f"has {_spec_of(job_set)}, wanted {wanted}"
         )
-        for sibling, suffix in _SIBLINGS.get(states[0]["spec"]["runtimeRef"]["name"], ()):
+        siblings = _SIBLINGS.get(states[0]["spec"]["runtimeRef"]["name"], ())
+        if by_uid(self._sim, TrainJob, uid) is None:
+            siblings = ()  # the manager does not know of the deletion yet; all children will be collected
+        for sibling, suffix in siblings:
             self._exists(sibling, _name(job_set) + suffix, uid)
         for kind in (ConfigMap, PodGroup):
             for each in self._sim.server.objects(kind):
