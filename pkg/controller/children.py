@@ -181,7 +181,7 @@ class Children:
 
         Raises:
             BeingDeletedError: a sibling of a JobSet that is to start is being deleted.
-            PendingError: the deadline passed while the objects were built, and there is no JobSet.
+            PendingError: the deadline passed while the objects were built, and no JobSet exists.
         """
         owner = train_job.key
         starts = job_set is not None and not job_set.spec.suspend

@@ -91,7 +91,7 @@ class Stewards:
         for path, value in assigned.items() if event.before and event.type != "DELETED" else ():
             if _at(event.before or {}, path) == value:
                 assert _at(event.document, path) == value, (
-                    f"a group loses what others set: {event.key.name}: {path[-1]}"
+                    f"a group loses values that others set: {event.key.name}: {path[-1]}"
                 )
 
     async def revoke(self, sim: Simulation, rng: random.Random) -> None:

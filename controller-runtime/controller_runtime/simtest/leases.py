@@ -27,7 +27,7 @@ class Leases:
     """Follows the leases of a cluster by the time at which the server stored them."""
 
     def __init__(self, now: Callable[[], float], is_manager: Callable[[str], bool] = lambda _: True) -> None:
-        """``is_manager`` tells the name of a manager from that of a person, who may take any lease."""
+        """``is_manager`` returns True for the name of a manager; a person may take any lease."""
         self._now = now
         self._is_manager = is_manager
         self._stored: dict[str, float] = {}
