@@ -49,6 +49,10 @@ class Group(NamedTuple):
     sub_group: str = ""
 
 
+_UNSURE = 5.0
+"""Seconds for which a manager may not know of its own write, whose answer was lost."""
+
+
 class Denials(set[tuple[str, str, str]]):
     """Permissions that are missing, and those that were missing a while ago."""
 
@@ -90,6 +94,8 @@ class Groups:
         """By name, when a group was last deleted."""
         self._doomed: set[str] = set()
         """Names of groups that were written a moment after their owner was deleted."""
+        self._marked: dict[str, float] = {}
+        """By the uid of a pod, when its group was last written."""
         self._last = 0.0
         self._touches = 0
 
@@ -129,7 +135,12 @@ class Groups:
         if wanted is None:
             return
         alone = f"pg-{name}-{pod['metadata']['uid']}"
-        if not pod["metadata"].get("ownerReferences") and before is not None:
+        marked, self._marked[pod["metadata"]["uid"]] = (
+            self._marked.get(pod["metadata"]["uid"]),
+            self._sim.loop.time(),
+        )
+        known_before = marked is not None and marked + _UNSURE < self._sim.loop.time()
+        if not pod["metadata"].get("ownerReferences") and known_before:
             assert now != alone, f"a pod that was released by its owners is grouped again: {name}: {now}"
         known = self._rights[pod["metadata"]["uid"]]
         if now != wanted.name and now in known and self._sim.loop.time() < known[wanted.name] + _REFUSED:
