@@ -135,12 +135,10 @@ class Groups:
         if wanted is None:
             return
         alone = f"pg-{name}-{pod['metadata']['uid']}"
-        marked, self._marked[pod["metadata"]["uid"]] = (
-            self._marked.get(pod["metadata"]["uid"]),
-            self._sim.loop.time(),
-        )
-        known_before = marked is not None and marked + _UNSURE < self._sim.loop.time()
-        if not pod["metadata"].get("ownerReferences") and known_before:
+        uid, time = pod["metadata"]["uid"], self._sim.loop.time()
+        is_known = self._marked.get(uid, time) + _UNSURE < time
+        self._marked[uid] = time
+        if not pod["metadata"].get("ownerReferences") and before is not None and is_known:
             assert now != alone, f"a pod that was released by its owners is grouped again: {name}: {now}"
         known = self._rights[pod["metadata"]["uid"]]
         if now != wanted.name and now in known and self._sim.loop.time() < known[wanted.name] + _REFUSED:
