@@ -48,8 +48,7 @@ class EventHandler(ABC, Generic[T_contra]):
 
         An object that cannot be decoded is skipped now. Later, its event would only be retried.
         """
-        objects = (evt.old, evt.new) if isinstance(evt, event.UpdateEvent) else (evt.object,)
-        del objects
+        _objects(evt)
 
     @abstractmethod
     async def create(self, evt: event.CreateEvent[T_contra], queue: Queue) -> None:
@@ -204,11 +203,7 @@ class _EnqueueRequestsFromMapFunc(EventHandler[T]):
         await self._enqueue(queue, evt)
 
     async def _enqueue(self, queue: Queue, evt: event.Event[T]) -> None:
-        objects: tuple[object, ...]
-        if self._view is not None:
-            objects = evt.views(self._view)
-        else:
-            objects = (evt.old, evt.new) if isinstance(evt, event.UpdateEvent) else (evt.object,)
+        objects: tuple[object, ...] = _objects(evt) if self._view is None else evt.views(self._view)
         requests: dict[Request, None] = {}
         for obj in objects:
             requests.update(dict.fromkeys(await self._fn(obj)))
@@ -222,6 +217,11 @@ def enqueue_requests_from_map_func(fn: MapFunc[T]) -> EventHandler[T]:
     A function with ``client.reads`` gets the view that it declares; the whole object where that cannot be decoded.
     """
     return _EnqueueRequestsFromMapFunc(fn)
+
+
+def _objects(evt: event.Event[T]) -> tuple[T, ...]:
+    """Return the objects of an event, decoded."""
+    return (evt.old, evt.new) if isinstance(evt, event.UpdateEvent) else (evt.object,)
 
 
 def _group_of(api_version: str) -> str | None:

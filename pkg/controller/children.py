@@ -37,9 +37,8 @@ from pkg.runtime import Runtime
 from pkg.runtime.framework import PluginError
 from pkg.util import trainjob
 
-from . import adoption, gangs, objects
+from . import adoption, deadline, gangs, objects
 from .applier import Applier, Outcome, at_version_of
-from .deadline import is_past
 from .deletions import BeingDeletedError, Deletions, being_deleted, delete
 from .drift import Wire, content
 from .jobsetrule import JobSetRule, ended
@@ -196,7 +195,7 @@ class Children:
         for sibling, outcome in applied:
             if outcome is Outcome.DELETING:
                 raise await being_deleted(self._applier.live, sibling)
-        if live is None and is_past(train_job, self._now()):
+        if live is None and deadline.has_passed(deadline.time_left(train_job, self._now())):
             raise PendingError("the deadline has passed")
         return [*applied, (job_set, await self._applier.apply(owner, job_set))]
 

@@ -50,9 +50,8 @@ def time_left(train_job: TrainJob, now: datetime) -> timedelta | None:
     return start + timedelta(seconds=min(seconds, _LONGEST)) - now
 
 
-def is_past(train_job: TrainJob, now: datetime) -> bool:
-    """Return True if the deadline of an active TrainJob has passed."""
-    left = time_left(train_job, now)
+def has_passed(left: timedelta | None) -> bool:
+    """Return True if :func:`time_left` returned that the deadline has passed."""
     return left is not None and left <= timedelta()
 
 

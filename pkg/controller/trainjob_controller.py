@@ -42,7 +42,6 @@ _MANAGED_BY_US: Final = (None, "", constants.TRAIN_JOB_CONTROLLER_NAME)
 _EVENT_REASON: Final = "TrainJobResourcesCreationFailed"
 _EVENT_MESSAGE: Final = "TrainJob resources reconciliation failed: {}"
 _EVENT_ERROR_LIMIT: Final = 950
-_NO_TIME: Final = timedelta()
 _WHILE_A_NAME_IS_TAKEN: Final = timedelta(seconds=60)
 """The longest time between two attempts: the end of a foreign object does not enqueue the TrainJob."""
 
@@ -111,7 +110,7 @@ class TrainJobReconciler:
 
         train_job = _with_own_status(stored)
         left = None if trainjob.is_finished(stored) else deadline.time_left(stored, self._now())
-        expired = left is not None and left <= _NO_TIME
+        expired = deadline.has_passed(left)
         errors = await self._advance(
             train_job, orphan=orphan, expired=expired, builds=not expired or job_set is not None
         )
@@ -189,7 +188,7 @@ class TrainJobReconciler:
         errors: list[Exception] = [error]
         left = deadline.time_left(stored, self._now())
         jobconditions.set_suspended(train_job, self._now)
-        if left is not None and left <= _NO_TIME:
+        if deadline.has_passed(left):
             jobconditions.set_deadline_exceeded(train_job, self._now)
         await _attempt(errors, self._write_status(stored, train_job, None))
         return self._concluded(train_job, errors, left)

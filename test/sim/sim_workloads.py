@@ -24,23 +24,17 @@ from pkg.constants import kai
 
 Document = dict[str, Any]
 RayCluster = unstructured(GVK("ray.io", "v1", "RayCluster"))
-RAY_CRD: Document = {
-    "spec": {
-        "group": "ray.io",
-        "scope": "Namespaced",
-        "names": {"plural": "rayclusters", "kind": "RayCluster"},
-        "versions": [{"name": "v1", "subresources": {"status": {}}}],
-    }
-}
 Notebook = unstructured(GVK("kubeflow.org", "v1beta1", "Notebook"))
-NOTEBOOK_CRD: Document = {
-    "spec": {
-        "group": "kubeflow.org",
-        "scope": "Namespaced",
-        "names": {"plural": "notebooks", "kind": "Notebook"},
-        "versions": [{"name": "v1beta1", "subresources": {"status": {}}}],
-    }
-}
+
+
+def _crd(kind: GVK) -> Document:
+    names = {"plural": f"{kind.kind.lower()}s", "kind": kind.kind}
+    versions = [{"name": kind.version, "subresources": {"status": {}}}]
+    return {"spec": {"group": kind.group, "scope": "Namespaced", "names": names, "versions": versions}}
+
+
+RAY_CRD = _crd(RayCluster.gvk)
+NOTEBOOK_CRD = _crd(Notebook.gvk)
 _STEPS = 8
 """How many calm steps a whole life has."""
 REPLICATED_JOB = "jobset.sigs.k8s.io/replicatedjob-name"

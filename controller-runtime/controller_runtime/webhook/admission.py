@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import base64
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, Final, Generic, TypeVar
+from typing import ClassVar, Final, Generic, TypeVar
 
 import msgspec
 import pydantic_core
@@ -31,25 +31,6 @@ UPDATE: Final = "UPDATE"
 DELETE: Final = "DELETE"
 CONNECT: Final = "CONNECT"
 
-_RESPONSE: Final = dict[str, Any](
-    uid="",
-    allowed=True,
-    status=None,
-    patch=None,
-    patch_type=None,
-    audit_annotations=None,
-    warnings=None,
-)
-_OK: Final = dict[str, Any](
-    api_version=None,
-    kind=None,
-    metadata=None,
-    status=None,
-    message=None,
-    reason=None,
-    details=None,
-    code=200,
-)
 LONGEST_MESSAGE: Final = 32 * 1024
 """Characters of the longest reason of a refusal: one error may quote a whole object, and there may be thousands."""
 VERDICTS: Final = (StatusError, field.AggregateError, field.FieldError, rest.TransportError, cache.CacheError)
@@ -249,8 +230,10 @@ def _any(data: bytes | None) -> JSON:
 def allowed(message: str = "", *, warnings: list[str] | None = None) -> AdmissionResponse:
     """Return a yes."""
     if not message and not warnings:  # nearly every answer, without a check of its types
-        ok = assembled(Status, _OK.copy(), {"code", "message"})
-        return assembled(AdmissionResponse, {**_RESPONSE, "status": ok}, {"allowed", "status", "warnings"})
+        ok = assembled(Status, {"code": 200}, {"code", "message"})
+        return assembled(
+            AdmissionResponse, {"allowed": True, "status": ok}, {"allowed", "status", "warnings"}
+        )
     status = Status(code=200, message=message or None)
     return AdmissionResponse(allowed=True, status=status, warnings=warnings or None)
 

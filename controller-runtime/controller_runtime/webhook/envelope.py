@@ -216,7 +216,7 @@ class _User(msgspec.Struct, forbid_unknown_fields=True):
 
     def made(self) -> UserInfo:
         given = _given(self)
-        return assembled(UserInfo, {**_USER_FIELDS, **given}, set(given))
+        return assembled(UserInfo, given, set(given))
 
 
 class _UsualRequest(msgspec.Struct, rename="camel"):
@@ -245,7 +245,7 @@ class _UsualRequest(msgspec.Struct, rename="camel"):
         for name in _NESTED:
             if name in given:
                 given[name] = given[name].made()
-        return assembled(AdmissionRequest, {**_REQUEST_FIELDS, **given}, set(given))
+        return assembled(AdmissionRequest, given, set(given))
 
 
 class _UsualReview(msgspec.Struct, rename="camel"):
@@ -257,24 +257,6 @@ class _UsualReview(msgspec.Struct, rename="camel"):
 
 
 _DECODE_USUAL: Final = msgspec.json.Decoder(_UsualReview).decode
-_USER_FIELDS: Final = dict[str, Any](username=None, uid=None, groups=None, extra=None)
-_REQUEST_FIELDS: Final = dict[str, Any](
-    uid="",
-    kind=None,
-    resource=None,
-    sub_resource=None,
-    request_kind=None,
-    request_resource=None,
-    request_sub_resource=None,
-    name=None,
-    namespace=None,
-    operation="",
-    user_info=None,
-    object=None,
-    old_object=None,
-    dry_run=None,
-    options=None,
-)
 _NESTED: Final = ("kind", "resource", "request_kind", "request_resource", "user_info")
 
 

@@ -10,6 +10,7 @@ server, are kept as decoded JSON and written back. Decoding is strict about JSON
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypeVar
 
@@ -205,15 +206,21 @@ def _copy(value: JSON) -> JSON:
 
 
 def assembled(kind: type[S], values: dict[str, Any], given: set[str]) -> S:
-    """Return the struct that decoding ``values`` would: values of every field by attribute name, of the right types.
+    """Return ``kind.model_construct(given, **values)``, for values by attribute name, but quicker.
 
-    ``given`` are the fields that count as set. Nothing is checked, copied, or adjusted by ``model_post_init``.
+    Instances share the defaults of other fields, which must be immutable, and ``model_post_init`` is not called.
     """
     made = _new(kind)
-    set_fields(made, values)
+    set_fields(made, {**_defaults(kind), **values})
     set_fields_set(made, given)
     set_extra(made, {})
     return made
+
+
+@functools.cache
+def _defaults(kind: type[Struct]) -> dict[str, Any]:
+    """Return the default of every field."""
+    return vars(kind.model_construct())
 
 
 def is_unset(value: Struct) -> bool:

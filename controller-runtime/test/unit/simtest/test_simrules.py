@@ -3,6 +3,7 @@
 """The rules of the library find what breaks them."""
 
 import random
+from collections.abc import Callable
 from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -360,24 +361,33 @@ class Failing:
         return ctrl.Result()
 
 
-@pytest.mark.parametrize(("spoil", "found"), [(0, None), (1, "a metric has 4 errors, not 3: configmap")])
-def test_metrics_count_reconciles(spoil: int, found: str | None) -> None:
+def failure_of(
+    reconciler: Failing, then: Callable[[], object] = lambda: None, **options: Any
+) -> BaseException | None:
+    """Return how a life with one object fails; ``then`` is called when it has been reconciled."""
+
     def scenario(sim: simtest.Simulation) -> None:
         async def look(sim: simtest.Simulation) -> None:
             await sim.client().create(ConfigMap.from_dict({"metadata": dict(KEY._asdict())}))
             await anyio.sleep(5.0)
-            metrics.RECONCILE_ERRORS.labels("configmap").inc(spoil)
+            then()
 
         async def setup(mgr: ctrl.Manager) -> None:
-            options = controller.Options(skip_name_validation=True)
-            builder = ctrl.new_controller_managed_by(mgr).for_(ConfigMap).with_options(options)
-            builder.complete(Failing(3))
+            builder = ctrl.new_controller_managed_by(mgr).for_(ConfigMap)
+            builder.with_options(controller.Options(skip_name_validation=True, **options)).complete(
+                reconciler
+            )
 
         sim.serve(ConfigMap)
         sim.manager(setup, replicas=1)
         sim.finally_(look)
 
-    failure = simtest.run(scenario, 1, minutes=0.5, faults=0).failure
+    return simtest.run(scenario, 1, minutes=0.5, faults=0).failure
+
+
+@pytest.mark.parametrize(("spoil", "found"), [(0, None), (1, "a metric has 4 errors, not 3: configmap")])
+def test_metrics_count_reconciles(spoil: int, found: str | None) -> None:
+    failure = failure_of(Failing(3), lambda: metrics.RECONCILE_ERRORS.labels("configmap").inc(spoil))
     assert (None if failure is None else str(failure)) == found
 
 
@@ -390,20 +400,6 @@ def test_the_first_retry_after_a_success_must_come_soon(seconds: float, found: b
                 raise OSError("away")
             return ctrl.Result(requeue_after=timedelta(seconds=1) if self.left == 1 else None)
 
-    def scenario(sim: simtest.Simulation) -> None:
-        async def look(sim: simtest.Simulation) -> None:
-            await sim.client().create(ConfigMap.from_dict({"metadata": dict(KEY._asdict())}))
-            await anyio.sleep(5.0)
-
-        async def setup(mgr: ctrl.Manager) -> None:
-            limiter: Any = workqueue.ItemExponentialFailureRateLimiter(base=seconds, maximum=100.0)
-            options = controller.Options(skip_name_validation=True, rate_limiter=limiter)
-            builder = ctrl.new_controller_managed_by(mgr).for_(ConfigMap).with_options(options)
-            builder.complete(Succeeding(0))
-
-        sim.serve(ConfigMap)
-        sim.manager(setup, replicas=1)
-        sim.finally_(look)
-
-    failure = simtest.run(scenario, 1, minutes=0.5, faults=0).failure
+    limiter: Any = workqueue.ItemExponentialFailureRateLimiter(base=seconds, maximum=100.0)
+    failure = failure_of(Succeeding(0), rate_limiter=limiter)
     assert ("the first retry after a success comes late" in str(failure)) is found
