@@ -217,7 +217,7 @@ def assembled(kind: type[S], values: dict[str, Any], given: set[str]) -> S:
     return made
 
 
-@functools.cache
+@functools.lru_cache(maxsize=16)
 def _defaults(kind: type[Struct]) -> dict[str, Any]:
     """Return the default of every field."""
     return vars(kind.model_construct())
