@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Collection, Coroutine
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeVar, Unpack
 
+from controller_runtime.apis.machinery.errors import NotFoundError
 from controller_runtime.apis.machinery.gvk import NamespacedName
 from controller_runtime.apis.machinery.lazy import LazyObject
 from controller_runtime.apis.machinery.object import Object, Unstructured
@@ -35,7 +36,7 @@ class CacheReader(interfaces.Reader, Protocol):
         ...
 
     def remember_delete(self, obj: Object, *, uid: str = "") -> None:
-        """Remove ``obj``, which the server has deleted, by its own uid or the given one."""
+        """Remove ``obj``, which the server does not have any more, by its own uid or the given one."""
         ...
 
 
@@ -56,7 +57,12 @@ class _Recorder:
 
     async def _recorded(self, obj: Object, write: Awaitable[S], options: opts.WriteOptions) -> S:
         with self._cache.writing(obj):
-            stored = await write
+            try:
+                stored = await write
+            except NotFoundError as error:
+                if obj.metadata.uid and not options.get("dry_run") and _says_gone(error, obj):
+                    self._cache.remember_delete(obj, uid=obj.metadata.uid)
+                raise
             if self._returns_object and not options.get("dry_run"):
                 self._cache.remember_write(stored)
             return stored
@@ -66,7 +72,8 @@ class CachedClient(_Recorder):
     """A Client over a cache and a live client.
 
     Reads go to the server for kinds in ``uncached``, for all kinds without a model if ``live_unstructured`` is set, and
-    for pages of a list after the first.
+    for pages of a list after the first. A write that the server answers with 404 tells as much as a deletion: reads do
+    not find the object of that uid any more, though its watch may report the deletion later.
     """
 
     def __init__(
@@ -129,7 +136,12 @@ class CachedClient(_Recorder):
     async def delete(self, obj: Object, **options: Unpack[opts.DeleteOptions]) -> None:
         """Delete the object named by ``obj``; preconditions: ``uid``, ``resourceVersion``."""
         uid = (options.get("preconditions") or {}).get("uid") or obj.metadata.uid or self._cache.uid_of(obj)
-        left = await self._live.remove(obj, **options)
+        try:
+            left = await self._live.remove(obj, **options)
+        except NotFoundError as error:
+            if not options.get("dry_run") and _says_gone(error, obj):
+                self._cache.remember_delete(obj, uid=uid)
+            raise
         if options.get("dry_run"):
             return
         if left is None:
@@ -182,3 +194,9 @@ class CachedSubResource(_Recorder):
     async def apply(self, obj: T, **options: Unpack[opts.ApplyOptions]) -> T:
         """Server-side apply the subresource."""
         return await self._recorded(obj, self._live.apply(obj, **options), options)
+
+
+def _says_gone(error: NotFoundError, obj: Object) -> bool:
+    """Return True if the server says that ``obj`` does not exist, not another object that the write needs."""
+    found = error.details
+    return found.get("name") == obj.name and (found.get("group") or "") == type(obj).gvk.group

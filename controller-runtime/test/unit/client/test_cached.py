@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """CachedClient: which reads use the cache, and which writes are reported to it."""
 
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import Any, Unpack
 
 import pytest
 
@@ -12,7 +13,16 @@ from controller_runtime.apis.machinery import errors
 from controller_runtime.apis.machinery.gvk import GVK
 from controller_runtime.apis.machinery.lazy import LazyObject
 from controller_runtime.apis.machinery.object import Object, metadata_only, unstructured
-from controller_runtime.client import CachedClient, FakeClient, apply_lazily, merge_from, patch_lazily
+from controller_runtime.client import (
+    MERGE,
+    CachedClient,
+    DeleteOptions,
+    FakeClient,
+    apply_lazily,
+    merge_from,
+    patch_lazily,
+    raw_patch,
+)
 
 
 class MemoryCache(FakeClient):
@@ -41,8 +51,8 @@ def config_map(name: str = "c", **metadata: Any) -> ConfigMap:
     return ConfigMap.from_dict({"metadata": {"name": name, "namespace": "n", **metadata}})
 
 
-def pod(name: str) -> Pod:
-    return Pod.from_dict({"metadata": {"name": name, "namespace": "n"}})
+def pod(name: str, **metadata: Any) -> Pod:
+    return Pod.from_dict({"metadata": {"name": name, "namespace": "n", **metadata}})
 
 
 @pytest.fixture
@@ -156,3 +166,53 @@ async def test_a_subresource_is_read_and_posted_to_on_the_server(
     with pytest.raises(errors.NotFoundError, match="could not find the requested resource"):
         await client.subresource("token").create(pod, eviction)
     assert (cache.calls, cache.told) == ([], [])
+
+
+@pytest.mark.parametrize("verb", ["update", "patch", "update of the status", "patch of the status", "delete"])
+async def test_what_a_write_did_not_find_is_not_read_any_more(cache: MemoryCache, verb: str) -> None:
+    client = CachedClient(FakeClient(), cache)
+    gone = pod("gone", uid="u")
+    nothing = raw_patch(MERGE, b"{}")
+    writes: dict[str, Callable[[], Awaitable[object]]] = {
+        "update": lambda: client.update(gone),
+        "patch": lambda: client.patch(gone, nothing),
+        "update of the status": lambda: client.status.update(gone),
+        "patch of the status": lambda: patch_lazily(client.status, gone, nothing),
+        "delete": lambda: client.delete(gone),
+    }
+    with pytest.raises(errors.NotFoundError):
+        await writes[verb]()
+    assert cache.told == [("delete", "gone", "u")]
+
+
+@pytest.mark.parametrize(
+    "details",
+    [
+        pytest.param({}, id="the kind is not served"),
+        pytest.param({"name": "n", "kind": "namespaces"}, id="the namespace"),
+        pytest.param({"name": "gone", "group": "example.com", "kind": "others"}, id="another kind's"),
+    ],
+)
+async def test_what_is_missing_beside_the_object_does_not_end_it(
+    cache: MemoryCache, details: dict[str, Any]
+) -> None:
+    class Refusing(FakeClient):
+        async def update(self, obj: Any, **options: Any) -> Any:
+            raise errors.NotFoundError("not found", code=404, details=details)
+
+        async def remove(self, obj: Any, **options: Unpack[DeleteOptions]) -> Any:
+            raise errors.NotFoundError("not found", code=404, details=details)
+
+    client, gone = CachedClient(Refusing(), cache), pod("gone", uid="u")
+    for write in (client.update, client.delete):
+        with pytest.raises(errors.NotFoundError):
+            await write(gone)
+    assert cache.told == []
+
+
+async def test_a_dry_run_that_does_not_find_its_object_is_no_news(cache: MemoryCache) -> None:
+    client = CachedClient(FakeClient(), cache)
+    for write in (client.update, client.delete):
+        with pytest.raises(errors.NotFoundError):
+            await write(pod("gone", uid="u"), dry_run=True)
+    assert cache.told == []
