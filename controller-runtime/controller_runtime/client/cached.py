@@ -72,7 +72,7 @@ class CachedClient(_Recorder):
     """A Client over a cache and a live client.
 
     Reads go to the server for kinds in ``uncached``, for all kinds without a model if ``live_unstructured`` is set, and
-    for pages of a list after the first. A write that the server answers with 404 tells as much as a deletion: reads do
+    for pages of a list after the first. After a write that the server answers with 404, as after a deletion, reads do
     not find the object of that uid any more, though its watch may report the deletion later.
     """
 

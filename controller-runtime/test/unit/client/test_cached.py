@@ -30,7 +30,7 @@ class MemoryCache(FakeClient):
 
     def __init__(self, *objects: Object) -> None:
         super().__init__(*objects)
-        self.told: list[tuple[str, str, str]] = []
+        self.recorded: list[tuple[str, str, str]] = []
 
     def writing(self, obj: Object) -> AbstractContextManager[None]:
         del obj
@@ -38,13 +38,13 @@ class MemoryCache(FakeClient):
 
     def remember_write(self, obj: Object | LazyObject[Object]) -> None:
         stored = LazyObject.of(obj)
-        self.told.append(("write", stored.key.name, stored.resource_version))
+        self.recorded.append(("write", stored.key.name, stored.resource_version))
 
     def uid_of(self, obj: Object) -> str:
         return "uid-before" if obj.name == "live" else ""
 
     def remember_delete(self, obj: Object, *, uid: str = "") -> None:
-        self.told.append(("delete", obj.name, uid))
+        self.recorded.append(("delete", obj.name, uid))
 
 
 def config_map(name: str = "c", **metadata: Any) -> ConfigMap:
@@ -102,7 +102,7 @@ async def test_what_a_delete_removed_is_known_by_the_uid_from_before(
     live = FakeClient(config_map("live", uid="uid-stored"))
     preconditions = {"uid": "uid-stored"} if precondition else None
     await CachedClient(live, cache).delete(config_map("live"), preconditions=preconditions)
-    assert cache.told == [("delete", "live", "uid-stored" if precondition else "uid-before")]
+    assert cache.recorded == [("delete", "live", "uid-stored" if precondition else "uid-before")]
 
 
 async def test_the_cache_is_told_of_every_write(live: FakeClient, cache: MemoryCache) -> None:
@@ -116,7 +116,7 @@ async def test_the_cache_is_told_of_every_write(live: FakeClient, cache: MemoryC
     await client.apply(pod("other"), field_owner="me")
     await client.status.apply(pod("other"), field_owner="me")
     await client.delete(changed)
-    assert cache.told == [
+    assert cache.recorded == [
         ("write", "c", "1000"),
         ("write", "c", "1001"),
         ("write", "c", "1002"),
@@ -133,13 +133,13 @@ async def test_what_is_written_lazily_is_told_of_too(live: FakeClient, cache: Me
     changed = stored.object.deep_copy()
     changed.status.phase = "Running"
     assert (await patch_lazily(client.status, changed, merge_from(stored.object))).metadata.name == "other"
-    assert [each[:2] for each in cache.told] == [("write", "other")] * 2
+    assert [each[:2] for each in cache.recorded] == [("write", "other")] * 2
 
 
 async def test_a_marked_object_is_a_write(live: FakeClient, cache: MemoryCache) -> None:
     client = CachedClient(live, cache)
     await client.delete(await client.create(config_map(finalizers=["a/x"])))
-    assert cache.told[-1] == ("write", "c", "1001")
+    assert cache.recorded[-1] == ("write", "c", "1001")
 
 
 async def test_a_dry_run_and_a_refusal_are_no_news(live: FakeClient, cache: MemoryCache) -> None:
@@ -148,7 +148,7 @@ async def test_a_dry_run_and_a_refusal_are_no_news(live: FakeClient, cache: Memo
     await client.delete(config_map("live"), dry_run=True)
     with pytest.raises(errors.NotFoundError):
         await client.update(Secret.from_dict({"metadata": {"name": "s", "namespace": "n"}}))
-    assert cache.told == []
+    assert cache.recorded == []
 
 
 async def test_a_subresource_is_read_and_posted_to_on_the_server(
@@ -165,7 +165,7 @@ async def test_a_subresource_is_read_and_posted_to_on_the_server(
         await live.get(Pod, ("n", "p"))
     with pytest.raises(errors.NotFoundError, match="could not find the requested resource"):
         await client.subresource("token").create(pod, eviction)
-    assert (cache.calls, cache.told) == ([], [])
+    assert (cache.calls, cache.recorded) == ([], [])
 
 
 @pytest.mark.parametrize("verb", ["update", "patch", "update of the status", "patch of the status", "delete"])
@@ -182,7 +182,7 @@ async def test_what_a_write_did_not_find_is_not_read_any_more(cache: MemoryCache
     }
     with pytest.raises(errors.NotFoundError):
         await writes[verb]()
-    assert cache.told == [("delete", "gone", "u")]
+    assert cache.recorded == [("delete", "gone", "u")]
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ async def test_what_is_missing_beside_the_object_does_not_end_it(
     for write in (client.update, client.delete):
         with pytest.raises(errors.NotFoundError):
             await write(gone)
-    assert cache.told == []
+    assert cache.recorded == []
 
 
 async def test_a_dry_run_that_does_not_find_its_object_is_no_news(cache: MemoryCache) -> None:
@@ -215,4 +215,4 @@ async def test_a_dry_run_that_does_not_find_its_object_is_no_news(cache: MemoryC
     for write in (client.update, client.delete):
         with pytest.raises(errors.NotFoundError):
             await write(pod("gone", uid="u"), dry_run=True)
-    assert cache.told == []
+    assert cache.recorded == []
