@@ -3,6 +3,7 @@
 """The library's documents: Python blocks run, the reference covers the packages, and Trainer is not mentioned."""
 
 import re
+import threading
 from pathlib import Path
 
 import pytest
@@ -22,8 +23,12 @@ NOT_DOCUMENTED = {"tools"}
 
 
 @pytest.mark.parametrize("block", BLOCKS)
-def test_python_in_the_documents_runs(block: str) -> None:
+def test_python_in_the_documents_runs(block: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_TRACES_EXPORTER", "none")  # an exporter has a thread
+    before = threading.enumerate()
     exec(compile(block, "<document>", "exec"), {"__name__": "document"})
+    # Beside another thread, the virtual clock of each later test waits in real time.
+    assert threading.enumerate() == before
 
 
 def test_the_reference_covers_every_package() -> None:
