@@ -4,8 +4,6 @@
 
 from .binaries import Binaries as Binaries
 from .binaries import Binary as Binary
-from .binaries import Tool as Tool
-from .binaries import ToolGroup as ToolGroup
 from .crds import open_crd as open_crd
 from .environment import Environment as Environment
 from .errors import ComponentError as ComponentError
@@ -21,5 +19,7 @@ from .process import Supervisor as Supervisor
 from .progress import PlainProgress as PlainProgress
 from .progress import Progress as Progress
 from .progress import SilentProgress as SilentProgress
+from .tool import Tool as Tool
+from .tool import ToolGroup as ToolGroup
 from .webhooks import WebhookServing as WebhookServing
 from .webhooks import point_at as point_at

@@ -21,10 +21,10 @@ from controller_runtime.envtest.commands import run_lines
 from controller_runtime.envtest.errors import ToolError
 from controller_runtime.envtest.gotoolchain import Go
 from controller_runtime.envtest.progress import Progress
+from controller_runtime.envtest.tool import Tool
 
 if TYPE_CHECKING:
     from controller_runtime.apis.machinery.base import JSON
-    from controller_runtime.envtest.binaries import Tool
 
 _PARTIAL: Final = "*.partial"
 _OPTIMIZED: Final = ("std", "golang.org/...", "google.golang.org/...", "go.etcd.io/...", "sigs.k8s.io/...")

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from controller_runtime.envtest.binaries import Tool, ToolGroup
 from controller_runtime.envtest.errors import EnvtestError
+from controller_runtime.envtest.tool import Tool, ToolGroup
 
 VERSION_VARIABLE: Final = "ENVTEST_K8S_VERSION"
 DEFAULT_RELEASE: Final = "1.35"
