@@ -4,6 +4,7 @@
 
 import importlib
 import re
+import threading
 import tomllib
 from pathlib import Path
 
@@ -107,8 +108,12 @@ PYTHON_BLOCKS = [
 
 
 @pytest.mark.parametrize("block", PYTHON_BLOCKS)
-def test_python_in_documents_runs(block: str) -> None:
+def test_python_in_documents_runs(block: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_TRACES_EXPORTER", "none")  # an exporter has a thread
+    before = threading.enumerate()
     exec(compile(block, "<document>", "exec"), {"__name__": "document"})
+    # Beside another thread, the virtual clock of each later test waits in real time.
+    assert threading.enumerate() == before
 
 
 def make_targets(*makefiles: str) -> set[str]:
