@@ -22,6 +22,9 @@ structlog is loaded module by module, too. Its ``__init__`` and its configuratio
 terminal, with rich and colorama if they are installed, tracebacks and pickle. :func:`controller_runtime.log.configure`
 works without them. A program that uses structlog itself gets all of it as usual, configured by then.
 
+:func:`compile_on_use` imports a package without compiling its regular expressions: PyYAML's parser in C does not use
+those of the parser in Python, one of which takes 5 ms.
+
 Garbage collection is off while modules load, kinds build their decoders and caches fill: those objects stay, and
 scanning them repeatedly takes a tenth of the start. What the modules made is excluded from all later collections: the
 first would scan it all at once. A program that disables collections until its caches are full adds a
@@ -32,15 +35,17 @@ kubernetes-asyncio's generated models need no call: :mod:`controller_runtime.res
 
 from __future__ import annotations
 
+import functools
 import gc
 import importlib
 import importlib.util
+import re
 import sys
 import threading
 import types
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final
 
 import anyio
 
@@ -117,6 +122,40 @@ def load_except(package: str, part: str) -> None:
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
 
     module.__dict__["__getattr__"] = get
+
+
+class _PatternOnUse:
+    """A regular expression that the first use of an attribute compiles."""
+
+    def __init__(self, compile_: Callable[[], re.Pattern[Any]]) -> None:
+        self._compile = compile_
+
+    def __getattr__(self, name: str) -> object:
+        value = getattr(self._compile(), name)
+        setattr(self, name, value)
+        return value
+
+
+def compile_on_use(package: str) -> None:
+    """Import ``package``, whose regular expressions are compiled on first use, unless it is imported already.
+
+    Its modules must call ``re.compile`` and must not need the class of what it returns.
+    """
+    if package in sys.modules:
+        return
+    compile_ = re.compile
+
+    def later(pattern: Any, flags: int = 0) -> object:
+        module = sys._getframe(1).f_globals["__name__"]
+        if module != package and not module.startswith(f"{package}."):
+            return compile_(pattern, flags)
+        return _PatternOnUse(functools.cache(functools.partial(compile_, pattern, flags)))
+
+    vars(re)["compile"] = later
+    try:
+        importlib.import_module(package)
+    finally:
+        vars(re)["compile"] = compile_
 
 
 class Collector:

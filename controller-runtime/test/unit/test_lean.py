@@ -6,6 +6,7 @@ import contextlib
 import gc
 import importlib
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -194,3 +195,48 @@ def test_lines_before_the_log_is_configured_are_structlogs_own() -> None:
     )
     assert "unset" in answer.stdout
     assert "number" in answer.stdout
+
+
+_PATTERNS = """
+import json, re, sys
+sys.path.insert(0, sys.argv[1])
+from controller_runtime import lean
+compiled, compile_ = [], re.compile
+def count(pattern, flags=0):
+    compiled.append(pattern)
+    return compile_(pattern, flags)
+re.compile = count
+lean.compile_on_use("package_of_patterns")
+restored = re.compile is count
+import package_of_patterns
+early = [*compiled]
+found = [package_of_patterns.ONE.match("AB").group(), package_of_patterns.ONE.match("ac"), package_of_patterns.ONE.flags & re.I]
+lean.compile_on_use("package_of_patterns")
+print(json.dumps([restored, early, [str(each) for each in found], [*compiled], package_of_patterns.other.TWO.pattern]))
+"""
+
+
+@pytest.mark.real_time
+def test_patterns_of_a_package_are_compiled_on_use(tmp_path: Path) -> None:
+    folder = tmp_path / "package_of_patterns"
+    folder.mkdir()
+    (folder / "__init__.py").write_text(
+        "import re\nimport package_of_another\nfrom . import other\nONE = re.compile('ab', re.I)\n"
+    )
+    (folder / "other.py").write_text("import re\nTWO = re.compile('cd')\n")
+    (tmp_path / "package_of_another.py").write_text("import re\nTHREE = re.compile('ef')\n")
+    command = [sys.executable, "-c", _PATTERNS, str(tmp_path)]
+    answer = subprocess.run(command, capture_output=True, text=True, check=True)
+    restored, early, found, compiled, pattern = json.loads(answer.stdout)
+    assert restored
+    assert early == ["ef"]
+    assert found == ["AB", "None", "re.IGNORECASE"]
+    assert compiled == ["ef", "ab"]
+    assert pattern == "cd"
+
+
+def test_a_package_that_cannot_be_imported_leaves_patterns_as_they_were() -> None:
+    before = re.compile
+    with pytest.raises(ModuleNotFoundError):
+        lean.compile_on_use("no_such_package")
+    assert re.compile is before
