@@ -8,7 +8,6 @@ it takes 2 MiB of memory for email, zipfile and csv.
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 from pathlib import Path
@@ -52,16 +51,16 @@ def _folders() -> list[Path] | None:
     if any(_finds_others(finder) for finder in sys.meta_path):
         return None
     found: list[Path] = []
-    for path in sys.path:
+    for path in map(Path, sys.path):
         try:
-            names = os.listdir(path or ".")  # noqa: PTH208  # few of a hundred entries become a Path
+            entries = list(path.iterdir())
         except NotADirectoryError:
             return None
         except OSError:
             continue
-        if any(name.endswith(_OTHER_INFO) for name in names):
+        if any(entry.name.endswith(_OTHER_INFO) for entry in entries):
             return None
-        found += (Path(path, name) for name in names if name.endswith(_INFO))
+        found += (entry for entry in entries if entry.name.endswith(_INFO))
     return found
 
 
