@@ -25,6 +25,9 @@ works without them. A program that uses structlog itself gets all of it as usual
 :func:`compile_on_use` imports a package without compiling its regular expressions: PyYAML's parser in C does not use
 those of the parser in Python, one of which takes 5 ms.
 
+Modules are found by one list of each folder (:mod:`controller_runtime.finder`), a sixth less CPU than in Python's
+own search.
+
 Garbage collection is off while modules load, kinds build their decoders and caches fill: those objects stay, and
 scanning them repeatedly takes a tenth of the start. What the modules made is excluded from all later collections: the
 first would scan it all at once. A program that disables collections until its caches are full adds a
@@ -50,6 +53,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 import anyio.lowlevel
+
+from . import finder
 
 if TYPE_CHECKING:
     from controller_runtime.apis.machinery.model import Model
@@ -213,11 +218,12 @@ def importing() -> Iterator[None]:
     Later collections exclude the objects that exist at the end of the block.
     """
     gc.disable()
-    load_parts("prometheus_client")
-    load_except("pydantic_core", "pydantic_core.core_schema")
-    load_parts("structlog")
     try:
-        yield
+        with finder.listing_once():
+            load_parts("prometheus_client")
+            load_except("pydantic_core", "pydantic_core.core_schema")
+            load_parts("structlog")
+            yield
     finally:
         gc.freeze()
         gc.enable()
