@@ -30,6 +30,7 @@ def start(program: str, arguments: Sequence[str] | None) -> int:
     from controller_runtime import lean
 
     with lean.importing():
+        lean.compile_on_use("yaml")
         module = importlib.import_module(program)
     code: int = module.main(arguments)
     return code

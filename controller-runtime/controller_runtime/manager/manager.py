@@ -26,7 +26,7 @@ from . import servers
 from .errors import ManagerError
 from .lifecycle import Lifecycle
 from .options import Options
-from .reaching import FirstAnswer
+from .reaching import FirstAnswer, SpareConnection
 from .runnable_group import CacheRunnable, LeaderElectionRunnable, Runnable, WarmsUp, WarmUp
 
 T = TypeVar("T", bound=Object)
@@ -102,6 +102,8 @@ class Manager:
         self._readyz: dict[str, healthz.Checker] = {_INFORMERS: self._check_informers}
         self._webhook_server: webhook.Server | None = None
         self._lifecycle.events.add(self._broadcaster)
+        if isinstance(own, rest.Transport):
+            self._lifecycle.warm_up.add(SpareConnection(own))
         self._lifecycle.caches.add(CacheRunnable(self.cache, self.options.controller.cache_sync_timeout))
         try:
             self._servers = made = servers.build(self.options, self._aside, self._healthz, self._readyz)

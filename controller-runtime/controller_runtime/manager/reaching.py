@@ -43,6 +43,19 @@ class FirstAnswer:
         _log.info("API server cannot be reached yet", host=self._address, error=error)
 
 
+class SpareConnection:
+    """A runnable that opens a connection while the caches fill, so that the first write does not wait for it."""
+
+    name = "connection of the first write"
+
+    def __init__(self, transport: rest.Transport) -> None:
+        self._transport = transport
+
+    async def start(self) -> None:
+        """Open it, and end."""
+        await self._transport.prepare()
+
+
 async def reach(
     transport: rest.RoundTripper,
     *,

@@ -16,6 +16,7 @@ user's password or a refreshed token needs temporary files, whose module loads s
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.util
 import sys
@@ -127,11 +128,25 @@ def _load(names: tuple[str, ...], *bare: str) -> list[types.ModuleType]:
         later = {name: _Later(name) for name in _LATER if name not in sys.modules}
         sys.modules.update(later)
         try:
-            return _imported(names)
+            found = _imported(names)
+            for module in found:
+                if "yaml" in vars(module):
+                    vars(module)["yaml"] = _yaml()
+            return found
         finally:
             loaded = [name for name in sys.modules if name.partition(".")[0] == _ROOT]
             for name in (*loaded, *later):
                 del sys.modules[name]
+
+
+def _yaml() -> types.SimpleNamespace:
+    """Return what ``config`` uses of PyYAML, with the parser in C where it is built: a tenth of the time."""
+    import yaml
+
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    return types.SimpleNamespace(
+        safe_load=functools.partial(yaml.load, Loader=loader), safe_dump=yaml.safe_dump
+    )
 
 
 def _imported(names: tuple[str, ...]) -> list[types.ModuleType]:

@@ -8,6 +8,7 @@ It is the only module that does, and converts every error of ``http1`` to a Tran
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
 from types import TracebackType
@@ -61,6 +62,10 @@ class Transport:
         """
         return await self._outermost.send(request)
 
+    async def prepare(self) -> None:
+        """Open an idle connection for a later request, which reports the failure if there is one."""
+        await self._wire.prepare()
+
     async def __aenter__(self) -> Self:
         self._wire.open()
         return self
@@ -106,6 +111,14 @@ class _Wire:
         pool, self._pool = self._pool, None
         for each in (*self._retired, *([pool] if pool else [])):
             await each.close()
+
+    async def prepare(self) -> None:
+        if not self._opened:
+            return
+        with contextlib.suppress(http1.Error, TimeoutError, errors.RestError):
+            if self._pool is None:
+                self._pool = self._new_pool()
+            await self._pool.prepare(self._context())
 
     async def send(self, request: Request) -> Response:
         if not self._opened:

@@ -6,15 +6,19 @@ import contextlib
 import gc
 import importlib
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from controller_runtime import lean
+from controller_runtime.apis.machinery.base import Struct
+from controller_runtime.apis.machinery.coreschema import SERIALIZER, VALIDATOR
 
 
 @pytest.fixture(autouse=True)
@@ -42,6 +46,42 @@ async def test_collections_begin_in_any_case() -> None:
     await lean.Collector(anyio.sleep_forever).start()
     assert gc.isenabled()
     assert anyio.current_time() - began == pytest.approx(30)
+
+
+async def test_decoders_are_built_beside_other_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lean, "_STEPS", 1)
+
+    class Page(Struct):
+        number: int
+
+    class Chapter(Struct):
+        pages: list[Page] | None = None
+
+    class Book(Struct):
+        chapters: list[Chapter] | None = None
+        cover: Page | None = None
+
+    Page.from_dict({"number": 1})  # its decoder exists, its serializer does not
+    decoders = lean.Decoders(Book)
+    await decoders.start()
+    assert not VALIDATOR.is_stored(Book)
+    seen = []
+
+    async def watch() -> None:
+        while not SERIALIZER.is_stored(Book):
+            seen.append(VALIDATOR.is_stored(Book))
+            Page(number=1).to_dict()  # another task uses a part
+            await anyio.lowlevel.checkpoint()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(watch)
+        tasks.start_soon(decoders.warm_up)
+    assert seen[0] is False
+    assert len(seen) > 1
+    assert VALIDATOR.is_stored(Chapter)
+    book = {"chapters": [{"pages": [{"number": 1}]}], "cover": {"number": 2}}
+    assert Book.from_dict(book).cover == Page(number=2)
+    assert Book.from_dict(book).to_dict() == book
 
 
 @pytest.mark.parametrize("error", [None, ImportError("x")])
@@ -194,3 +234,48 @@ def test_lines_before_the_log_is_configured_are_structlogs_own() -> None:
     )
     assert "unset" in answer.stdout
     assert "number" in answer.stdout
+
+
+_PATTERNS = """
+import json, re, sys
+sys.path.insert(0, sys.argv[1])
+from controller_runtime import lean
+compiled, compile_ = [], re.compile
+def count(pattern, flags=0):
+    compiled.append(pattern)
+    return compile_(pattern, flags)
+re.compile = count
+lean.compile_on_use("package_of_patterns")
+restored = re.compile is count
+import package_of_patterns
+early = [*compiled]
+found = [package_of_patterns.ONE.match("AB").group(), package_of_patterns.ONE.match("ac"), package_of_patterns.ONE.flags & re.I]
+lean.compile_on_use("package_of_patterns")
+print(json.dumps([restored, early, [str(each) for each in found], [*compiled], package_of_patterns.other.TWO.pattern]))
+"""
+
+
+@pytest.mark.real_time
+def test_patterns_of_a_package_are_compiled_on_use(tmp_path: Path) -> None:
+    folder = tmp_path / "package_of_patterns"
+    folder.mkdir()
+    (folder / "__init__.py").write_text(
+        "import re\nimport package_of_another\nfrom . import other\nONE = re.compile('ab', re.I)\n"
+    )
+    (folder / "other.py").write_text("import re\nTWO = re.compile('cd')\n")
+    (tmp_path / "package_of_another.py").write_text("import re\nTHREE = re.compile('ef')\n")
+    command = [sys.executable, "-c", _PATTERNS, str(tmp_path)]
+    answer = subprocess.run(command, capture_output=True, text=True, check=True)
+    restored, early, found, compiled, pattern = json.loads(answer.stdout)
+    assert restored
+    assert early == ["ef"]
+    assert found == ["AB", "None", "re.IGNORECASE"]
+    assert compiled == ["ef", "ab"]
+    assert pattern == "cd"
+
+
+def test_a_package_that_cannot_be_imported_leaves_patterns_as_they_were() -> None:
+    before = re.compile
+    with pytest.raises(ModuleNotFoundError):
+        lean.compile_on_use("no_such_package")
+    assert re.compile is before

@@ -2,11 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """A measurement names its interpreter, and refuses programs that it cannot build."""
 
+import json
 import platform
+import shlex
+import subprocess
 import sysconfig
+from pathlib import Path
 
 import pytest
-from harness import command, interpreter
+from harness import command, interpreter, measure
 
 
 def test_the_interpreter_is_named_with_the_flags_of_its_build(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -15,6 +19,21 @@ def test_the_interpreter_is_named_with_the_flags_of_its_build(monkeypatch: pytes
     line = interpreter.describe()
     assert platform.python_version() in line
     assert line.endswith(": -O3 -Wall --enable-optimizations")
+
+
+@pytest.mark.real_time
+def test_programs_start_without_the_pth_files_of_the_interpreter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(measure, "ROOT", tmp_path)
+    interpreter.make_environment()
+    probe = "import json, site, sys; print(json.dumps([sys.flags.optimize, site.getsitepackages()]))"
+    command = [*shlex.split(interpreter.as_image()), "-c", probe]
+    answer = subprocess.run(command, capture_output=True, text=True, check=True)
+    optimize, folders = json.loads(answer.stdout)
+    assert optimize == 2
+    assert folders
+    assert all(Path(each).is_relative_to(tmp_path) for each in folders)
 
 
 def test_an_unknown_release_of_go_is_refused_with_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,6 +8,7 @@ model, is translated by pydantic, which is imported only then.
 
 from __future__ import annotations
 
+import itertools
 import types
 import typing
 from collections.abc import Callable, Iterable, Iterator
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 from pydantic_core import PydanticUndefined, SchemaSerializer, SchemaValidator
 
 from .crd import CRD
-from .declarations import Converter, FieldInfo
+from .declarations import Converter, FieldInfo, taken_apart
 
 if TYPE_CHECKING:
     from .structtype import StructType
@@ -54,11 +55,17 @@ class Built(Generic[B]):
         for struct in (*_nested(owner, {owner}, self.is_stored), owner):
             if not self.is_stored(struct):
                 schema = _Builder(self.is_stored).root(struct)
-                setattr(struct, self._name, self._build(schema))
-                # The core keeps the map for pickling alone, and with it as much memory as the decoder takes.
+                self.store(struct, schema)
                 schema.clear()
         built: B = owner.__dict__[self._name]
         return built
+
+    def store(self, struct: StructType, schema: Schema) -> None:
+        """Build and store the decoder or serializer of ``struct``.
+
+        The core keeps ``schema``, for pickling alone, and with it as much memory as the decoder takes: clear it.
+        """
+        setattr(struct, self._name, self._build(schema))
 
     def is_stored(self, struct: StructType) -> bool:
         """Return True if the decoder or serializer of ``struct`` exists; others refer to it then."""
@@ -67,6 +74,27 @@ class Built(Generic[B]):
 
 VALIDATOR: Final = Built("__pydantic_validator__", SchemaValidator)
 SERIALIZER: Final = Built("__pydantic_serializer__", SchemaSerializer)
+
+
+def build_in_steps(owner: StructType) -> Iterator[None]:
+    """Build the decoders and serializers that ``owner`` needs, those of one struct at each step.
+
+    One schema serves both. Other code may build some of them between two steps.
+    """
+
+    def both(struct: StructType) -> bool:
+        return VALIDATOR.is_stored(struct) and SERIALIZER.is_stored(struct)
+
+    for struct in itertools.chain(_nested(owner, {owner}, both), (owner,)):
+        if not VALIDATOR.is_stored(struct) and not SERIALIZER.is_stored(struct):
+            schema = _Builder(both).root(struct)
+            VALIDATOR.store(struct, schema)
+            SERIALIZER.store(struct, schema)
+            schema.clear()
+        yield
+    for each in (VALIDATOR, SERIALIZER):
+        if not each.is_stored(owner):
+            each.__get__(None, owner)
 
 
 def whole(struct: StructType) -> Schema:
@@ -87,7 +115,7 @@ def forget(struct: StructType) -> None:
 
 def structs_in(annotation: Any) -> Iterator[StructType]:
     """Yield the structs that a type annotation names, such as ``dict[str, list[S]] | None``."""
-    arguments = typing.get_args(annotation)
+    _, arguments = taken_apart(annotation)
     if not arguments and _is_struct(annotation):
         yield annotation
     for each in arguments:
@@ -217,7 +245,7 @@ class _Builder:
             return None
         if _is_struct(annotation):
             return self.struct(annotation)
-        origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+        origin, arguments = taken_apart(annotation)
         if origin is typing.Annotated:
             return self.of(arguments[0], arguments[1:])
         if origin is list:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from copy import copy, deepcopy
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
-from .coreschema import ORIGINAL, SERIALIZER, VALIDATOR, forget, has_post_init, whole
+from .coreschema import ORIGINAL, SERIALIZER, VALIDATOR, build_in_steps, forget, has_post_init, whole
 from .structtype import StructType, not_a_field
 
 if TYPE_CHECKING:
@@ -141,6 +141,11 @@ class Model(metaclass=StructType):
         elif VALIDATOR.is_stored(cls) and SERIALIZER.is_stored(cls):
             return None
         return cls.__pydantic_validator__ is not None and cls.__pydantic_serializer__ is not None
+
+    @classmethod
+    def model_build_steps(cls) -> Iterator[None]:
+        """Build the decoder and the serializer, a small part at each step of the iterator."""
+        return build_in_steps(cls)
 
     @classmethod
     def model_json_schema(cls, **options: Any) -> dict[str, Any]:

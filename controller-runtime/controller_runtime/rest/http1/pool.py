@@ -94,6 +94,11 @@ class Pool:
                     return found
                 found.abort()
 
+    async def prepare(self, context: ssl.SSLContext | None) -> None:
+        """Open an idle connection unless the limit is reached. Raises as :meth:`connection`."""
+        if self._has_room():
+            self.free(await self._dial(context))
+
     def free(self, connection: Connection) -> None:
         """Give ``connection`` to the first waiting caller, or keep it idle."""
         self._streaming.discard(connection)

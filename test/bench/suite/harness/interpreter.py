@@ -2,12 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The interpreter that measures: its build changes the CPU time by a quarter.
 
-Our programs are measured as the image starts them: bytecode without docstrings, assertions and columns, and no ``.pth``
-files, which in an environment for development load finders of editable packages and the hooks of coverage.
+Our programs are measured as the image starts them: bytecode without docstrings, assertions, columns and checks of its
+sources, and no ``.pth`` files, which in an environment for development load finders of editable packages and the hooks
+of coverage. Those of the interpreter's own site-packages are left out by an environment without packages,
+``build/bench/bare-…``.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import platform
 import shlex
@@ -26,28 +29,55 @@ _SETTINGS: Final = {
     "PYTHONPYCACHEPREFIX": str(_BYTECODE),
     "PYTHONOPTIMIZE": "2",
     "PYTHONNODEBUGRANGES": "1",
-    "SETUPTOOLS_USE_DISTUTILS": "stdlib",  # an image has no setuptools, whose .pth file is global
 }
 _LATER: Final = ("pkg.app.program", "pkg.app.podgrouper.program", "pkg.podgrouper", "pkg.util.cert", "uvloop")
 """The modules with which the Containerfile compiles the standard library."""
+_COMPILE_LOADED: Final = """
+import importlib, py_compile, sys
+for name in sys.argv[1:]:
+    importlib.import_module(name)
+unchecked = py_compile.PycInvalidationMode.UNCHECKED_HASH
+for module in list(sys.modules.values()):
+    source = getattr(getattr(module, "__spec__", None), "origin", None) or ""
+    if source.endswith(".py"):
+        py_compile.compile(source, doraise=True, invalidation_mode=unchecked)
+"""
 
 
 def as_image() -> str:
     """Return the beginning of a command line that starts a module as the image does, ``-m pkg.app`` for example.
 
-    The interpreter is that of this environment, but not the environment itself.
+    The interpreter is that of this environment, but the environment is that of :func:`make_environment`.
     """
     settings = [f"{name}={value}" for name, value in _SETTINGS.items()]
-    command = ["env", "-u", "PYTHONDONTWRITEBYTECODE", *settings, str(Path(sys.executable).resolve()), "-P"]
+    command = ["env", "-u", "PYTHONDONTWRITEBYTECODE", *settings, str(_bare() / "bin" / "python"), "-P"]
     return shlex.join(command)
 
 
+def make_environment() -> None:
+    """Make the environment without packages."""
+    subprocess.run([_interpreter(), "-P", "-m", "venv", "--clear", "--without-pip", _bare()], check=True)
+
+
 def compile_as_image() -> None:
-    """Compile what our programs load, so that no start that is measured does."""
+    """Make the environment, and compile what our programs load, so that no start that is measured does."""
+    make_environment()
     command = shlex.split(as_image())
     ours = [str(measure.ROOT / "pkg"), str(_LIBRARY / "controller_runtime")]
-    subprocess.run([*command, "-m", "compileall", "-q", *ours], check=True)
-    subprocess.run([*command, "-c", f"import {', '.join(_LATER)}"], cwd=measure.ROOT, check=True)
+    mode = ["--invalidation-mode", "unchecked-hash"]
+    subprocess.run([*command, "-m", "compileall", "-q", *mode, *ours], check=True)
+    subprocess.run([*command, "-c", _COMPILE_LOADED, *_LATER], cwd=measure.ROOT, check=True)
+
+
+def _interpreter() -> Path:
+    """Return the interpreter outside of environments."""
+    return Path(sys.executable).resolve()
+
+
+def _bare() -> Path:
+    """Return the folder of the environment without packages; each interpreter has its own."""
+    identity = hashlib.sha256(str(_interpreter()).encode()).hexdigest()
+    return measure.ROOT / "build/bench" / f"bare-{identity[:8]}"
 
 
 def describe() -> str:
