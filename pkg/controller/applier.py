@@ -110,10 +110,10 @@ class Applier:
         if not pending:
             deleting = live is not None and live.metadata.deletion_timestamp is not None
             return Outcome.DELETING if deleting else Outcome.UNCHANGED
-        wire, known = desired.to_dict(), self._known(owner, desired)
-        wanted = _digest(wire)
+        known = self._known(owner, desired)
         with self.claims.applying(desired):
-            stored = await self._send(desired, wire, live)
+            stored = await self._send(desired, live)
+        wanted = _digest(desired.to_dict())  # not before the request, which it would delay
         self._remember(owner, desired, wanted, stored)
         if known is not None and (live is None or known[0] == wanted):
             return Outcome.HEALED
@@ -168,7 +168,7 @@ class Applier:
             return False
         return drift.covers(drift.content(stored.to_dict()), drift.content(wire))
 
-    async def _send(self, desired: T, wire: drift.Wire, live: Object | None) -> LazyObject[T]:
+    async def _send(self, desired: T, live: Object | None) -> LazyObject[T]:
         """Apply, and return the resulting live object; of a running JobSet only the metadata is decoded.
 
         If a webhook changed the result, apply once more, except to a running JobSet.
@@ -179,7 +179,9 @@ class Applier:
             answer = await self._apply(desired, live)
         except AlreadyExistsError as error:
             raise ConflictError(f"{desired.gvk.kind} {desired.key}: it was created meanwhile") from error
-        if _runs(answer) or drift.covers(drift.content(answer.object.to_dict()), drift.content(wire)):
+        if _runs(answer) or drift.covers(
+            drift.content(answer.object.to_dict()), drift.content(desired.to_dict())
+        ):
             return answer
         return await self._apply(desired, answer.object)
 

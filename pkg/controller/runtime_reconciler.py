@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 import controller_runtime as ctrl
-from controller_runtime import client, handler, log, predicate
+from controller_runtime import client, event, handler, log, predicate
 from controller_runtime.apis.machinery.errors import NotFoundError, StatusError
 from controller_runtime.apis.machinery.object import Object
 from controller_runtime.cache import CacheError
@@ -95,11 +95,24 @@ class RuntimeReconciler:
             .watches(
                 TrainJob,
                 handler.enqueue_requests_from_map_func(self.runtime_of),
-                predicates=[_NEWS, predicate.NotOwnWrite(), _REFERENCES_CHANGE],
+                predicates=[_NEWS, predicate.NotOwnWrite(), _REFERENCES_CHANGE, self.references()],
             )
             .with_options(options)
             .complete(self)
         )
+
+    def references(self) -> predicate.Predicate[TrainJob]:
+        """Return a predicate for TrainJobs that refer, or referred, to a runtime of this kind.
+
+        :meth:`runtime_of` would find no runtime for others, in a task that has to be woken for it.
+        """
+
+        def refer(evt: event.Event[TrainJob]) -> bool:
+            return self._protects and any(
+                self.refers(job.spec.runtime_ref) for job in evt.views(TrainJobReference)
+            )
+
+        return predicate.Funcs(create=refer, update=refer, delete=refer, generic=refer)
 
     @client.reads(TrainJobReference)
     async def runtime_of(self, train_job: TrainJob | TrainJobReference) -> list[ctrl.Request]:

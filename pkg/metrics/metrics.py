@@ -81,12 +81,11 @@ class TrainJobPhases:
 
     def observe(self, train_job: TrainJob) -> None:
         """Count ``train_job`` in its phase, and no longer in its former phase."""
-        phase = phase_of(train_job)
-        before = self._phases.get(train_job.key)
-        if phase is before:
+        phase, key = phase_of(train_job), train_job.key
+        if phase is self._phases.get(key):
             return
-        self.forget(train_job.key)
-        self._phases[train_job.key] = phase
+        self.forget(key)
+        self._phases[key] = phase
         self._counts[phase].inc()
 
     def forget(self, key: NamespacedName) -> None:
@@ -97,9 +96,10 @@ class TrainJobPhases:
 
 def phase_of(train_job: TrainJob) -> Phase:
     """Return the TrainJob's phase; Complete and Failed take precedence over Suspended."""
-    for phase in (Phase.COMPLETE, Phase.FAILED, Phase.SUSPENDED):
-        if conditions.is_true(train_job.status.conditions, phase):
-            return phase
+    if present := train_job.status.conditions:
+        for phase in (Phase.COMPLETE, Phase.FAILED, Phase.SUSPENDED):
+            if conditions.is_true(present, phase):
+                return phase
     return Phase.RUNNING
 
 

@@ -50,7 +50,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     @property
     def key(self) -> NamespacedName:
         """Namespace and name."""
-        return NamespacedName(self.namespace, self.name)
+        return tuple.__new__(NamespacedName, (self.namespace, self.name))  # without its constructor in Python
 
     @property
     def ended(self) -> bool:

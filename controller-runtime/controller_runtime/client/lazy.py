@@ -158,8 +158,13 @@ def get_lazily(
 
     The object may be shared: do not change or keep it. Raises like ``reader.get``.
     """
-    # Clients wrap each other: one that only passes a read on adds no coroutine of its own.
-    return reader.get_lazily(kind, key) if _is_lazy_reader(reader) else _get(reader, kind, key)
+    # Clients wrap each other: one that only passes a read on adds no coroutine of its own, and asks no function
+    # whether a class that was met before supports it.
+    if _FOUND.get((type(reader), LazyReader)) or _is_lazy_reader(reader):
+        lazily: Any = reader
+        read: Coroutine[Any, Any, LazyObject[T]] = lazily.get_lazily(kind, key)
+        return read
+    return _get(reader, kind, key)
 
 
 async def _get(

@@ -103,7 +103,8 @@ class Pipe(Generic[T]):
         self._retries = _Retries()
         self._busy = False
         self._taken = anyio.Event()
-        self._more = anyio.Event()
+        # One that can be cleared: an event and a scope for each wait cost as much as handling an event.
+        self._more = asyncio.Event()
 
     async def prepare(self, informers: Informers) -> None:
         """Let the handler discover other kinds; if that fails, its first events wait for the discovery."""
@@ -159,8 +160,11 @@ class Pipe(Generic[T]):
                 await self._take(step, failures)
                 self._busy = False
                 self._taken.set()
-            self._more = anyio.Event()
-            with anyio.move_on_after(self._retries.wait()):
+            self._more.clear()
+            if (delay := self._retries.wait()) is None:
+                await self._more.wait()
+                continue
+            with anyio.move_on_after(delay):
                 await self._more.wait()
 
     async def finish(self) -> None:

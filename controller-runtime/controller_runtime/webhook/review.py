@@ -19,6 +19,7 @@ import anyio
 
 from controller_runtime import cancellation, log, metrics, offload
 from controller_runtime.apis.admission.v1 import AdmissionRequest, AdmissionResponse
+from controller_runtime.apis.machinery import shape
 from controller_runtime.httpserver import HTTPRequest, HTTPResponse
 
 from . import admission, bounds, endpoint, envelope
@@ -70,9 +71,9 @@ class Webhook(endpoint.Endpoint):
             try:
                 if (size := review.size) > offload.LARGE:
                     with offload.weighing(size):
-                        response = await self._judge(review, patience)
+                        response = await self._judge(review, size, patience)
                 else:
-                    response = await self._judge(review, patience)
+                    response = await self._judge(review, size, patience)
             except TimeoutError:
                 if (held_back := self.lines.allow()) is not None:
                     _log.error("Admission took too long", seconds=patience, **held_back)
@@ -101,7 +102,7 @@ class Webhook(endpoint.Endpoint):
         text = f"panic: {type(error).__name__}: {log.cut(log.describe(error))} [recovered]"
         return admission.errored(500, text)
 
-    async def _judge(self, review: envelope.Review, patience: float) -> AdmissionResponse:
+    async def _judge(self, review: envelope.Review, size: int, patience: float) -> AdmissionResponse:
         """Return the handler's answer. Raises TimeoutError when it takes longer than ``patience``."""
         loop = asyncio.get_running_loop()
         with anyio.CancelScope() as scope:
@@ -109,7 +110,8 @@ class Webhook(endpoint.Endpoint):
             # costs as much as the rest of this module.
             arming = loop.call_soon(setattr, scope, "deadline", loop.time() + patience)
             try:
-                if (refusal := await bounds.refuse(review)) is not None:
+                # Small objects are not checked.
+                if size > shape.SMALL and (refusal := await bounds.refuse(review)) is not None:
                     return refusal
                 return await self._handler.handle_json(review.request, review.object, review.old_object)
             finally:

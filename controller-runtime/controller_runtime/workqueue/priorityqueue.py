@@ -68,7 +68,7 @@ class PriorityQueue(Generic[T]):
         self._ready_count = 0
         self._turns = 0
         self._timer: asyncio.TimerHandle | None = None
-        self._getters: deque[anyio.Event] = deque()
+        self._getters: deque[asyncio.Future[None]] = deque()
         self._shutting_down = False
         self._draining = False
         self._idle = anyio.Event()
@@ -264,21 +264,24 @@ class PriorityQueue(Generic[T]):
             self._timer = None
 
     async def _until_woken(self) -> None:
-        woken = anyio.Event()
+        woken = asyncio.get_running_loop().create_future()
         self._getters.append(woken)
         try:
-            await woken.wait()
+            await woken
         except BaseException:
             # A cancelled waiter must pass on its wake-up, or an item would stay in the queue.
-            if woken.is_set():
+            if woken.done() and not woken.cancelled():
                 self._wake_one()
-            else:
+            elif woken in self._getters:
                 self._getters.remove(woken)
             raise
 
     def _wake_one(self) -> None:
-        if self._getters:
-            self._getters.popleft().set()
+        while self._getters:
+            woken = self._getters.popleft()
+            if not woken.done():  # else its waiter is cancelled
+                woken.set_result(None)
+                return
 
     def _wake_all(self) -> None:
         while self._getters:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
+from controller_runtime import event
 from controller_runtime.apis.machinery.errors import ConflictError, NotFoundError
 from controller_runtime.apis.machinery.object import Object
 from controller_runtime.client.fake import FakeClient
@@ -152,6 +153,24 @@ async def test_a_train_job_wakes_the_runtime_it_names(new_train_job: Callable[..
     job = job_of(cluster, new_train_job)
     assert await namespaced[0](client).runtime_of(job) == []
     assert await cluster[0](client).runtime_of(job) == [Request("", "torch")]
+
+
+def test_an_event_passes_if_a_train_job_refers_or_referred_to_a_runtime_of_the_kind(
+    new_train_job: Callable[..., TrainJob],
+) -> None:
+    kinds = [param.values[0] for param in BOTH]
+    for kind, other in (kinds, kinds[::-1]):
+        ours, theirs = job_of(kind, new_train_job), job_of(other, new_train_job)
+        references = kind[0](FakeClient()).references()
+        assert references.create(event.CreateEvent(ours))
+        assert not references.create(event.CreateEvent(theirs))
+        assert references.update(event.UpdateEvent(ours, theirs))
+        assert references.update(event.UpdateEvent(theirs, ours))
+        assert not references.update(event.UpdateEvent(theirs, theirs))
+        assert references.delete(event.DeleteEvent(ours))
+        assert not references.delete(event.DeleteEvent(theirs))
+        second = kind[0](FakeClient(), Configuration(compatibility_version="2.3")).references()
+        assert not second.create(event.CreateEvent(ours))
 
 
 @pytest.mark.parametrize("kind", BOTH)

@@ -139,7 +139,9 @@ class Object(Struct):
     @property
     def key(self) -> NamespacedName:
         """Namespace and name; empty strings if unset."""
-        return NamespacedName(self.metadata.namespace or "", self.metadata.name or "")
+        metadata = self.metadata
+        # A named tuple's constructor is a Python function.
+        return tuple.__new__(NamespacedName, (metadata.namespace or "", metadata.name or ""))
 
     @property
     def name(self) -> str:

@@ -197,6 +197,19 @@ async def test_a_worker_cancelled_just_when_it_is_woken_passes_the_item_on(queue
     assert doomed.cancelled()
 
 
+async def test_a_worker_that_does_not_know_yet_that_it_is_cancelled_is_passed_over(
+    queue: PriorityQueue[str],
+) -> None:
+    doomed = asyncio.ensure_future(queue.get())
+    waiting = asyncio.ensure_future(queue.get())
+    await checkpoint()
+    doomed.cancel()
+    queue.add("a")
+    assert await waiting == "a"
+    queue.add("b")
+    assert await queue.get() == "b"
+
+
 async def test_a_worker_cancelled_while_it_waits_is_not_woken(queue: PriorityQueue[str]) -> None:
     doomed = asyncio.ensure_future(queue.get())
     await checkpoint()
