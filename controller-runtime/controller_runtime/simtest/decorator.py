@@ -4,8 +4,10 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final, Unpack
 
 from .comparing import Life, difference
@@ -29,8 +31,8 @@ def simulate(
 
     The test runs ``seeds`` lives of a ``size``. The first that fails is shrunk with at most ``tries`` more lives. Its
     steps and its timeline are the message of the AssertionError.
-    A failed life, or the first when none fails, is lived again: LeakError is raised if it is not the same. The lives
-    are shared out over the machine's cores.
+    A failed life is lived again, and so is the first: LeakError is raised if it is not the same. The lives are shared
+    out over the machine's cores; the processes have what the first life has loaded.
     """
 
     def decorate(scenario: Callable[[Simulation], None]) -> Callable[[], None]:
@@ -41,16 +43,18 @@ def simulate(
             only = os.environ.get(SEED)
             count = int(os.environ.get(SEEDS, seeds))
             tried = [int(only)] if only else range(first, first + count)
-            found = first_failure(live, tried)
-            outcome = live(tried[0] if found is None else found.seed)
-            if found is not None and found.digest != outcome.digest:
-                raise LeakError(
-                    f"seed {found.seed} fails after other seeds only: something is kept between lives"
-                )
+            begun = live(tried[0])
+            found = first_failure(functools.partial(_again, live, begun), tried)
+            if found is None:
+                return
+            outcome = begun if found.seed == begun.seed else live(found.seed)
             _check_repeats(live, outcome)
-            if outcome.failure is not None:
-                least = shrink(scenario, outcome, tries=tries, **size)
-                raise AssertionError(report(least)) from least.failure
+            if found.digest != outcome.digest:
+                raise LeakError(
+                    f"seed {found.seed} lives another life after other seeds: something is kept between lives"
+                )
+            least = shrink(scenario, outcome, tries=tries, **size)
+            raise AssertionError(report(least)) from least.failure
 
         test.__name__, test.__qualname__ = scenario.__name__, scenario.__qualname__
         test.__doc__, test.__module__ = scenario.__doc__, scenario.__module__
@@ -59,6 +63,14 @@ def simulate(
         return test
 
     return decorate
+
+
+def _again(live: Live, begun: Outcome, seed: int) -> Outcome:
+    """Live the life of a seed, which fails if it is not that of ``begun`` although the seed is."""
+    outcome = live(seed)
+    if seed == begun.seed and outcome.digest != begun.digest:
+        return replace(outcome, failure=LeakError(f"seed {seed} lives another life the second time"))
+    return outcome
 
 
 def _check_repeats(live: Live, outcome: Outcome) -> None:
