@@ -4,16 +4,14 @@
 
 from __future__ import annotations
 
-import functools
 import os
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Final, Unpack
 
 from .comparing import Life, difference
 from .life import Outcome, run
 from .loop import LeakError
-from .searching import Live, first_failure
+from .searching import first_failure
 from .shrinking import report, shrink
 from .simulation import Simulation
 from .steps import Size
@@ -32,7 +30,7 @@ def simulate(
     The test runs ``seeds`` lives of a ``size``. The first that fails is shrunk with at most ``tries`` more lives. Its
     steps and its timeline are the message of the AssertionError.
     A failed life is lived again, and so is the first: LeakError is raised if it is not the same. The lives are shared
-    out over the machine's cores; the processes have what the first life has loaded.
+    out over the machine's cores.
     """
 
     def decorate(scenario: Callable[[Simulation], None]) -> Callable[[], None]:
@@ -43,16 +41,19 @@ def simulate(
             only = os.environ.get(SEED)
             count = int(os.environ.get(SEEDS, seeds))
             tried = [int(only)] if only else range(first, first + count)
-            begun = live(tried[0])
-            found = first_failure(functools.partial(_again, live, begun), tried)
-            if found is None:
+            twice = list[Outcome]()
+            found = first_failure(live, tried[1:], lambda: twice.extend(live(tried[0]) for _ in range(2)))
+            outcome, again = twice
+            _check_repeats(outcome, again)
+            if outcome.failure is None and found is not None:
+                outcome, again = live(found.seed), live(found.seed)
+                _check_repeats(outcome, again)
+                if found.digest != outcome.digest:
+                    raise LeakError(
+                        f"seed {found.seed} fails after other seeds only: something is kept between lives"
+                    )
+            if outcome.failure is None:
                 return
-            outcome = begun if found.seed == begun.seed else live(found.seed)
-            _check_repeats(live, outcome)
-            if found.digest != outcome.digest:
-                raise LeakError(
-                    f"seed {found.seed} lives another life after other seeds: something is kept between lives"
-                )
             least = shrink(scenario, outcome, tries=tries, **size)
             raise AssertionError(report(least)) from least.failure
 
@@ -65,16 +66,7 @@ def simulate(
     return decorate
 
 
-def _again(live: Live, begun: Outcome, seed: int) -> Outcome:
-    """Live the life of a seed, which fails if it is not that of ``begun`` although the seed is."""
-    outcome = live(seed)
-    if seed == begun.seed and outcome.digest != begun.digest:
-        return replace(outcome, failure=LeakError(f"seed {seed} lives another life the second time"))
-    return outcome
-
-
-def _check_repeats(live: Live, outcome: Outcome) -> None:
-    again = live(outcome.seed)
+def _check_repeats(outcome: Outcome, again: Outcome) -> None:
     if (found := difference(Life.of(outcome), Life.of(again))) is not None:
         failure = "" if outcome.failure is None else f"\nit had failed with: {outcome.failure}"
         raise LeakError(

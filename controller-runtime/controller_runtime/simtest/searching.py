@@ -35,21 +35,31 @@ class Found(msgspec.Struct, frozen=True):
     digest: str
 
 
-def first_failure(live: Live, seeds: Sequence[int]) -> Found | None:
+def _nothing() -> None:
+    """Do nothing."""
+
+
+def first_failure(live: Live, seeds: Sequence[int], meanwhile: Callable[[], None] = _nothing) -> Found | None:
     """Return the failure of the lowest seed, or None if all lives pass.
 
+    ``meanwhile`` is called in this process, while others search if there are others.
     The lives are the same in any number of processes, which draw the seeds from one queue. A process that has other
     threads searches alone: it cannot be forked safely.
     """
     count = min(_workers(), len(seeds))
     if count < 2 or not hasattr(os, "fork") or threading.active_count() > 1:
-        return _search(live, seeds)
+        found = _search(live, seeds)
+        meanwhile()
+        return found
     batch = min(_BATCH * count, _MOST)
-    found = (_first_of(live, seeds[at : at + batch], count) for at in range(0, len(seeds), batch))
-    return next((each for each in found if each is not None), None)
+    for at in range(0, len(seeds), batch):
+        found = _first_of(live, seeds[at : at + batch], count, _nothing if at else meanwhile)
+        if found is not None:
+            return found
+    return None
 
 
-def _first_of(live: Live, seeds: Sequence[int], count: int) -> Found | None:
+def _first_of(live: Live, seeds: Sequence[int], count: int, meanwhile: Callable[[], None]) -> Found | None:
     """Return the failure of the lowest seed, found by a number of new processes."""
     queue, writer = os.pipe()
     with mmap.mmap(-1, _NUMBER.size) as shared, os.fdopen(queue, "rb", buffering=0) as waiting:
@@ -58,6 +68,7 @@ def _first_of(live: Live, seeds: Sequence[int], count: int) -> Found | None:
         lowest = _Lowest(shared)
         search = functools.partial(_search, live, _drawn(waiting.fileno()), lowest)
         pipes = [_fork(search) for _ in range(count)]
+        meanwhile()
         found = [_result_of(child, pipe) for child, pipe in pipes]
     return min((each for each in found if each is not None), key=lambda each: each.seed, default=None)
 

