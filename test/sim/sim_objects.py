@@ -53,8 +53,7 @@ def controller(document: Document) -> Document | None:
 
 def owned(sim: Simulation, kind: Any, owner: Document) -> list[Document]:
     """Return the objects of a kind whose controller is ``owner``, as they are stored."""
-    uid = owner["metadata"]["uid"]
-    return [each for each in sim.server.objects(kind) if (controller(each) or {}).get("uid") == uid]
+    return sim.server.controlled(kind, owner["metadata"]["uid"])
 
 
 def owned_by_name(sim: Simulation, kind: Any, owner: Document) -> list[Document]:
@@ -69,7 +68,7 @@ def owned_by_name(sim: Simulation, kind: Any, owner: Document) -> list[Document]
 
 def by_uid(sim: Simulation, kind: Any, uid: str) -> Document | None:
     """Return the object with a uid, or None."""
-    return next((each for each in sim.server.objects(kind) if each["metadata"]["uid"] == uid), None)
+    return sim.server.with_uid(kind, uid)
 
 
 def by_name(sim: Simulation, kind: Any, document: Document) -> Document | None:

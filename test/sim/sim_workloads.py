@@ -15,7 +15,7 @@ from controller_runtime.apis.machinery.gvk import GVK
 from controller_runtime.apis.machinery.object import Object, unstructured
 from controller_runtime.client import MERGE, raw_patch
 from controller_runtime.simtest import Simulation
-from sim_objects import PROPAGATIONS, controlled_by, is_deleted, owned, refusals_expected
+from sim_objects import PROPAGATIONS, by_name, controlled_by, is_deleted, owned, refusals_expected
 from sim_steps import Act, perform, settled
 
 from pkg.apis.jobset.v1alpha2 import JobSet
@@ -192,8 +192,11 @@ class Workloads:
     async def _below(
         self, sim: Simulation, kind: type[Object], owner: Document, of: type[Object], below: Document
     ) -> None:
+        """Create a dependent, unless its name is taken: an operator has a cache."""
         references = controlled_by(owner, of.gvk.api_version, of.gvk.kind)
         metadata = {"namespace": "default", "ownerReferences": references, **below["metadata"]}
+        if by_name(sim, kind, {"metadata": metadata}) is not None:
+            return
         with refusals_expected():
             await sim.client("operator").create(kind.from_dict({**below, "metadata": metadata}))
 

@@ -79,5 +79,5 @@ def scenario(sim: Simulation) -> None:
 
 test_a_train_job_is_served_whatever_happens = simtest.simulate(seeds=15)(scenario)
 test_a_train_job_is_served_in_a_short_life = simtest.simulate(
-    seeds=60, first=1000, minutes=3.0, faults=6.0, actions=0.35
+    seeds=65, first=1000, minutes=3.0, faults=6.0, actions=0.35
 )(scenario)

@@ -213,6 +213,8 @@ def is_aside(request: Request) -> bool:
 
 
 def _named(request: Request) -> str:
+    if not request.query:
+        return f"{request.method} {request.path}"
     query = {
         k: v for k, v in request.query if k in ("watch", "resourceVersion", "sendInitialEvents", "force")
     }

@@ -11,6 +11,7 @@ imported during a run, and keeps one of them, works in the next run too. The ord
 
 from __future__ import annotations
 
+import asyncio
 import datetime as datetimes
 import functools
 import importlib.metadata
@@ -27,6 +28,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 from unittest import mock
 
+import anyio._core._eventloop
 import anyio.lowlevel
 import anyio.to_thread
 import structlog
@@ -164,6 +166,7 @@ def sealed(
             (socket, "gethostname", lambda: "simulation"),
             (os, "getpid", lambda: 1),
             (anyio.to_thread, "run_sync", _inline),
+            (anyio._core._eventloop, "current_async_library", _library),
             (datetimes, "datetime", _SimDatetime),
             (importlib.metadata, "distributions", _distributions),
             (importlib.metadata.PathDistribution, "read_text", _text_of_distribution),
@@ -210,6 +213,11 @@ class _InOrder(dict[Any, None]):
 
     def discard(self, item: Any) -> None:
         self.pop(item, None)
+
+
+def _library() -> str | None:
+    """Return the name of the library that runs, as anyio does, which asks at each of its calls."""
+    return None if asyncio._get_running_loop() is None else "asyncio"
 
 
 @contextmanager

@@ -11,7 +11,7 @@ import struct
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -20,7 +20,11 @@ from .life import Outcome
 
 WORKERS: Final = "SIM_WORKERS"
 """The environment variable that sets the number of processes."""
-_LOWEST: Final = struct.Struct("q")
+_NUMBER: Final = struct.Struct("q")
+_BATCH: Final = 50
+"""Lives of a process, on average: tasks that a life leaves unfinished stay in memory until their process ends."""
+_MOST: Final = 2000
+"""Seeds that a pipe holds before a process reads them."""
 Live = Callable[[int], Outcome]
 
 
@@ -31,22 +35,48 @@ class Found(msgspec.Struct, frozen=True):
     digest: str
 
 
-def first_failure(live: Live, seeds: Sequence[int]) -> Found | None:
+def _nothing() -> None:
+    """Do nothing."""
+
+
+def first_failure(live: Live, seeds: Sequence[int], meanwhile: Callable[[], None] = _nothing) -> Found | None:
     """Return the failure of the lowest seed, or None if all lives pass.
 
-    The lives are the same in any number of processes. A process that has other threads searches alone: it cannot be
-    forked safely.
+    ``meanwhile`` is called in this process, while others search if there are others.
+    The lives are the same in any number of processes, which draw the seeds from one queue. A process that has other
+    threads searches alone: it cannot be forked safely.
     """
     count = min(_workers(), len(seeds))
     if count < 2 or not hasattr(os, "fork") or threading.active_count() > 1:
-        return _search(live, seeds)
-    with mmap.mmap(-1, _LOWEST.size) as shared:
+        found = _search(live, seeds)
+        meanwhile()
+        return found
+    batch = min(_BATCH * count, _MOST)
+    for at in range(0, len(seeds), batch):
+        found = _first_of(live, seeds[at : at + batch], count, _nothing if at else meanwhile)
+        if found is not None:
+            return found
+    return None
+
+
+def _first_of(live: Live, seeds: Sequence[int], count: int, meanwhile: Callable[[], None]) -> Found | None:
+    """Return the failure of the lowest seed, found by a number of new processes."""
+    queue, writer = os.pipe()
+    with mmap.mmap(-1, _NUMBER.size) as shared, os.fdopen(queue, "rb", buffering=0) as waiting:
+        with os.fdopen(writer, "wb") as pipe:
+            pipe.writelines(map(_NUMBER.pack, seeds))
         lowest = _Lowest(shared)
-        pipes = [
-            _fork(functools.partial(_search, live, seeds[number::count], lowest)) for number in range(count)
-        ]
+        search = functools.partial(_search, live, _drawn(waiting.fileno()), lowest)
+        pipes = [_fork(search) for _ in range(count)]
+        meanwhile()
         found = [_result_of(child, pipe) for child, pipe in pipes]
     return min((each for each in found if each is not None), key=lambda each: each.seed, default=None)
+
+
+def _drawn(queue: int) -> Iterator[int]:
+    """Yield the seeds that this process takes from the queue."""
+    while number := os.read(queue, _NUMBER.size):
+        yield _NUMBER.unpack(number)[0]
 
 
 def _workers() -> int:
@@ -63,15 +93,15 @@ class _Lowest:
 
     @property
     def seed(self) -> int:
-        seed: int = _LOWEST.unpack_from(self._memory)[0]
+        seed: int = _NUMBER.unpack_from(self._memory)[0]
         return seed
 
     @seed.setter
     def seed(self, seed: int) -> None:
-        _LOWEST.pack_into(self._memory, 0, seed)
+        _NUMBER.pack_into(self._memory, 0, seed)
 
 
-def _search(live: Live, seeds: Sequence[int], lowest: _Lowest | None = None) -> Found | None:
+def _search(live: Live, seeds: Iterable[int], lowest: _Lowest | None = None) -> Found | None:
     for seed in seeds:
         if lowest is not None and seed > lowest.seed:
             return None

@@ -62,6 +62,9 @@ class Server:
         self._has_garbage = True
         self._sorted: dict[Table, list[Document]] = {}
         """The objects of kinds that have not changed since, by namespace and name."""
+        self._by_owner: dict[Table, dict[str, list[Document]]] = {}
+        """The same objects by the uid of their controller."""
+        self._by_uid: dict[Table, dict[str, Document]] = {}
         self.history.listeners.append(self._look_for_garbage)
         self._pages: dict[str, tuple[list[Document], int]] = {}
         self.serve(Namespace)
@@ -97,6 +100,26 @@ class Server:
             found = self._sorted[table] = [row.document for _, row in sorted(table.rows.items())]
         return found.copy()
 
+    def controlled(self, kind: type[Object], uid: str) -> list[Document]:
+        """Return the stored objects of a kind whose controller has a uid, by namespace and name."""
+        table = self.table(kind)
+        if (index := self._by_owner.get(table)) is None:
+            index = self._by_owner[table] = {}
+            for document in self.objects(kind):
+                for reference in document["metadata"].get("ownerReferences") or ():
+                    if reference.get("controller"):
+                        index.setdefault(reference["uid"], []).append(document)
+                        break
+        return index.get(uid, []).copy()
+
+    def with_uid(self, kind: type[Object], uid: str) -> Document | None:
+        """Return the stored object of a kind that has a uid, or None."""
+        table = self.table(kind)
+        if (index := self._by_uid.get(table)) is None:
+            documents = (row.document for row in table.rows.values())
+            index = self._by_uid[table] = {each["metadata"]["uid"]: each for each in documents}
+        return index.get(uid)
+
     def collect_garbage(self) -> None:
         """Run the garbage collector and the namespace controller until they have nothing left to do."""
         if not self._has_garbage:
@@ -109,7 +132,8 @@ class Server:
 
     def _look_for_garbage(self, event: Event) -> None:
         """Note that an object ended or is about to, or that its owners changed."""
-        self._sorted.pop(event.table, None)
+        for known in (self._sorted, self._by_owner, self._by_uid):
+            known.pop(event.table, None)
         metadata = event.document["metadata"]
         before = event.before["metadata"] if event.before is not None else {}
         ends = event.type == "DELETED" or bool(metadata.get("deletionTimestamp"))

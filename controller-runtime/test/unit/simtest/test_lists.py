@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Lists of the simulated server at exactly one version."""
+"""Lists of the simulated server: at exactly one version, by owner and by uid."""
 
 from typing import Any
 
@@ -44,6 +44,35 @@ def test_a_list_at_exactly_a_version_shows_the_objects_of_that_time() -> None:
     def scenario(sim: Simulation) -> None:
         sim.serve(ConfigMap)
         sim.finally_(story)
+
+    outcome = simtest.run(scenario, 0, minutes=0.1, faults=0)
+    assert outcome.failure is None, simtest.report(outcome)
+
+
+async def change_owners(sim: Simulation) -> None:
+    client, server = sim.client(), sim.server
+    owner = await client.create(named("owner"))
+    reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner.metadata.uid}
+    owned = named("owned").to_dict()
+    owned["metadata"]["ownerReferences"] = [{**reference, "controller": True}]
+    created = await client.create(ConfigMap.from_dict(owned))
+    shared = named("shared").to_dict()
+    shared["metadata"]["ownerReferences"] = [reference]
+    await client.create(ConfigMap.from_dict(shared))
+    uid = owner.metadata.uid or ""
+    assert [each["metadata"]["name"] for each in server.controlled(ConfigMap, uid)] == ["owned"]
+    assert server.with_uid(ConfigMap, created.metadata.uid or "") == server.objects(ConfigMap)[0]
+    created.metadata.owner_references = []
+    await client.update(created)
+    assert server.controlled(ConfigMap, uid) == []
+    await client.delete(created)
+    assert server.with_uid(ConfigMap, created.metadata.uid or "") is None
+
+
+def test_objects_are_found_by_their_owner_and_their_uid_until_they_change() -> None:
+    def scenario(sim: Simulation) -> None:
+        sim.serve(ConfigMap)
+        sim.finally_(change_owners)
 
     outcome = simtest.run(scenario, 0, minutes=0.1, faults=0)
     assert outcome.failure is None, simtest.report(outcome)

@@ -3,6 +3,7 @@
 """Simulated lives of a small operator: the same seed gives the same life, and a bug is found, shrunk and replayed."""
 
 import asyncio
+import itertools
 import os
 import random
 import subprocess
@@ -167,3 +168,30 @@ def test_threads_and_waits_outside_are_refused_and_time_is_the_loops() -> None:
     with sealed(loop, random.Random(1)):
         assert loop.run_until_complete(leave()) == pytest.approx(3600)
     loop.close()
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_life_that_depends_on_earlier_ones_is_found(workers: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    lives = itertools.count(1)
+
+    def kept(sim: simtest.Simulation) -> None:
+        sim.record("program", f"life {next(lives)}")
+
+    monkeypatch.setenv("SIM_WORKERS", workers)
+    with pytest.raises(simtest.LeakError, match=r"seed 3 lives another life the second time"):
+        simtest.simulate(seeds=2, first=3, minutes=0.1)(kept)()
+
+
+def test_each_seed_is_lived_once_and_the_first_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "lived"
+
+    def noted(sim: simtest.Simulation) -> None:
+        with file.open("a") as lived:
+            lived.write(f"{sim.seed}\n")
+
+    monkeypatch.setattr(searching, "_BATCH", 2)
+    for workers in ("1", "3"):
+        file.write_text("")
+        monkeypatch.setenv("SIM_WORKERS", workers)
+        simtest.simulate(seeds=10, minutes=0.1)(noted)()
+        assert sorted(map(int, file.read_text().split())) == [0, *range(10)]
