@@ -77,7 +77,7 @@ def scenario(sim: Simulation) -> None:
     sim.finally_(check_managers)
 
 
-test_a_train_job_is_served_whatever_happens = simtest.simulate(seeds=15)(scenario)
+test_a_train_job_is_served_whatever_happens = simtest.simulate(seeds=10)(scenario)
 test_a_train_job_is_served_in_a_short_life = simtest.simulate(
-    seeds=65, first=1000, minutes=3.0, faults=6.0, actions=0.35
+    seeds=70, first=1000, minutes=3.0, faults=6.0, actions=0.35
 )(scenario)
