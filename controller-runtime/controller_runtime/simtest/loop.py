@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import inspect
 import itertools
 import math
 import random
@@ -53,6 +54,14 @@ class Process:
         self.rate = 0.0
         """Seconds that its wall clock gains in a second."""
         self.ended = asyncio.Event()
+
+    def kill(self) -> None:
+        """End it as SIGKILL does: nothing of it runs any more."""
+        self.dead = True
+        self.ended.set()
+        held, self.held = self.held, []
+        for _, handle in held:
+            _drop(handle)
 
 
 CURRENT: Final[ContextVar[Process | None]] = ContextVar("simtest_process", default=None)
@@ -212,7 +221,9 @@ class SimLoop(asyncio.BaseEventLoop):
         process = handle._context.get(CURRENT)  # type: ignore[attr-defined]
         if process is None or not (process.dead or process.paused):
             return False
-        if not process.dead:
+        if process.dead:
+            _drop(handle)
+        else:
             process.held.append((lane, handle))
         return True
 
@@ -252,6 +263,14 @@ class SimLoop(asyncio.BaseEventLoop):
 
 def _new_task(loop: asyncio.AbstractEventLoop, coro: Any, **options: Any) -> Any:
     return SimTask(coro, loop=loop, **options)
+
+
+def _drop(handle: asyncio.Handle) -> None:
+    """Close the coroutine of a task that will never begin: else Python warns that it was not awaited."""
+    owner = getattr(handle._callback, "__self__", None)  # type: ignore[attr-defined]
+    work = owner.get_coro() if isinstance(owner, asyncio.Task) else None
+    if inspect.iscoroutine(work) and inspect.getcoroutinestate(work) == inspect.CORO_CREATED:
+        work.close()
 
 
 def _name_of(handle: asyncio.Handle) -> str:

@@ -142,9 +142,7 @@ class Simulation:
         """End a process as SIGKILL does: nothing of it runs any more. Its supervisor starts it again."""
         process = self.processes.get(name)
         if process is not None and not process.dead:
-            process.dead = True
-            process.held.clear()
-            process.ended.set()
+            process.kill()
             self.record(name, "killed")
 
     def stop(self, name: str) -> None:

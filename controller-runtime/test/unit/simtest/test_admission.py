@@ -3,6 +3,8 @@
 """Webhooks of simulated managers: reviews in bytes, defaults that are stored, denials, and replicas that do not answer."""
 
 import functools
+import gc
+import warnings
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
 from typing import Any
@@ -138,6 +140,28 @@ def test_a_paused_replica_lets_a_call_time_out() -> None:
             sim.loop.resume(process)
 
     lived(work)
+
+
+def test_a_call_to_a_replica_that_is_killed_while_it_is_paused_leaves_nothing_behind() -> None:
+    async def create(sim: Simulation) -> None:
+        with pytest.raises(StatusError, match="context deadline exceeded"):
+            await sim.client().create(config_map(number="1"))
+
+    async def work(sim: Simulation) -> None:
+        processes = dict(sim.processes)
+        for process in processes.values():
+            process.paused = True
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(create, sim)
+            await anyio.sleep(8)
+            for name in processes:
+                sim.kill(name)
+
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        lived(work)
+        gc.collect()
+    assert [str(each.message) for each in found if each.category is RuntimeWarning] == []
 
 
 def test_a_review_that_is_too_long_on_its_way_times_out() -> None:
