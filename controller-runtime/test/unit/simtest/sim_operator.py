@@ -465,6 +465,7 @@ async def act_calmly(sim: Simulation) -> None:
     await anyio.sleep(2.0)
     sim.network.weather.unavailable = 0.0
     await anyio.sleep(30.0)
+    await all_is_kept(sim)
     await change_calmly(sim)
 
 
