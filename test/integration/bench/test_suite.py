@@ -11,7 +11,7 @@ import anyio
 import pytest
 from controller_runtime.envtest import Environment
 from controller_runtime.rest import Transport
-from harness import cluster, command, figures
+from harness import cluster, command, figures, interpreter
 from harness.plan import Entrant, quick
 
 pytestmark = pytest.mark.integration
@@ -41,6 +41,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def environment(folder: Path) -> Iterator[Environment]:
     """A control plane with what workloads need; it belongs to no event loop."""
+    interpreter.make_environment()
     environment = Environment(api_server_flags=cluster.api_server_flags(folder))
 
     async def start() -> None:
