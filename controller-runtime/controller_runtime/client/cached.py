@@ -60,12 +60,24 @@ class _Recorder:
             try:
                 stored = await write
             except NotFoundError as error:
-                if obj.metadata.uid and not options.get("dry_run") and _says_gone(error, obj):
-                    self._cache.remember_delete(obj, uid=obj.metadata.uid)
+                self._missed(obj, obj.metadata.uid, error, options)
                 raise
             if self._returns_object and not options.get("dry_run"):
                 self._cache.remember_write(stored)
             return stored
+
+    def _missed(
+        self,
+        obj: Object,
+        uid: str | None,
+        error: NotFoundError,
+        options: opts.WriteOptions | opts.DeleteOptions,
+    ) -> None:
+        """Record that ``obj`` does not exist, if the server says that of it, not of an object that the write needs."""
+        found = error.details
+        names_it = found.get("name") == obj.name and (found.get("group") or "") == type(obj).gvk.group
+        if uid and names_it and not options.get("dry_run"):
+            self._cache.remember_delete(obj, uid=uid)
 
 
 class CachedClient(_Recorder):
@@ -139,8 +151,7 @@ class CachedClient(_Recorder):
         try:
             left = await self._live.remove(obj, **options)
         except NotFoundError as error:
-            if not options.get("dry_run") and _says_gone(error, obj):
-                self._cache.remember_delete(obj, uid=uid)
+            self._missed(obj, uid, error, options)
             raise
         if options.get("dry_run"):
             return
@@ -194,9 +205,3 @@ class CachedSubResource(_Recorder):
     async def apply(self, obj: T, **options: Unpack[opts.ApplyOptions]) -> T:
         """Server-side apply the subresource."""
         return await self._recorded(obj, self._live.apply(obj, **options), options)
-
-
-def _says_gone(error: NotFoundError, obj: Object) -> bool:
-    """Return True if the server says that ``obj`` does not exist, not another object that the write needs."""
-    found = error.details
-    return found.get("name") == obj.name and (found.get("group") or "") == type(obj).gvk.group
