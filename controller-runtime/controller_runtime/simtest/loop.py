@@ -155,11 +155,7 @@ class SimLoop(asyncio.BaseEventLoop):
         self._check_closed()  # type: ignore[attr-defined]
         handle = _Handle(callback, args, self, context)
         owner = getattr(callback, "__self__", None)
-        lane = owner.lane if isinstance(owner, SimTask) else self._running_lane
-        lane.handles.append(handle)
-        if not lane.listed:
-            lane.listed = True
-            self._listed.append(lane)
+        self._append(owner.lane if isinstance(owner, SimTask) else self._running_lane, handle)
         return handle
 
     def call_later(

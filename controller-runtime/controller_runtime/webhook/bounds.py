@@ -62,8 +62,6 @@ async def refuse(review: envelope.Review) -> AdmissionResponse | None:
     can be made smaller, change their metadata and be deleted: the former object of an update is left out when it alone
     is too large, so that the new one is validated as if it were created.
     """
-    if review.size <= shape.SMALL:
-        return None  # as neither object is checked
     review.object, new = await offload.run(_bounded, review.object)
     review.old_object, old = await offload.run(_bounded, review.old_object)
     if new is None and old is None:

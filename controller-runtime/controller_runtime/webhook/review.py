@@ -110,7 +110,7 @@ class Webhook(endpoint.Endpoint):
             # costs as much as the rest of this module.
             arming = loop.call_soon(setattr, scope, "deadline", loop.time() + patience)
             try:
-                # Small objects are not checked.
+                # Small objects are not checked, and no coroutine is made for them.
                 if size > shape.SMALL and (refusal := await bounds.refuse(review)) is not None:
                     return refusal
                 return await self._handler.handle_json(review.request, review.object, review.old_object)
