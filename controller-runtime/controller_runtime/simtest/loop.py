@@ -17,7 +17,7 @@ import math
 import random
 from collections import deque
 from collections.abc import Callable
-from contextvars import Context, ContextVar, copy_context
+from contextvars import Context, ContextVar
 from typing import Any, Final
 
 START: Final = 1000.0
@@ -78,31 +78,6 @@ class Lane:
         self.listed = False
 
 
-class _Handle(asyncio.Handle):
-    """A handle that keeps no traceback of its creation."""
-
-    __slots__ = ()
-
-    def __init__(self, callback: Any, args: Any, loop: Any, context: Context | None) -> None:
-        self._context = copy_context() if context is None else context
-        self._loop = loop
-        self._callback = callback
-        self._args = args
-        self._cancelled = False
-        self._repr = self._source_traceback = None
-
-
-class _TimerHandle(asyncio.TimerHandle):
-    """The same at a time."""
-
-    __slots__ = ()
-
-    def __init__(self, when: float, callback: Any, args: Any, loop: Any, context: Context | None) -> None:
-        self._when = when
-        self._scheduled = False
-        _Handle.__init__(self, callback, args, loop, context)  # type: ignore[arg-type]
-
-
 class SimTask(asyncio.Task[Any]):
     """A task whose place in a set does not depend on its address."""
 
@@ -153,7 +128,7 @@ class SimLoop(asyncio.BaseEventLoop):
     ) -> asyncio.Handle:
         """Run a callback in its turn: after the others of its task, or of the callback that calls this."""
         self._check_closed()  # type: ignore[attr-defined]
-        handle = _Handle(callback, args, self, context)
+        handle = asyncio.Handle(callback, args, self, context)
         owner = getattr(callback, "__self__", None)
         self._append(owner.lane if isinstance(owner, SimTask) else self._running_lane, handle)
         return handle
@@ -168,7 +143,7 @@ class SimLoop(asyncio.BaseEventLoop):
         self, when: float, callback: Callable[..., object], *args: object, context: Context | None = None
     ) -> asyncio.TimerHandle:
         """Run a callback at a time; of two with the same time, the one that was called first is taken first."""
-        handle = _TimerHandle(when, callback, args, self, context)
+        handle = asyncio.TimerHandle(when, callback, args, self, context)
         self._timers_made += 1
         heapq.heappush(self._timers, (when, self._timers_made, handle))
         return handle
