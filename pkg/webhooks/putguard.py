@@ -153,16 +153,38 @@ def _pods(train_job: TrainJob) -> dict[tuple[str, str], PodSpecPatch]:
 
 
 def _writers(request: AdmissionRequest, old: TrainJob, new: TrainJob) -> set[str]:
-    """Return the possible names of the client: its field manager, else the managers of entries that it changed."""
+    """Return the possible names of the client: its field manager, else the managers of entries that it changed.
+
+    The time of an entry has whole seconds: an entry that was written twice in one second may differ in its fields only.
+    The entries of others only lose fields.
+    """
     options = request.options
     if isinstance(options, dict) and (name := options.get("fieldManager")):
         return {str(name)}
-    before = {_identity(entry): entry.get("time") for entry in _entries(old)}
+    before = {_identity(entry): entry for entry in _entries(old)}
     return {
         str(entry.get("manager"))
         for entry in _entries(new)
-        if not entry.get("subresource") and before.get(_identity(entry)) != entry.get("time")
+        if not entry.get("subresource") and _is_written(before.get(_identity(entry)), entry)
     }
+
+
+def _is_written(before: Entry | None, entry: Entry) -> bool:
+    """Return True if a request made an entry, renewed its time or added fields to it."""
+    return (
+        before is None
+        or before.get("time") != entry.get("time")
+        or not _contains(before.get("fieldsV1"), entry.get("fieldsV1"))
+    )
+
+
+def _contains(fields: JSON, others: JSON) -> bool:
+    """Return True if a set of fields has all of another."""
+    if not isinstance(others, dict):
+        return True
+    return isinstance(fields, dict) and all(
+        name in fields and _contains(fields[name], below) for name, below in others.items()
+    )
 
 
 def _owned_by(train_job: TrainJob, field: Dropped, managers: set[str]) -> bool:

@@ -172,6 +172,27 @@ async def test_a_client_that_owns_one_runtime_patch_drops_only_that_one() -> Non
     assert [warning.partition(":")[0] for warning in warnings] == ["spec.runtimePatches of sdk.io/a"]
 
 
+async def test_a_client_that_writes_twice_in_a_second_is_known_by_the_fields_that_it_takes() -> None:
+    """Its entry keeps its time, which has whole seconds; the entries of others lose what the client drops."""
+    patch = {"manager": "kueue.x-k8s.io/manager", "time": "2001-01-01T00:00:00Z"}
+    held: Document = {
+        "f:runtimePatches": {f'k:{{"manager":"{patch["manager"]}"}}': {".": {}}},
+        "f:suspend": {},
+    }
+    kueue, sdk = entry("kueue"), entry(OWNER, "runtimeRef", "labels")
+    kueue["fieldsV1"]["f:spec"] = held
+    old = job([sdk, kueue], runtimePatches=[patch], labels={"a": "b"}, suspend=True)
+    took = [entry(OWNER, "runtimeRef"), entry("kueue", "suspend", "podTemplateOverrides")]
+    kept, _ = await stored(old, job(took, podTemplateOverrides=[KUEUES], suspend=True), PUT)
+    assert "runtimePatches" not in kept["spec"]
+
+    gave_up = [entry(OWNER, "runtimeRef"), entry("kueue", "suspend")]
+    kept, warnings = await stored(old, job(gave_up, suspend=True), PUT)
+    assert kept["spec"]["runtimePatches"] == [patch]
+    assert kept["spec"]["labels"] == {"a": "b"}
+    assert len(warnings) == 2
+
+
 KUEUES: Document = {
     "targetJobs": [{"name": "node"}],
     "metadata": {"labels": {"kueue.x-k8s.io/podset": "node"}},
