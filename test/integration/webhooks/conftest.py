@@ -83,7 +83,7 @@ def admitting_manager(
             for manifest in contents.trainer_webhooks(url, authority.certificate):
                 manifest["metadata"]["name"] = namespace
                 for hook in manifest["webhooks"]:
-                    hook["matchConditions"] = [{"name": "ours", "expression": ours}]
+                    hook.setdefault("matchConditions", []).append({"name": "ours", "expression": ours})
                 made.append(await live_client.create(Unstructured.wrap(manifest)))
             try:
                 await eventually(refuses, reason="the API server asks the validating webhook")
