@@ -279,6 +279,10 @@ async def _attempt(errors: list[Exception], step: Awaitable[None]) -> None:
         await step
     except Exception as error:
         errors.append(error)
+    finally:
+        del (
+            errors
+        )  # the error's traceback has this frame: neither would be freed before the next garbage collection
 
 
 def _result(errors: list[Exception], left: timedelta | None = None) -> ctrl.Result:

@@ -46,6 +46,10 @@ class Container(msgspec.Struct):
     """Replaces the command, or is that of an added container. None leaves the template's."""
 
 
+def _no_hosts(_pod_set: PodSet) -> Iterable[str]:
+    return ()
+
+
 class PodSet(msgspec.Struct):
     """The pods of one PodSpec of the template: their number and the fields that plugins change."""
 
@@ -57,10 +61,15 @@ class PodSet(msgspec.Struct):
     """Containers appended to the template's are added to it."""
     containers: list[Container] = []
     volumes: list[Volume] | None = None
-    endpoints: Iterable[str] = ()
-    """Host names of the pods. May be iterated repeatedly, and follows ``count``."""
+    hosts: Callable[[PodSet], Iterable[str]] = _no_hosts
+    """Names the hosts of this set's pods. A stage may change ``count`` later: see :attr:`endpoints`."""
     single_pod_requests: dict[str, str] = {}
     """Resource requests of one pod; those of the set are ``count`` times as large."""
+
+    @property
+    def endpoints(self) -> Iterable[str]:
+        """The host names of as many pods as ``count`` says now."""
+        return self.hosts(self)
 
 
 class RuntimePolicy(msgspec.Struct):

@@ -60,9 +60,16 @@ class ReadThrough(narrow.ReadOnly):
 
     async def _look(self, kind: type[T], key: NamespacedName | tuple[str, str], missing: NotFoundError) -> T:
         """Return the object as listed by the server; raise ``missing`` if it is not listed or not looked up."""
-        namespace, name = NamespacedName.of(key)
-        if kind.gvk in self._kinds and 0 < len(name) <= _LONGEST_NAME and self._bucket.try_take():
-            with anyio.move_on_after(_PATIENCE), suppress(StatusError, RestError):
-                for found in await self._live.list(kind, namespace=namespace, fields={"metadata.name": name}):
-                    return found
-        raise missing
+        try:
+            namespace, name = NamespacedName.of(key)
+            if kind.gvk in self._kinds and 0 < len(name) <= _LONGEST_NAME and self._bucket.try_take():
+                with anyio.move_on_after(_PATIENCE), suppress(StatusError, RestError):
+                    for found in await self._live.list(
+                        kind, namespace=namespace, fields={"metadata.name": name}
+                    ):
+                        return found
+            raise missing
+        finally:
+            del (
+                missing
+            )  # its traceback has this frame: neither would be freed before the next garbage collection

@@ -3,6 +3,7 @@
 """The cost of a TrainJob in counts that are equal on every machine; a change that raises one must explain it."""
 
 import asyncio
+import gc
 import json
 from collections import Counter
 from typing import Any
@@ -170,3 +171,36 @@ async def test_train_jobs_of_both_profiles_send_one_apply_a_child_and_one_status
     if snapshot:
         wanted["POST", "configmaps"] = len(names)
     assert counts == wanted
+
+
+@pytest.mark.parametrize("policy", ["torch", "mpi"])
+async def test_a_train_job_leaves_nothing_to_the_garbage_collection(
+    run_manager: Any, live_client: LiveClient, namespace: str, policy: str
+) -> None:
+    """Objects that refer to each other stay until a collection, which costs the more, the more of them there are."""
+    await live_client.create(runtime(namespace, mlPolicy={policy: {}}))
+    async with run_manager():
+        await complete(live_client, namespace, ["first"])
+        gc.collect()
+        gc.disable()
+        try:
+            await complete(live_client, namespace, [f"job-{number}" for number in range(JOBS)])
+            for kind in (ANY_JOB_SET, ANY_TRAIN_JOB):
+                for each in await live_client.list(kind, namespace=namespace):
+                    await live_client.delete(each)
+                await anyio.sleep(1)
+            left = collected()
+        finally:
+            gc.enable()
+    assert {name: count for name, count in left.items() if count >= JOBS} == {}
+
+
+def collected() -> Counter[str]:
+    """Return how many objects of each type a garbage collection finds."""
+    gc.set_debug(gc.DEBUG_SAVEALL)
+    try:
+        gc.collect()
+        return Counter(f"{type(each).__module__}.{type(each).__qualname__}" for each in gc.garbage)
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()

@@ -117,9 +117,8 @@ class JobSetPlugin(
                 job.name: job.replicas for job in spec.replicated_jobs or () if job.replicas is not None
             }
         for pod_set in info.template_spec.pod_sets:
-            pod_set.endpoints = _Endpoints(
+            pod_set.hosts = _Hosts(
                 train_job.name,
-                pod_set,
                 train_job.name if subdomain is None else subdomain,
                 replicas.get(pod_set.name, constants.DEFAULT_JOB_REPLICAS),
             )
@@ -180,18 +179,17 @@ class JobSetPlugin(
         return status
 
 
-class _Endpoints(msgspec.Struct, frozen=True):
-    """The host names of a pod set's pods. Each iteration reads the count again: other plugins may change it."""
+class _Hosts(msgspec.Struct, frozen=True):
+    """Names the hosts of a pod set's pods. It has no reference to the pod set, which has one to it."""
 
     job: str
-    pod_set: PodSet
     subdomain: str
     replicas: int
 
-    def __iter__(self) -> Iterator[str]:
+    def __call__(self, pod_set: PodSet) -> Iterator[str]:
         for replica in range(self.replicas):
-            for pod in range(self.pod_set.count):
-                yield f"{self.job}-{self.pod_set.name}-{replica}-{pod}.{self.subdomain}"
+            for pod in range(pod_set.count):
+                yield f"{self.job}-{pod_set.name}-{replica}-{pod}.{self.subdomain}"
 
 
 def _watch_job_sets(builder: ControllerBuilder, _client: Client, _cache: Cache) -> ControllerBuilder:
