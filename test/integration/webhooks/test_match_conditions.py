@@ -151,22 +151,22 @@ async def _check(client: LiveClient, namespace: str, reviewed: list[tuple[str, s
 
     await eventually(asks, reason="the API server asks the webhook")
     defaulter, documents = TrainJobDefaulter(), {**UNCHANGED, **CHANGED}
-    for number, (what, fields) in enumerate(documents.items()):
+    for number, (case, fields) in enumerate(documents.items()):
         document = train_job(namespace, number, fields)
         concerned = defaulter.concerns(AdmissionRequest(), None, TrainJob.from_dict(document))
-        assert concerned is (what in CHANGED), what
+        assert concerned is (case in CHANGED), case
         reviewed.clear()
         with contextlib.suppress(
             InvalidError
         ):  # some are refused for their number or their image after the webhook
             await client.create(Unstructured.wrap(document), dry_run=True)
-        assert reviewed == ([(f"job-{number}", "CREATE")] if concerned else []), what
+        assert reviewed == ([(f"job-{number}", "CREATE")] if concerned else []), case
 
-    for what, fields in REFUSED.items():
+    for case, fields in REFUSED.items():
         with pytest.raises(StatusError) as refused:
             await client.create(Unstructured.wrap(train_job(namespace, 0, fields)), dry_run=True)
-        assert "spec." in str(refused.value), what  # by the CRD's schema, not by the condition
-        assert "matchConditions" not in str(refused.value), what
+        assert "spec." in str(refused.value), case  # by the CRD's schema, not by the condition
+        assert "matchConditions" not in str(refused.value), case
     without = {**train_job(namespace, 0, {}), "spec": None}
     await client.create(Unstructured.wrap(without), dry_run=True)  # the CRD requires no spec
 

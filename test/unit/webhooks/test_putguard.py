@@ -173,7 +173,7 @@ async def test_a_client_that_owns_one_runtime_patch_drops_only_that_one() -> Non
 
 
 async def test_a_client_that_writes_twice_in_a_second_is_known_by_the_fields_that_it_takes() -> None:
-    """Its entry keeps its time, which has whole seconds; the entries of others lose what the client drops."""
+    """Its entry keeps its time, which has whole seconds; the entries of others lose the fields that the client drops."""
     patch = {"manager": "kueue.x-k8s.io/manager", "time": "2001-01-01T00:00:00Z"}
     held: Document = {
         "f:runtimePatches": {f'k:{{"manager":"{patch["manager"]}"}}': {".": {}}},

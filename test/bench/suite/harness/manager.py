@@ -152,7 +152,7 @@ class Manager:
 
     @asynccontextmanager
     async def asked(self, patience: float = 30) -> AsyncIterator[None]:
-        """Let the API server ask this manager about what is in the workloads' namespace, within the body.
+        """Let the API server ask this manager about objects of the workloads' namespace, within the body.
 
         Both webhooks are there, but no workload's TrainJob meets the mutating one's condition: Trainer v2.1 has none.
         """
