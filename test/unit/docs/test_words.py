@@ -29,8 +29,8 @@ AREAS = {
 LIMITS = {
     "documents": {"tell": 1, "somebody": 0, "anew": 0, "is no": 4, "what": 63},
     "manager": {"tell": 0, "somebody": 0, "anew": 0, "is no": 7, "what": 60},
-    "library": {"tell": 0, "somebody": 1, "anew": 0, "is no": 7, "what": 56},
-    "tests": {"tell": 125, "somebody": 25, "anew": 2, "is no": 10, "what": 311},
+    "library": {"tell": 0, "somebody": 0, "anew": 0, "is no": 7, "what": 50},
+    "tests": {"tell": 116, "somebody": 25, "anew": 2, "is no": 10, "what": 310},
 }
 """The most occurrences of each word in each area. Lower a number when the count falls; never raise one."""
 OWN_NAMES = re.compile(r"\btest_\w+|id=\"[^\"]*\"")
