@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reconciles a TrainJob's JobSet and its siblings (PodGroup, ConfigMap, Secret) as one unit.
 
-A running JobSet and its siblings are not changed. A suspended JobSet follows the TrainJob: in place where JobSet
-allows it, else it is deleted and built again. Siblings are not written before the JobSet has the same spec, and a
-JobSet never starts with a spec other than the TrainJob's.
+A running JobSet and its siblings are not changed, unless the TrainJob was suspended meanwhile: the JobSet is suspended
+then, too. A suspended JobSet follows the TrainJob: in place where JobSet allows it, else it is deleted and built again.
+Siblings are not written before the JobSet has the same spec, and a JobSet never starts with a spec other than the
+TrainJob's.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ from .drift import Wire, content
 from .jobsetrule import JobSetRule, ended
 from .missing import MissingSiblings
 from .pending import SOON, UNTIL_DELETED, PendingError
+from .suspensions import Suspensions
 
 _UNTIL_NAMESPACE_IS_GONE: Final = timedelta(seconds=60)
 _UNTIL_OBSERVED: Final = timedelta(seconds=10)
@@ -68,6 +70,7 @@ class Children:
         self._rebuilt: dict[NamespacedName, tuple[bytes, str | None]] = {}
         self._deletions = Deletions(recorder, now)
         self._missing = MissingSiblings(client, recorder)
+        self.suspensions = Suspensions()
 
     def forget(self, owner: NamespacedName) -> None:
         """Forget the children of ``owner``."""
@@ -76,6 +79,7 @@ class Children:
         self._rebuilt.pop(owner, None)
         self._deletions.forget(owner)
         self._missing.forget(owner)
+        self.suspensions.forget(owner)
 
     async def job_set(self, train_job: TrainJob) -> JobSet | None:
         """Return the JobSet of the TrainJob's name if the TrainJob controls it or may adopt it.
@@ -119,7 +123,11 @@ class Children:
             adopts = live is not None and trainjob.controller_of(live) is None
             if live is not None and adopts:
                 live = await adoption.adopt(self._client, self._applier.reader, runtime, train_job, live)
-            if live is not None and not live.spec.suspend and not train_job.spec.suspend:
+            if live is None or live.spec.suspend:
+                self.suspensions.settle(train_job)
+            elif not train_job.spec.suspend:
+                if not adopts and self.suspensions.owed(train_job):
+                    await self._catch_up(runtime, train_job, live)
                 return await self._repair(runtime, train_job, live, adopted=adopts)
             try:
                 job_set, siblings = await objects.desired(runtime, train_job)
@@ -198,6 +206,25 @@ class Children:
         if live is None and deadline.has_passed(deadline.time_left(train_job, self._now())):
             raise PendingError("the deadline has passed")
         return [*applied, (job_set, await self._applier.apply(owner, job_set))]
+
+    async def _catch_up(self, runtime: Runtime, train_job: TrainJob, live: JobSet) -> None:
+        """Suspend the running JobSet of a TrainJob that was suspended, changed and resumed before it was reconciled.
+
+        Return if nothing that the JobSet is built from has changed, or it has ended.
+
+        Raises:
+            PendingError: the JobSet is being suspended.
+        """
+        job_set, _ = await objects.desired(runtime, train_job)
+        rule = JobSetRule(live.to_dict())
+        if job_set is not None and not rule.ended and await self._applier.pending(train_job.key, job_set):
+            log.logger_from().info("Suspending the JobSet as its TrainJob was", jobSet=str(live.key))
+            await self._send(JobSet.from_dict(rule.suspended_as_it_is(job_set.to_dict())), live)
+            raise PendingError(
+                f"jobset {live.key}: the TrainJob was suspended and changed, so its Jobs are being suspended",
+                UNTIL_DELETED if rule.observed else SOON,
+            )
+        self.suspensions.settle(train_job)
 
     async def _repair(self, runtime: Runtime, train_job: TrainJob, live: JobSet, *, adopted: bool) -> Applied:
         """Restore siblings of a running JobSet, unless the TrainJob has changed since the JobSet was built."""

@@ -10,6 +10,7 @@ from typing import Any
 
 from controller_runtime.apis.machinery.object import Object
 from controller_runtime.client.fake import Call, FakeClient
+from controller_runtime.event import UpdateEvent
 from controller_runtime.reconcile import Result
 from jobset_server import KEY, Server
 
@@ -56,9 +57,9 @@ class World:
         ]
 
     async def train_job(self, change: Callable[[TrainJob], None]) -> None:
-        job = await self.server.get(TrainJob, KEY)
+        job, before = await self.server.get(TrainJob, KEY), await self.server.get(TrainJob, KEY)
         change(job)
-        await self.server.update(job)
+        self.reconciler.suspensions.update(UpdateEvent(before, await self.server.update(job)))
 
     async def suspend(self, suspend: bool) -> None:
         await self.train_job(lambda job: setattr(job.spec, "suspend", suspend))
@@ -68,6 +69,10 @@ class World:
 
     async def edit_nodes(self, nodes: int) -> None:
         await self.train_job(lambda job: setattr(job.spec.trainer, "num_nodes", nodes))
+
+    async def replace_overrides(self, overrides: list[dict[str, Any]]) -> None:
+        made = train_job(podTemplateOverrides=overrides).spec.pod_template_overrides
+        await self.train_job(lambda job: setattr(job.spec, "pod_template_overrides", made))
 
     async def job_set(self) -> dict[str, Any]:
         return (await self.server.get(JobSet, KEY)).to_dict()
@@ -128,7 +133,7 @@ def train_job(**spec: Any) -> TrainJob:
     trainer = {"image": "one", "numNodes": 2}
     return TrainJob.from_dict(
         {
-            "metadata": {"name": "job", "namespace": "ns", "uid": "uid-job"},
+            "metadata": {"name": "job", "namespace": "ns", "uid": "uid-job", "generation": 1},
             "spec": {"runtimeRef": ref, "trainer": trainer, "suspend": False, **spec},
         }
     )
