@@ -31,6 +31,8 @@ _SOON: Final = 12.0
 """Seconds after the end of an obstacle: the next retry would be later in most cases."""
 _LONG: Final = 120.0
 """Seconds for which pods do not end: the manager cannot wait for them."""
+_FOLLOWED: Final = 60.0
+"""Seconds after which Jobs have stopped and a JobSet was built again."""
 _MANY_EVENTS: Final = 20
 """Events of an object after which recorders may drop the next ones; they have 25, and one more each five minutes."""
 
@@ -185,6 +187,25 @@ class Stories:
             while (job := _train_job(sim, name)) is None or not owned(sim, JobSet, job):  # noqa: ASYNC110
                 await anyio.sleep(0.01)
         await self._users.change(sim, rng, name, self._users.trainer(rng))
+
+    async def move(self, sim: Simulation, rng: random.Random, name: str) -> None:
+        """Suspend a running TrainJob with another trainer and resume it, before the manager sees either: the JobSet follows."""
+        await self._run(sim, rng, name)
+        table, until = sim.server.table(TrainJob), sim.loop.time() + 3.0
+        with sim.server.watches.delays.during(
+            lambda watch: max(0.0, until - sim.loop.time()) if watch.table is table else 0.0
+        ):
+            await self._users.change(sim, rng, name, {"suspend": True, **self._users.trainer(rng)})
+            await self._users.change(sim, rng, name, {"suspend": False})
+            await anyio.sleep(4.0)
+        await anyio.sleep(_FOLLOWED)
+        job = _train_job(sim, name)
+        if job is None or lacks_runtime(sim, job) or obstacle(sim, job) is not None:
+            return
+        for each in owned(sim, JobSet, job):
+            jobs = each["spec"]["replicatedJobs"]
+            images = [one["template"]["spec"]["template"]["spec"]["containers"][0]["image"] for one in jobs]
+            assert job["spec"]["trainer"]["image"] in images, f"a JobSet keeps the former spec: {name}"
 
     async def tamper(self, sim: Simulation, rng: random.Random, name: str) -> None:
         """Change a label of the JobSet of a suspended TrainJob, as another controller does."""

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import random
+
 import controller_runtime as ctrl
 from controller_runtime import client, controller, simtest
 from controller_runtime.apis.batch.v1 import Job
@@ -20,6 +22,7 @@ from sim_managers import Writes, check_managers, revoke
 from sim_overtakers import Overtakers
 from sim_past import Past
 from sim_rules import Rules
+from sim_stories import Stories
 from sim_users import Users
 from sim_webhook import configurations, review_secret, tune
 from sim_world import Cluster
@@ -77,7 +80,30 @@ def scenario(sim: Simulation) -> None:
     sim.finally_(check_managers)
 
 
+def moves(sim: Simulation) -> None:
+    """Users who suspend, change and resume running TrainJobs within one reconcile; nothing fails."""
+    cluster = world(sim, pods_fail=0.0)
+    past, users, administrators = Past(sim), Users(_NAMES), Administrators(cluster)
+    rules, end = Rules(sim, past, administrators.lost), End(users, administrators, past)
+    sim.on_change(rules.see)
+    sim.on_change(lambda event: end.see(sim, event))
+
+    async def act(sim: Simulation) -> None:
+        await administrators.install(sim)
+        rng, stories = random.Random(f"{sim.seed}/moves"), Stories(users, cluster.nodes)
+        for name in users.pick_names(rng, _NAMES):
+            await stories.move(sim, rng, name)
+        stories.let_pods_end()
+        await end.check_rest(sim)
+
+    sim.finally_(act)
+    sim.finally_(check_managers)
+
+
 test_a_train_job_is_served_whatever_happens = simtest.simulate(seeds=10)(scenario)
 test_a_train_job_is_served_in_a_short_life = simtest.simulate(
     seeds=70, first=1000, minutes=3.0, faults=6.0, actions=0.35
 )(scenario)
+test_a_train_job_follows_a_change_between_two_reconciles = simtest.simulate(
+    seeds=5, first=2000, minutes=0.5, faults=0.0, actions=0.0
+)(moves)
