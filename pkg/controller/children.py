@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, NoReturn
 
 import msgspec
 from controller_runtime import client, log
@@ -219,11 +219,7 @@ class Children:
         rule = JobSetRule(live.to_dict())
         if job_set is not None and not rule.ended and await self._applier.pending(train_job.key, job_set):
             log.logger_from().info("Suspending the JobSet as its TrainJob was", jobSet=str(live.key))
-            await self._send(JobSet.from_dict(rule.suspended_as_it_is(job_set.to_dict())), live)
-            raise PendingError(
-                f"jobset {live.key}: the TrainJob was suspended and changed, so its Jobs are being suspended",
-                UNTIL_DELETED if rule.observed else SOON,
-            )
+            await self._stop(live, job_set, rule)
         self.suspensions.settle(train_job)
 
     async def _repair(self, runtime: Runtime, train_job: TrainJob, live: JobSet, *, adopted: bool) -> Applied:
@@ -273,11 +269,15 @@ class Children:
             if rule.keeps(preview) or (rule.suspended and not rule.observed):
                 return
         if not rule.suspended:
-            await self._send(JobSet.from_dict(rule.suspended_as_it_is(desired.to_dict())), live)
-            # No status reports the end of Jobs that were never created.
-            after = UNTIL_DELETED if rule.observed else SOON
-            raise PendingError(f"jobset {live.key}: its Jobs are being suspended", after)
+            await self._stop(live, desired, rule)
         await self._rebuild(train_job, live, desired, rule, refusal)
+
+    async def _stop(self, live: JobSet, desired: JobSet, rule: JobSetRule) -> NoReturn:
+        """Suspend a running JobSet exactly as it is. Raises PendingError until its Jobs are suspended."""
+        await self._send(JobSet.from_dict(rule.suspended_as_it_is(desired.to_dict())), live)
+        # No status reports the end of Jobs that were never created.
+        after = UNTIL_DELETED if rule.observed else SOON
+        raise PendingError(f"jobset {live.key}: its Jobs are being suspended", after)
 
     async def _rebuild(
         self,

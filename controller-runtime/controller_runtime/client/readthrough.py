@@ -48,28 +48,25 @@ class ReadThrough(narrow.ReadOnly):
         """Return the object at (namespace, name); NotFoundError if it does not exist."""
         try:
             return await super().get(kind, key)
-        except NotFoundError as missing:
-            return await self._look(kind, key, missing)
+        except NotFoundError:
+            if (found := await self._look(kind, key)) is None:
+                raise
+            return found
 
     async def get_lazily(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> LazyObject[T]:
         """Return the object undecoded: see :func:`controller_runtime.client.get_lazily`."""
         try:
             return await super().get_lazily(kind, key)
-        except NotFoundError as missing:
-            return LazyObject.of(await self._look(kind, key, missing))
+        except NotFoundError:
+            if (found := await self._look(kind, key)) is None:
+                raise
+            return LazyObject.of(found)
 
-    async def _look(self, kind: type[T], key: NamespacedName | tuple[str, str], missing: NotFoundError) -> T:
-        """Return the object as listed by the server; raise ``missing`` if it is not listed or not looked up."""
-        try:
-            namespace, name = NamespacedName.of(key)
-            if kind.gvk in self._kinds and 0 < len(name) <= _LONGEST_NAME and self._bucket.try_take():
-                with anyio.move_on_after(_PATIENCE), suppress(StatusError, RestError):
-                    for found in await self._live.list(
-                        kind, namespace=namespace, fields={"metadata.name": name}
-                    ):
-                        return found
-            raise missing
-        finally:
-            del (
-                missing
-            )  # its traceback has this frame: neither would be freed before the next garbage collection
+    async def _look(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> T | None:
+        """Return the object as listed by the server; None if it is not listed or not looked up."""
+        namespace, name = NamespacedName.of(key)
+        if kind.gvk in self._kinds and 0 < len(name) <= _LONGEST_NAME and self._bucket.try_take():
+            with anyio.move_on_after(_PATIENCE), suppress(StatusError, RestError):
+                for found in await self._live.list(kind, namespace=namespace, fields={"metadata.name": name}):
+                    return found
+        return None
