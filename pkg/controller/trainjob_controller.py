@@ -187,6 +187,7 @@ class TrainJobReconciler:
             self._report(stored, error)
         train_job = _with_own_status(stored)
         errors: list[Exception] = [error]
+        del error  # see _result
         left = deadline.time_left(stored, self._now())
         jobconditions.set_suspended(train_job, self._now)
         if deadline.has_passed(left):
@@ -289,10 +290,14 @@ async def _attempt(errors: list[Exception], step: Awaitable[None]) -> None:
 
 
 def _result(errors: list[Exception], left: timedelta | None = None) -> ctrl.Result:
-    """Return the time of the next reconcile, at the latest after ``left``; raise the errors but PendingErrors."""
+    """Return the time of the next reconcile, at the latest after ``left``; raise the errors but PendingErrors.
+
+    ``errors`` is empty if one is raised: its traceback refers to the frames, and they to ``errors``.
+    """
     failed = [error for error in errors if not isinstance(error, PendingError)]
     if len(failed) == 1:
-        raise failed[0]
+        errors.clear()
+        raise failed.pop()
     if failed:
         raise ExceptionGroup("\n".join(dict.fromkeys(map(str, failed))), failed)
     for pending in errors:

@@ -220,16 +220,19 @@ class Controller:
             with log.into_context(**reporting.fields(self.name, self.settings, request), reconcileID=ident):
                 if workqueue.Origins.wanted():
                     _log.debug("Reconciling", triggers=self.queue.origins.take(request))
-                try:
-                    outcome: Result | Exception = await self._reconcile(request)
-                except asyncio.CancelledError as error:
-                    outcome = cancellation.as_error(error)
-                except Exception as error:
-                    outcome = self._recover(error)
-                self._conclude(request, outcome, priority)
+                self._conclude(request, await self._outcome(request), priority)
         finally:
             reporting.current.reset(token)
             self._time.observe(time.perf_counter() - began)
+
+    async def _outcome(self, request: Request) -> Result | Exception:
+        # An error refers to the frames that it passed: one that keeps it would be freed by a garbage collection only.
+        try:
+            return await self._reconcile(request)
+        except asyncio.CancelledError as error:
+            return cancellation.as_error(error)
+        except Exception as error:
+            return self._recover(error)
 
     async def _reconcile(self, request: Request) -> Result:
         timeout = self.settings.reconciliation_timeout

@@ -1,5 +1,8 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
+import gc
+import weakref
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -8,6 +11,7 @@ from controller_runtime.apis.machinery.errors import InvalidError, NotFoundError
 from controller_runtime.client import interceptor
 
 from pkg.apis.trainer.v1alpha1 import TrainJob, TrainJobStatus
+from pkg.util.trainjob import ChildConflictError
 
 
 async def test_a_failure_is_told_as_an_event_and_raised_and_the_status_is_written_all_the_same(
@@ -35,6 +39,36 @@ async def test_a_short_error_is_told_whole_and_a_single_one_is_raised_as_it_is(
     with pytest.raises(ValueError, match=r"^y{950}$"):
         await b.reconcile()
     assert recorder.events[0][2] == "TrainJob resources reconciliation failed: " + "y" * 950
+
+
+@pytest.mark.parametrize("taken", [False, True], ids=["refused", "its name is taken"])
+async def test_the_error_of_a_reconcile_does_not_wait_for_the_garbage_collection(
+    bench: MakeBench, new_train_job: MakeJob, *, taken: bool
+) -> None:
+    kept: weakref.WeakSet[Exception] = weakref.WeakSet()
+
+    class Refused(ChildConflictError):
+        def __init__(self) -> None:
+            super().__init__("no")
+            kept.add(self)
+
+    async def refuse(*_: Any, **__: Any) -> Any:
+        raise Refused
+
+    b = bench(new_train_job())
+    await b.reconcile()
+    if taken:
+        b.reconciler._children.job_set = refuse
+    else:
+        b.runtime.new_objects = refuse
+    gc.disable()
+    try:
+        with suppress(Refused):
+            await b.reconciler.reconcile(KEY)
+        left = len(kept)
+    finally:
+        gc.enable()
+    assert left == 0
 
 
 async def test_another_writers_change_of_the_rest_does_not_stop_a_status(

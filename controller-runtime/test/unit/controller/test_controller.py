@@ -2,7 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import gc
 import itertools
+import weakref
 from datetime import timedelta
 from typing import Any
 
@@ -71,6 +73,35 @@ async def test_while_the_server_is_away_no_request_waits_for_long_nor_uses_up_it
     assert gaps[:3] == [0.005, 0.01, 0.02]
     assert max(gaps) == 8
     assert gaps[-1] == 0.005
+
+
+@pytest.mark.parametrize("kind", [ValueError, TypeError], ids=["error", "panic"])
+async def test_the_error_of_a_reconcile_does_not_wait_for_the_garbage_collection(
+    make: Make, kind: type[Exception]
+) -> None:
+    kept: weakref.WeakSet[Exception] = weakref.WeakSet()
+    counted = 0
+
+    class Refused(kind):  # type: ignore[misc, valid-type]
+        def __init__(self) -> None:
+            nonlocal counted
+            counted += 1
+            kept.add(self)
+
+    class Refuses:
+        async def reconcile(self, request: Request) -> Result:
+            raise Refused
+
+    gc.disable()
+    try:
+        async with running(make(Refuses())) as made:
+            made.queue.add(A)
+            await anyio.sleep(10)
+        left = len(kept)
+    finally:
+        gc.enable()
+    assert counted > 5
+    assert left == 0
 
 
 BUSY = ServerError("unavailable", code=503)
