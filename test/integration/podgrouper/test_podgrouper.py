@@ -28,6 +28,7 @@ JOB = GVK("batch", "v1", "Job")
 STATEFUL_SET = GVK("apps", "v1", "StatefulSet")
 POD = {"containers": [{"name": "main", "image": "busybox"}]}
 OURS = {**POD, "schedulerName": "kai-scheduler"}
+RUN_ONCE = {"spec": {**POD, "restartPolicy": "Never"}}
 NODE = {"jobset.sigs.k8s.io/replicatedjob-name": "node", "jobset.sigs.k8s.io/job-index": "0"}
 
 
@@ -44,13 +45,12 @@ async def set_status(client: LiveClient, pod: Object, status: bytes) -> None:
 
 
 async def test_each_owner_is_asked_for_once_and_nothing_again_after_churn_or_a_restart(world: Any) -> None:
-    template = {"spec": {**POD, "restartPolicy": "Never"}}
-    job = {"name": "node", "template": {"spec": {"parallelism": 10, "template": template}}}
+    job = {"name": "node", "template": {"spec": {"parallelism": 10, "template": RUN_ONCE}}}
     owner = None
     for kind, name, spec in (
         (TRAIN_JOB, "llm", {"runtimeRef": {"name": "torch-distributed"}}),
         (JOB_SET, "llm", {"suspend": True, "replicatedJobs": [job]}),
-        (JOB, "llm-node-0", {"suspend": True, "template": template}),
+        (JOB, "llm-node-0", {"suspend": True, "template": RUN_ONCE}),
     ):
         owner = await world.make(kind, name, owner, spec)
 
@@ -75,6 +75,32 @@ async def test_each_owner_is_asked_for_once_and_nothing_again_after_churn_or_a_r
         await world.make(Pod.gvk, "later", owner, OURS, **NODE)
         await world.grouped(11)
         assert sum(sent.values()) - sent["PATCH", "pods"] <= 4
+
+
+async def test_after_a_start_a_pod_without_a_group_does_not_wait_for_those_that_have_one(world: Any) -> None:
+    async def make(name: str) -> None:
+        await world.make(
+            Pod.gvk, name, await world.make(JOB, name, None, {"suspend": True, "template": RUN_ONCE}), OURS
+        )
+
+    before = [f"a{number}" for number in range(12)]
+    for name in before:
+        await make(name)
+    async with world.run():
+        await world.grouped(len(before))
+    await world.client.delete_all_of(PodGroup, namespace=world.namespace)
+    await make("new")
+
+    async with world.run(max_concurrent_reconciles=1):
+        await world.grouped(len(before) + 1)
+
+        async def all_groups() -> list[str] | None:
+            groups = list(await world.client.list(PodGroup, namespace=world.namespace))
+            groups.sort(key=lambda each: int(each.metadata.resource_version))
+            return [each.name for each in groups] if len(groups) == len(before) + 1 else None
+
+        names = await eventually(all_groups, timeout=30, reason="every group is there")
+    assert any(name.startswith("pg-new-") for name in names[:2]), names
 
 
 async def test_an_owner_that_changes_changes_the_group_with_the_next_event_of_a_pod(

@@ -47,13 +47,13 @@ async def test_the_error_of_a_reconcile_does_not_wait_for_the_garbage_collection
 ) -> None:
     kept: weakref.WeakSet[Exception] = weakref.WeakSet()
 
-    class Refused(ChildConflictError):
+    class RefusedError(ChildConflictError):
         def __init__(self) -> None:
             super().__init__("no")
             kept.add(self)
 
     async def refuse(*_: Any, **__: Any) -> Any:
-        raise Refused
+        raise RefusedError
 
     b = bench(new_train_job())
     await b.reconcile()
@@ -63,7 +63,7 @@ async def test_the_error_of_a_reconcile_does_not_wait_for_the_garbage_collection
         b.runtime.new_objects = refuse
     gc.disable()
     try:
-        with suppress(Refused):
+        with suppress(RefusedError):
             await b.reconciler.reconcile(KEY)
         left = len(kept)
     finally:

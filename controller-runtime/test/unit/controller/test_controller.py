@@ -82,7 +82,7 @@ async def test_the_error_of_a_reconcile_does_not_wait_for_the_garbage_collection
     kept: weakref.WeakSet[Exception] = weakref.WeakSet()
     counted = 0
 
-    class Refused(kind):  # type: ignore[misc, valid-type]
+    class RefusedError(kind):  # type: ignore[misc, valid-type]
         def __init__(self) -> None:
             nonlocal counted
             counted += 1
@@ -90,7 +90,7 @@ async def test_the_error_of_a_reconcile_does_not_wait_for_the_garbage_collection
 
     class Refuses:
         async def reconcile(self, request: Request) -> Result:
-            raise Refused
+            raise RefusedError
 
     gc.disable()
     try:
