@@ -49,7 +49,6 @@ ENTRY_POINT_GROUP: Final = "kai.scheduler.podgrouper.plugins"
 
 _WRAPPERS: Final = (
     GVK("argoproj.io", "v1alpha1", "Workflow"),
-    GVK("nvidia.com", "v1alpha1", "DynamoGraphDeployment"),
     GVK("run.ai", ANY_VERSION, "DistributedInferenceWorkload"),
     GVK("run.ai", ANY_VERSION, "DistributedWorkload"),
     GVK("run.ai", ANY_VERSION, "InferenceWorkload"),
@@ -58,8 +57,9 @@ _WRAPPERS: Final = (
     GVK("trainer.kubeflow.org", "v1alpha1", "TrainJob"),
 )
 """Kinds that wrap the owner below them."""
-_ANY_DYNAMO: Final = GVK("nvidia.com", ANY_VERSION, "DynamoGraphDeployment")
-"""By the rules of v0.17, a wrapper in any version."""
+_DYNAMO: Final = GVK("nvidia.com", "v1alpha1", "DynamoGraphDeployment")
+_ANY_DYNAMO: Final = _DYNAMO._replace(version=ANY_VERSION)
+"""By the rules of v0.17, a wrapper in any version, but not below another wrapper, whose lookup is by exact version."""
 
 NATIVE: Final = frozenset(version.group_kind for versions in KINDS.values() for version in versions)
 """Kinds of Kubernetes' own gangs, of which only the spec is read."""
@@ -234,7 +234,7 @@ def _table(
         GVK("workspace.devfile.io", "v1alpha2", "DevWorkspace"): default,
     }
     skip = SkipTopOwnerGrouper(default, reader, table, declared=declarations.grouper_for)
-    table.update(dict.fromkeys(_WRAPPERS, skip))
+    table.update(dict.fromkeys((*_WRAPPERS, _DYNAMO), skip))
     return table
 
 
@@ -256,6 +256,7 @@ def _newest_table(
         GVK("kubeflow.org", "v1", "PyTorchJob"): PyTorchGrouper(default, rules),
         GVK("leaderworkerset.x-k8s.io", "v1", "LeaderWorkerSet"): LwsGrouper(default, rules),
     }
+    del table[_DYNAMO]
     for version in ("v1", "v1alpha1"):
         table[GVK("ray.io", version, "RayCluster")] = ray_cluster
         table[GVK("ray.io", version, "RayJob")] = ray_job

@@ -7,6 +7,7 @@ Its value is YAML, byte for byte as upstream's library writes it, because it is 
 
 from __future__ import annotations
 
+import math
 import re
 from datetime import date
 from functools import lru_cache
@@ -46,8 +47,16 @@ _ESCAPES: Final = {
 }
 _INFINITY: Final = re.compile(r"[-+]?\.(inf|Inf|INF)")
 _BASE_60: Final = re.compile(r"[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?")
-_FLOAT: Final = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
-_INTEGER: Final = re.compile(r"[-+]?(0[xX][0-9a-fA-F]+|0[oO]?[0-7]+|0[bB][01]+|0|[1-9][0-9]*)")
+_DECIMAL: Final = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+_FRACTION: Final = re.compile(r"\.[0-9](_?[0-9])*([eE][-+]?[0-9](_?[0-9])*)?")
+_OTHER_BASES: Final = (
+    (16, re.compile(r"([-+]?)0[xX]([0-9a-fA-F]+)")),
+    (8, re.compile(r"([-+]?)0[oO]([0-7]+)")),
+    (2, re.compile(r"([-+]?)0[bB]([01]+)")),
+    (8, re.compile(r"0o([-+])([0-7]+)")),
+    (2, re.compile(r"0b([-+])([01]+)")),
+)
+"""Integers of other bases than ten. Go's reader also takes a sign behind the prefix."""
 _DATE: Final = re.compile(r"([0-9]{4})-([0-9]{1,2})-([0-9]{1,2})(?:(.).*)?", re.DOTALL)
 _TIME: Final = re.compile(
     r"([Tt ])([0-9]{1,2}):([0-9]{1,2}):([0-9]{1,2})([.,][0-9]+)?(Z|[+-][0-9]{2}:[0-9]{2})?"
@@ -116,10 +125,25 @@ def _reads_as_something_else(text: str) -> bool:
     """Return True if a YAML 1.1 or 1.2 reader would parse the plain text as another type than a string."""
     if text in _NOT_STRINGS or _INFINITY.fullmatch(text) or _BASE_60.fullmatch(text):
         return True
-    if text[0] not in "+-.0123456789":
-        return False
-    number = text if text[0] == "." else text.replace("_", "")
-    return bool(_INTEGER.fullmatch(number) or _FLOAT.fullmatch(number)) or _is_timestamp(text)
+    if text[0] == ".":
+        return _FRACTION.fullmatch(text) is not None and _is_float(text)
+    return text[0] in "+-0123456789" and (_is_number(text.replace("_", "")) or _is_timestamp(text))
+
+
+def _is_number(text: str) -> bool:
+    """Return True if Go reads the text as a number; a number that Go's types cannot hold is a string."""
+    if _DECIMAL.fullmatch(text):
+        return _is_float(text)
+    for base, form in _OTHER_BASES:
+        if found := form.fullmatch(text):
+            sign, digits = found.groups()
+            number = int(sign + digits, base)
+            return -(1 << 63) <= number < 1 << (63 if sign else 64)
+    return False
+
+
+def _is_float(text: str) -> bool:
+    return math.isfinite(float(text))
 
 
 def _is_timestamp(text: str) -> bool:

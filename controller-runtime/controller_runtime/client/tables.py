@@ -14,6 +14,7 @@ import anyio
 from controller_runtime.apis.machinery import errors
 from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.apis.machinery.gvk import NamespacedName, Resource
+from controller_runtime.rest import InvalidRequestError
 
 from . import ownership
 from .kinds import Facts
@@ -100,22 +101,24 @@ class Table:
         """Return the key of an object as in the URL of a request.
 
         Raises:
-            ValueError: the name, or the namespace of a namespaced kind, is empty.
+            InvalidRequestError: the name, or the namespace of a namespaced kind, is empty.
         """
         if not name:
-            raise ValueError(f"{self.resource.group_resource}: an object's name may not be empty")
+            raise InvalidRequestError(f"{self.resource.group_resource}: an object's name may not be empty")
         if not self.facts.scope_is_known:
             return NamespacedName(namespace, name)
         if not self.resource.namespaced:
             return NamespacedName("", name)
         if not namespace:
-            raise ValueError(f"{self.resource.group_resource} {name}: the namespace may not be empty")
+            raise InvalidRequestError(
+                f"{self.resource.group_resource} {name}: the namespace may not be empty"
+            )
         return NamespacedName(namespace, name)
 
     def check_namespace(self, namespace: str) -> None:
-        """Raise ValueError if the namespace of a collection of a namespaced kind is empty."""
+        """Raise InvalidRequestError if the namespace of a collection of a namespaced kind is empty."""
         if self.facts.scope_is_known and self.resource.namespaced and not namespace:
-            raise ValueError(f"{self.resource.group_resource}: the namespace may not be empty")
+            raise InvalidRequestError(f"{self.resource.group_resource}: the namespace may not be empty")
 
     def find(self, key: NamespacedName) -> Stored:
         """Return the row, or raise NotFoundError with the message of a server."""

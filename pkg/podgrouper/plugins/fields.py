@@ -43,7 +43,7 @@ def nested_int64(obj: Owner, *path: str) -> int | None:
     found = _find(obj, path)
     if found is _MISSING:
         return None
-    if type(found) is not int or not -(1 << 63) <= found < 1 << 63:
+    if type(found) is not int or not _is_int64(found):
         raise _mismatch(path, found, "int64")
     return found
 
@@ -138,7 +138,14 @@ def _mismatch(path: tuple[str, ...], found: JSON, wanted: str) -> AccessorError:
 
 
 def _shown(value: JSON) -> str:
+    """Return the value and its type; Go decodes an integer beyond 64 bits as a float."""
+    if type(value) is int and not _is_int64(value) and abs(value) < 1 << 1023:
+        value = float(value)
     return f"{go_text(value)} is of the type {go_type(value)}"
+
+
+def _is_int64(value: int) -> bool:
+    return -(1 << 63) <= value < 1 << 63
 
 
 def _dotted(path: tuple[str, ...]) -> str:

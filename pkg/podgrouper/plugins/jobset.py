@@ -76,7 +76,7 @@ def _startup_policy_order(job_set: Unstructured) -> str:
 def _pods_of_one(job_set: Unstructured, name: str) -> int:
     """Return the number of pods of the first replicated job of that name; 1 if there is none."""
     for replicated_job in _replicated_jobs(job_set):
-        if _name_of(replicated_job) == name:
+        if name_of(replicated_job) == name:
             return _pods(replicated_job, f"{_named(job_set)} replicatedJob {name}")
     return 1
 
@@ -85,7 +85,7 @@ def _pods_of_all(job_set: Unstructured) -> int:
     """Return the number of pods of all named replicated jobs; 1 if there is none."""
     total = 0
     for replicated_job in _replicated_jobs(job_set):
-        if name := _name_of(replicated_job):
+        if name := name_of(replicated_job):
             total += _pods(replicated_job, f"{_named(job_set)} replicatedJob {name}")
     if total > MAX_INT32:
         raise GroupingError(
@@ -103,7 +103,8 @@ def _replicated_jobs(job_set: Unstructured) -> list[dict[str, JSON]]:
     return [entry for entry in entries or () if isinstance(entry, dict)]
 
 
-def _name_of(replicated_job: dict[str, JSON]) -> str:
+def name_of(replicated_job: Mapping[str, JSON]) -> str:
+    """Return the name of a replicated job; it is empty if it is missing or malformed."""
     name = replicated_job.get("name")
     return name if isinstance(name, str) else ""
 

@@ -27,7 +27,7 @@ from .delegating import DelegatingGrouper
 from .errors import AccessorError, GroupingError, failing
 from .gonumbers import parse_int32
 from .grouper import Reads
-from .jobset import IN_ORDER, REPLICATED_JOB_NAME_LABEL, depend_on_others
+from .jobset import IN_ORDER, REPLICATED_JOB_NAME_LABEL, depend_on_others, name_of
 
 JOB_INDEX_LABEL: Final = "jobset.sigs.k8s.io/job-index"
 READY: Final = "Ready"
@@ -65,16 +65,16 @@ class JobSetTreeGrouper(DelegatingGrouper):
         if await self._has_flat_group(metadata, jobs):
             _flatten(metadata, owner, jobs, pod)
             return
-        replicated_job = _label(pod, REPLICATED_JOB_NAME_LABEL)
-        if replicated_job in (awaited := _awaited(jobs)):
-            metadata.name += f"-{replicated_job}"
-            jobs = [job for job in jobs if job.get("name") == replicated_job]
+        awaited, own_job = _awaited(jobs), pod.labels.get(REPLICATED_JOB_NAME_LABEL)
+        if own_job in awaited:
+            metadata.name += f"-{own_job}"
+            jobs = [job for job in jobs if name_of(job) == own_job]
         else:
-            jobs = [job for job in jobs if job.get("name") not in awaited]
+            jobs = [job for job in jobs if name_of(job) not in awaited]
         metadata.min_sub_group = _required_jobs(owner, jobs)
         metadata.min_available = 0
         metadata.sub_groups = _tree(owner, jobs)
-        leaf = _leaf_name(replicated_job, _label(pod, JOB_INDEX_LABEL))
+        leaf = _leaf_name(_label(pod, REPLICATED_JOB_NAME_LABEL), _label(pod, JOB_INDEX_LABEL))
         own = next((each for each in metadata.sub_groups if each.name == leaf), None)
         if own is None:
             raise GroupingError(f"leaf subgroup {quote(leaf)} not found for pod {pod.namespace}/{pod.name}")
@@ -82,7 +82,7 @@ class JobSetTreeGrouper(DelegatingGrouper):
 
     async def _has_flat_group(self, metadata: Metadata, jobs: list[_Job]) -> bool:
         """Return True if the set, or one of its replicated jobs, has a group without subgroups."""
-        names = dict.fromkeys(f"{metadata.name}-{name}" for job in jobs if (name := job.get("name")))
+        names = dict.fromkeys(f"{metadata.name}-{name}" for job in jobs if (name := name_of(job)))
         for name in (metadata.name, *names):
             try:
                 group = await client.peek(self._reader, PodGroup, (metadata.namespace, name))
@@ -125,7 +125,7 @@ def _required_jobs(job_set: Unstructured, jobs: list[_Job]) -> int:
     text = job_set.annotations.get(kai.MIN_MEMBER_KEY)
     if text is not None:
         return min(_at_least_one(text, "JobSet"), len(jobs))
-    names = {job.get("name") for job in jobs}
+    names = set(map(name_of, jobs))
     await_each_other = any(name in names for job in jobs for name, _ in _dependencies(job))
     return 1 if _starts_in_order(job_set) or await_each_other else len(jobs)
 
@@ -141,8 +141,7 @@ def _tree(job_set: Unstructured, jobs: list[_Job]) -> list[SubGroupMetadata]:
     groups: list[SubGroupMetadata] = []
     leaves = 0
     for index, job in enumerate(jobs):
-        name = job.get("name")
-        if not isinstance(name, str) or not name:
+        if not (name := name_of(job)):
             raise GroupingError(f"replicatedJobs[{index}] missing name")
         with failing("failed to read replicatedJob.replicas: "):
             replicas = fields.nested_int32(job, "replicas")

@@ -13,6 +13,7 @@ from controller_runtime.apis.machinery.gvk import GVK
 from controller_runtime.apis.machinery.object import Object, metadata_only, unstructured
 from controller_runtime.apis.scheme import default_scheme
 from controller_runtime.client import FakeClient, kinds, ownership, shapes
+from controller_runtime.rest import InvalidRequestError
 
 RAW = unstructured(GVK("example.org", "v1", "Thing"))
 
@@ -93,7 +94,7 @@ async def test_names_and_namespaces_must_be_given_where_a_request_needs_them() -
         client.delete_all_of(ConfigMap),
         client.apply(ConfigMap.from_dict({"metadata": {"namespace": "n"}}), field_owner="me"),
     ):
-        with pytest.raises(ValueError, match="may not be empty"):
+        with pytest.raises(InvalidRequestError, match="may not be empty"):
             await call
 
 

@@ -93,8 +93,8 @@ def _workers(job: Unstructured, specs: _Specs, pod: Pod, needed: int, rules: Rul
         workers.pods_references = _references(pod, _WORKERS)
         return [workers]
     replicas = 1 if replicas is None else replicas
+    number, _ = _number_of_segments(pod, replicas, size)
     if rules is not Rules.V0_13:
-        number = _number_of_segments(pod, replicas, size)[0]
         if number > segments.MOST_SUBGROUPS:
             raise GroupingError(
                 f"number of subgroups created for the segmentation {number} is greater than max allowed segmentation"
@@ -106,7 +106,7 @@ def _workers(job: Unstructured, specs: _Specs, pod: Pod, needed: int, rules: Rul
         _check_index(pod)
     parts = _segments(job, specs, pod, replicas, size)
     if rules is not Rules.V0_13:
-        workers.min_sub_group, workers.min_available = len(parts), 0
+        workers.min_sub_group, workers.min_available = fields.int32(number), 0
         for part in parts[max(0, divide(needed + size - 1, size)[0]) :]:
             part.min_available = 0  # the job may run without them
     return [workers, *parts]

@@ -17,6 +17,8 @@ OWNER = Unstructured.wrap(
         "spec": {
             "replicas": 3,
             "big": (1 << 31) + 5,
+            "bigger": 1 << 63,
+            "too big": 10**400,
             "flag": True,
             "none": None,
             "map": {"b": 1, "a": [1.5, None]},
@@ -65,6 +67,16 @@ def test_metadata_is_read_as_well() -> None:
             fields.nested_int64,
             ("spec", "replicas", "deep", "er"),
             ".spec.replicas.deep accessor error: 3 is of the type int64, expected map[string]interface{}",
+        ),
+        (
+            fields.nested_int64,
+            ("spec", "bigger"),
+            ".spec.bigger accessor error: 9.223372036854776e+18 is of the type float64, expected int64",
+        ),
+        (
+            fields.nested_int64,
+            ("spec", "too big"),
+            f".spec.too big accessor error: {10**400} is of the type int64, expected int64",
         ),
         (
             fields.nested_string_list,

@@ -93,3 +93,22 @@ async def test_more_replicas_than_a_group_may_have_are_refused_before_they_are_b
 
 async def test_as_many_replicas_as_a_group_may_have_are_grouped(group_job_set: GroupJobSet) -> None:
     assert len((await group_job_set(_job("a", 10_000), job="a")).sub_groups) == 10_001
+
+
+@pytest.mark.parametrize("name", [["a"], {"a": "b"}, 5, "", None])
+async def test_a_replicated_job_whose_name_is_not_a_text_is_reported(
+    name: Any, group_job_set: GroupJobSet
+) -> None:
+    with pytest.raises(GroupingError, match=r"^replicatedJobs\[1\] missing name$"):
+        await group_job_set(_job("a"), {**_job(""), "name": name}, job="a")
+
+
+async def test_a_malformed_set_is_reported_before_a_pod_that_names_no_replicated_job(
+    group_job_set: GroupJobSet,
+) -> None:
+    malformed = {"name": "a", "replicas": "two"}
+
+    with pytest.raises(GroupingError, match=r"^failed to read replicatedJob\.replicas: "):
+        await group_job_set(malformed, job="")
+    with pytest.raises(GroupingError, match=r"missing required label"):
+        await group_job_set(_job("a"), job="")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from controller_runtime import client
 
-from pkg.podgrouper import new_plugins_hub
+from pkg.podgrouper import Rules, new_plugins_hub
 from pkg.podgrouper.plugins import GroupingError
 
 
@@ -53,6 +53,20 @@ async def test_wrappers_within_wrappers_are_skipped_by_their_very_version_only(
 
     for inner, name in ((workflow, "pg-p-uid-p"), (workload, "pg-inner-uid-inner")):
         assert (await group(make_pod("p", inner), outer, inner)).name == name
+
+
+@pytest.mark.parametrize(
+    ("rules", "name"), [(Rules.V0_13, "pg-p-uid-p"), (Rules.V0_17, "pg-graph-uid-graph")]
+)
+async def test_a_dynamo_graph_within_a_wrapper_is_skipped_by_the_rules_of_one_version_of_it(
+    rules: Rules, name: str, make_object: Any, make_pod: Any, group: Any
+) -> None:
+    workload = make_object("run.ai/v1", "InferenceWorkload", "w")
+    within = make_object("nvidia.com/v1alpha1", "DynamoGraphDeployment", "graph", workload)
+    alone = make_object("nvidia.com/v1alpha1", "DynamoGraphDeployment", "alone")
+
+    assert (await group(make_pod("p", within), workload, within, rules=rules)).name == name
+    assert (await group(make_pod("p", alone), alone, rules=rules)).name == "pg-p-uid-p"
 
 
 async def test_the_priority_class_is_that_of_the_owners_below(

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from pkg.podgrouper import Rules
 from pkg.podgrouper.plugins import GroupingError
 from pkg.podgrouper.podgroup import Metadata
 
@@ -25,6 +26,7 @@ def group_pytorch(make_object: Any, make_pod: Any, group: Any) -> GroupPyTorch:
         index: str | None = "0",
         size: str | None = None,
         template: Any = None,
+        rules: Rules = Rules.V0_13,
         **spec: Any,
     ) -> Metadata:
         specs: dict[str, Any] = {}
@@ -38,7 +40,7 @@ def group_pytorch(make_object: Any, make_pod: Any, group: Any) -> GroupPyTorch:
         job = make_object("kubeflow.org/v1", "PyTorchJob", "j", spec={"pytorchReplicaSpecs": specs, **spec})
         labels = {TYPE: role, **({INDEX: index} if index is not None else {})}
         pod = make_pod("p", job, labels=labels, annotations={SIZE: size} if size is not None else None)
-        metadata: Metadata = await group(pod, job)
+        metadata: Metadata = await group(pod, job, rules=rules)
         return metadata
 
     return group_pytorch
@@ -166,3 +168,13 @@ async def test_with_a_policy_the_replica_specs_are_looked_at_for_subgroups_only(
 
     with pytest.raises(GroupingError, match=message):
         await group(make_pod("p", job), job)
+
+
+@pytest.mark.parametrize(("size", "needed"), [("2", 2), ("4", 1), ("-1", -3), ("-2", None)])
+async def test_the_workers_require_the_number_of_segments_even_a_negative_one(
+    size: str, needed: int | None, group_pytorch: GroupPyTorch
+) -> None:
+    """The API server refuses the group, as the one of upstream."""
+    workers = (await group_pytorch(None, 3, size=size, rules=Rules.V0_17)).sub_groups[0]
+
+    assert (workers.name, workers.min_sub_group) == ("worker", needed)
