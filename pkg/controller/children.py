@@ -29,13 +29,12 @@ from controller_runtime.apis.machinery.object import Object
 from controller_runtime.apis.machinery.time import parse_time
 from controller_runtime.cache import CacheError
 from controller_runtime.recorder import EventRecorder
-from controller_runtime.rest import RestError
+from controller_runtime.rest import RestError, TransportError
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.constants import trainer as constants
 from pkg.runtime import Runtime
-from pkg.runtime.framework import PluginError
 from pkg.util import trainjob
 
 from . import adoption, deadline, gangs, objects
@@ -130,22 +129,28 @@ class Children:
                     await self._catch_up(runtime, train_job, live)
                 return await self._repair(runtime, train_job, live, adopted=adopts)
             try:
-                job_set, siblings = await objects.desired(runtime, train_job)
-            except PluginError:
+                return await self._bring_up_to_date(runtime, train_job, live)
+            except (PendingError, ConflictError, TransportError):
+                raise  # the next attempt comes soon
+            except Exception:
                 if live is not None and not live.spec.suspend:
-                    await self._suspend(live)
+                    await self._suspend(train_job)
                 raise
-            if live is None or job_set is None:
-                return await self._apply_with_gangs(train_job, live, job_set, siblings)
-            await self._follow(train_job, live, job_set)
-            try:
-                return await self._apply_with_gangs(train_job, live, job_set, siblings)
-            except (ForbiddenError, InvalidError) as error:
-                rule = JobSetRule(live.to_dict())
-                if not (rule.suspended and _IMMUTABLE in str(error)):
-                    raise
-                await self._rebuild(train_job, live, job_set, rule, error)
+
+    async def _bring_up_to_date(self, runtime: Runtime, train_job: TrainJob, live: JobSet | None) -> Applied:
+        """Apply the objects of a TrainJob whose JobSet does not run, or is to be suspended."""
+        job_set, siblings = await objects.desired(runtime, train_job)
+        if live is None or job_set is None:
+            return await self._apply_with_gangs(train_job, live, job_set, siblings)
+        await self._follow(train_job, live, job_set)
+        try:
+            return await self._apply_with_gangs(train_job, live, job_set, siblings)
+        except (ForbiddenError, InvalidError) as error:
+            rule = JobSetRule(live.to_dict())
+            if not (rule.suspended and _IMMUTABLE in str(error)):
                 raise
+            await self._rebuild(train_job, live, job_set, rule, error)
+            raise
 
     async def delete(self, job_set: JobSet) -> None:
         """Delete the JobSet of a TrainJob that has failed, see :func:`.deletions.delete`."""
@@ -315,8 +320,11 @@ class Children:
         self._recorder.event(train_job, "Normal", _EVENT_REASON, message)
         raise PendingError(message)
 
-    async def _suspend(self, live: JobSet) -> None:
-        """Suspend the running JobSet of a suspended TrainJob whose objects cannot be built."""
+    async def _suspend(self, train_job: TrainJob) -> None:
+        """Suspend the running JobSet of a suspended TrainJob whose objects cannot be built or are refused."""
+        live = await client.peek(self._client, JobSet, train_job.key)
+        if live.spec.suspend:
+            return  # only its siblings could not be applied
         wire = content(live.to_dict())
         metadata = {**wire["metadata"], "name": live.name, "namespace": live.namespace}
         rule = JobSetRule(live.to_dict())
