@@ -27,7 +27,7 @@ from controller_runtime.apis.machinery.errors import (
 from controller_runtime.apis.machinery.gvk import NamespacedName
 from controller_runtime.apis.machinery.object import Object
 from controller_runtime.apis.machinery.time import parse_time
-from controller_runtime.cache import CacheError
+from controller_runtime.cache import CacheDegradedError, CacheError
 from controller_runtime.recorder import EventRecorder
 from controller_runtime.rest import RestError, TransportError
 
@@ -48,6 +48,7 @@ from .suspensions import Suspensions
 
 _UNTIL_NAMESPACE_IS_GONE: Final = timedelta(seconds=60)
 _UNTIL_OBSERVED: Final = timedelta(seconds=10)
+_UNTIL_READABLE: Final = timedelta(seconds=30)
 _IMMUTABLE: Final = "immutable"
 """Part of the error that JobSet's webhook and CRD return for a change of an immutable field."""
 _EVENT_REASON: Final = "JobSetRecreating"
@@ -152,9 +153,21 @@ class Children:
             await self._rebuild(train_job, live, job_set, rule, error)
             raise
 
-    async def delete(self, job_set: JobSet) -> None:
-        """Delete the JobSet of a TrainJob that has failed, see :func:`.deletions.delete`."""
-        await delete(self._client, job_set)
+    async def delete(self, train_job: TrainJob) -> None:
+        """Delete the JobSet that a failed TrainJob controls, if it exists, see :func:`.deletions.delete`.
+
+        Raises:
+            PendingError: JobSets cannot be read now. No event of an unchanged JobSet follows when they can.
+        """
+        try:
+            live = await client.peek(self._client, JobSet, train_job.key)
+        except NotFoundError:
+            return
+        except CacheDegradedError as error:
+            raise PendingError(str(error), _UNTIL_READABLE) from error
+        owner = trainjob.controller_of(live)
+        if owner is not None and owner.uid == train_job.metadata.uid:
+            await delete(self._client, live)
 
     @contextmanager
     def _pending(self, train_job: TrainJob) -> Iterator[None]:
