@@ -236,7 +236,7 @@ class TrainJobReconciler:
         if old == new:
             return
         try:
-            patch = patches.replace_status(stored, old, new)
+            patch = patches.replace_status(stored, stored.status.to_dict(), new)
             await client.patch_lazily(self._client.status, train_job, patch)
         except NotFoundError as error:
             if not error.names_object:
