@@ -35,6 +35,7 @@ from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.constants import trainer as constants
 from pkg.runtime import Runtime
+from pkg.runtime.interface import IndependentConfigMap
 from pkg.util import trainjob
 
 from . import adoption, deadline, gangs, objects
@@ -253,10 +254,12 @@ class Children:
             return []
         job_set, _ = await objects.desired(runtime, train_job)
         if job_set is not None and not JobSetRule(live.to_dict()).holds(job_set.to_dict()):
-            log.logger_from().info("Changes wait until the TrainJob is suspended", jobSet=str(live.key))
+            held = [each for each in pending if not isinstance(each, IndependentConfigMap)]
+            if held:
+                log.logger_from().info("Changes wait until the TrainJob is suspended", jobSet=str(live.key))
             if not ended(live):
-                await self._missing.report(train_job, live, pending)
-            return []
+                await self._missing.report(train_job, live, held)
+            pending = [each for each in pending if isinstance(each, IndependentConfigMap)]
         return [(obj, await self._applier.apply(train_job.key, obj)) for obj in pending]
 
     async def _follow(self, train_job: TrainJob, live: JobSet, desired: JobSet) -> None:
