@@ -96,6 +96,8 @@ class Children:
         try:
             trainjob.require_control(live, trainjob.controller_reference(train_job))
         except trainjob.PredecessorError as error:
+            if not trainjob.is_finished(train_job):
+                self._deletions.report(train_job, live)
             raise PendingError(str(error)) from error
         except trainjob.ChildConflictError:
             if not adoption.is_orphan_of_ours(live):
@@ -179,6 +181,8 @@ class Children:
             self._deletions.report(train_job, error.live)
             raise
         except trainjob.PredecessorError as error:
+            if error.live is not None:
+                self._deletions.report(train_job, error.live)
             raise PendingError(str(error)) from error
         except ConflictError as error:
             raise PendingError(f"an object changed meanwhile: {error}") from error

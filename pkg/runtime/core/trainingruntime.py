@@ -127,9 +127,10 @@ class TrainingRuntime(interface.Runtime):
             return await self._snapshots.runtime_of(train_job, kind, live)
         except SnapshotError as error:
             verb = "creating" if str(error).startswith("applying") else reads
-            awaited = isinstance(error.__cause__, trainjob.PredecessorError)
-            failure = PredecessorSnapshotError if awaited else RuntimeNotFoundError
-            raise failure(f"{verb} runtime snapshot: {error}") from error
+            text, cause = f"{verb} runtime snapshot: {error}", error.__cause__
+            if isinstance(cause, trainjob.PredecessorError):
+                raise PredecessorSnapshotError(text, cause.live) from error
+            raise RuntimeNotFoundError(text) from error
         except ForbiddenError:
             raise  # the namespace is being terminated: the caller waits
         except StatusError as error:
