@@ -115,6 +115,17 @@ class Snapshots:
             return runtime
         return await self._create(train_job, kind, runtime)
 
+    async def stored(self, train_job: TrainJob, kind: type[T]) -> T | None:
+        """Return the runtime of a TrainJob's snapshot, or None if it is missing, not valid or cannot be read.
+
+        Unlike :meth:`runtime_of` it may be called by a replica that does not lead: another one creates snapshots.
+        """
+        try:
+            return self._remembered(train_job, kind) or await self._read(train_job, kind)
+        except (SnapshotError, StatusError, RestError) as error:
+            log.logger_from().debug("Snapshot cannot be used", trainJob=str(train_job.key), error=error)
+            return None
+
     def _remembered(self, train_job: TrainJob, kind: type[T]) -> T | None:
         digest = self._digests.get(train_job.metadata.uid or "")
         found = self._decoded.get(digest) if digest is not None else None

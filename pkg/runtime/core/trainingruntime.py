@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, TypeVar
 
 from controller_runtime.apis.machinery import field
-from controller_runtime.apis.machinery.errors import ForbiddenError, StatusError
+from controller_runtime.apis.machinery.errors import ForbiddenError, NotFoundError, StatusError
 from controller_runtime.apis.machinery.gvk import NamespacedName
 from controller_runtime.apis.machinery.object import Object
 from controller_runtime.apis.machinery.strategicpatch import StrategicMergeError
@@ -194,11 +194,23 @@ class TrainingRuntime(interface.Runtime):
         try:
             found = await peek(self.client, trainer.TrainingRuntime, key)
         except (StatusError, RestError) as error:
-            detail = f"{error}: specified trainingRuntime must be created before the TrainJob is created"
-            path = field.Path("spec", "runtimeRef")
-            return [], field.ErrorList([field.invalid(path, new.spec.runtime_ref, detail)])
+            kept = await self.kept(error, old, trainer.TrainingRuntime)
+            if kept is None:
+                detail = f"{error}: specified trainingRuntime must be created before the TrainJob is created"
+                path = field.Path("spec", "runtimeRef")
+                return [], field.ErrorList([field.invalid(path, new.spec.runtime_ref, detail)])
+            found = kept
         with offload.weighing(found.decoded_size):
             return await self.validate_against(found.spec, old, new)
+
+    async def kept(self, error: Exception, old: trainer.TrainJob | None, kind: type[T]) -> T | None:
+        """Return the snapshot of the runtime that a TrainJob refers to, if the runtime was deleted since.
+
+        The TrainJob's objects are built from it: the TrainJob may be suspended and resumed as before.
+        """
+        if old is None or self._snapshots is None or not isinstance(error, NotFoundError):
+            return None
+        return await self._snapshots.stored(old, kind)
 
     async def validate_against(
         self, spec: trainer.TrainingRuntimeSpec, old: trainer.TrainJob | None, new: trainer.TrainJob

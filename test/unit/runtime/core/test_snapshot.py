@@ -16,11 +16,18 @@ from controller_runtime.apis.machinery.object import Object
 from controller_runtime.apis.machinery.time import format_time
 from controller_runtime.client import FakeClient
 
-from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob
+from pkg.apis.config.v1alpha1 import defaulted
+from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
+from pkg.runtime import core, runtime_for
 from pkg.runtime.core import snapshottext
 from pkg.runtime.core.snapshot import SnapshotError, Snapshots
 from pkg.util import trainjob
-from pkg.util.testing import make_cluster_training_runtime, make_train_job, make_training_runtime_spec
+from pkg.util.testing import (
+    make_cluster_training_runtime,
+    make_train_job,
+    make_training_runtime,
+    make_training_runtime_spec,
+)
 
 START = datetime(2030, 1, 1, tzinfo=UTC)
 
@@ -172,3 +179,32 @@ def test_every_string_stays_a_string(text: str, runtime: ClusterTrainingRuntime)
 def test_a_text_without_a_runtime_is_refused(text: str, reason: str) -> None:
     with pytest.raises(snapshottext.SnapshotTextError, match=f"unable to unmarshal the snapshot: .*{reason}"):
         snapshottext.decode(ClusterTrainingRuntime, text, make_train_job("a", "b").spec.runtime_ref)
+
+
+@pytest.mark.parametrize("kind", [ClusterTrainingRuntime, TrainingRuntime])
+@pytest.mark.parametrize("version", ["2.1", "2.3"])
+async def test_a_train_job_is_reviewed_by_its_snapshot_after_its_runtime_was_deleted(
+    kind: type[ClusterTrainingRuntime | TrainingRuntime], version: str
+) -> None:
+    """Otherwise it could be neither suspended nor resumed, though its objects are built from the snapshot."""
+    spec = make_training_runtime_spec()
+    namespaced = kind is TrainingRuntime
+    used = (
+        make_training_runtime("team-a", "rt", spec)
+        if namespaced
+        else make_cluster_training_runtime("rt", spec)
+    )
+    old = make_train_job("team-a", "job", uid="u", runtime="rt", runtime_kind=kind.gvk.kind)
+    new = make_train_job("team-a", "job", uid="u", runtime="rt", runtime_kind=kind.gvk.kind, suspend=True)
+    store = FakeClient()
+    runtimes = await core.new(store, store, cfg=defaulted(version), store=store)
+    review = runtime_for(runtimes, old.spec.runtime_ref).validate_objects
+
+    assert (await review(old, new))[1]
+    store.add(config_map(old, used))
+    assert (await review(None, new))[1]  # a new TrainJob needs the runtime itself
+    assert await review(old, new) == ([], [])
+
+    another = make_train_job("team-a", "job", uid="another", runtime="rt", runtime_kind=kind.gvk.kind)
+    assert (await review(another, another))[1]
+    assert not store.writes
