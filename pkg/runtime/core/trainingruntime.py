@@ -43,6 +43,10 @@ class PredecessorSnapshotError(RuntimeNotFoundError, trainjob.PredecessorError):
     """The snapshot is that of an earlier TrainJob of the same name, which the garbage collector deletes."""
 
 
+class ForeignSnapshotError(RuntimeNotFoundError, trainjob.ChildConflictError):
+    """An object that the TrainJob does not control has the snapshot's name. Its deletion enqueues no TrainJob."""
+
+
 async def new_training_runtime(
     client: Reader,
     indexer: FieldIndexer,
@@ -130,7 +134,8 @@ class TrainingRuntime(interface.Runtime):
             text, cause = f"{verb} runtime snapshot: {error}", error.__cause__
             if isinstance(cause, trainjob.PredecessorError):
                 raise PredecessorSnapshotError(text, cause.live) from error
-            raise RuntimeNotFoundError(text) from error
+            foreign = isinstance(cause, trainjob.ChildConflictError)
+            raise (ForeignSnapshotError if foreign else RuntimeNotFoundError)(text) from error
         except ForbiddenError:
             raise  # the namespace is being terminated: the caller waits
         except StatusError as error:
