@@ -8,6 +8,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import anyio
 import pytest
 import yaml
 from controller_runtime.apis.core.v1 import ConfigMap
@@ -208,3 +209,24 @@ async def test_a_train_job_is_reviewed_by_its_snapshot_after_its_runtime_was_del
     another = make_train_job("team-a", "job", uid="another", runtime="rt", runtime_kind=kind.gvk.kind)
     assert (await review(another, another))[1]
     assert not store.writes
+
+
+async def test_a_review_waits_for_a_snapshot_for_two_seconds_at_most() -> None:
+    class Hanging(FakeClient):
+        async def get(self, kind: Any, key: Any, **options: Any) -> Any:
+            await anyio.sleep_forever()
+
+    began = anyio.current_time()
+    assert await snapshots(Hanging(), creates=True).stored(job(), ClusterTrainingRuntime) is None
+    assert anyio.current_time() - began == pytest.approx(2)
+
+
+async def test_reviews_read_a_bounded_number_of_snapshots() -> None:
+    store = FakeClient()
+    held = snapshots(store, creates=True)
+    for _ in range(60):
+        assert await held.stored(job(), ClusterTrainingRuntime) is None
+    assert len(store.calls) == 50
+    await anyio.sleep(1)
+    assert await held.stored(job(), ClusterTrainingRuntime) is None
+    assert len(store.calls) == 51
