@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import anyio
@@ -26,7 +26,7 @@ from controller_runtime.apis.machinery.gvk import NamespacedName
 from controller_runtime.apis.machinery.object import Object, metadata_only
 from controller_runtime.apis.machinery.time import parse_time
 from controller_runtime.apis.meta.v1 import ObjectMeta
-from controller_runtime.client import Client, ObjectList
+from controller_runtime.client import Client
 from controller_runtime.rest import RestError
 from controller_runtime.tokenbucket import TokenBucket
 
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
 _SUFFIX: Final = "-runtime-snapshot"
 _KEY: Final = "runtime"
+_UNTIL_PERMITTED: Final = timedelta(seconds=60)
 _PATIENCE: Final = 2.0
 """Seconds for which a review waits for a snapshot."""
 _REVIEWS_PER_SECOND: Final = 10.0
@@ -83,6 +84,8 @@ class Snapshots:
         self._digests: OrderedDict[str, bytes] = OrderedDict()
         self._decoded: OrderedDict[bytes, Object] = OrderedDict()
         self._listed: dict[str, frozenset[str]] = {}
+        self._denied: dict[str, datetime] = {}
+        """When namespaces whose ConfigMaps may not be listed are tried again."""
         self._listing = anyio.Lock()
         self._reviews = TokenBucket(_REVIEWS_PER_SECOND, _REVIEWS_AT_ONCE)
 
@@ -166,12 +169,15 @@ class Snapshots:
         if (known := self._listed.get(namespace)) is not None:
             return known  # without a task switch, which even a free lock costs
         async with self._listing:
+            if self._now() < self._denied.get(namespace, self._now()):
+                return frozenset()
             if namespace not in self._listed:
                 try:
                     found = await self._store.list(metadata_only(ConfigMap), namespace=namespace)
                 except ForbiddenError as error:  # the first generation needs no snapshots
                     log.logger_from().info("Snapshots are not read", namespace=namespace, error=str(error))
-                    found = ObjectList()
+                    self._denied[namespace] = self._now() + _UNTIL_PERMITTED
+                    return frozenset()
                 controllers = (trainjob.controller_of(each) for each in found if each.name.endswith(_SUFFIX))
                 self._listed[namespace] = frozenset(each.uid for each in controllers if each is not None)
         return self._listed[namespace]

@@ -111,15 +111,27 @@ async def test_the_first_generation_sends_nothing_for_new_train_jobs_and_lists_a
     assert not store.writes
 
 
-async def test_the_first_generation_works_without_the_permission_to_list(
+async def test_the_first_generation_works_without_the_permission_to_list_until_it_is_granted(
     runtime: ClusterTrainingRuntime,
 ) -> None:
+    denied, lists, now = True, 0, START
+
     class Denying(FakeClient):
         async def list(self, kind: Any, **options: Any) -> Any:
-            raise ForbiddenError("configmaps is forbidden", code=403, reason="Forbidden")
+            nonlocal lists
+            lists += 1
+            if denied:
+                raise ForbiddenError("configmaps is forbidden", code=403, reason="Forbidden")
+            return await super().list(kind, **options)
 
-    held = snapshots(Denying(), creates=False)
-    assert await held.runtime_of(job(), ClusterTrainingRuntime, reading(runtime)) is runtime
+    held = Snapshots(Denying(config_map(job(), changed_runtime())), creates=False, now=lambda: now)
+    for _ in range(3):
+        assert await held.runtime_of(job(), ClusterTrainingRuntime, reading(runtime)) is runtime
+    assert lists == 1
+
+    denied, now = False, START + timedelta(seconds=60)
+    found = await held.runtime_of(job(), ClusterTrainingRuntime, reading(runtime))
+    assert snapshottext.encode(found) == snapshottext.encode(changed_runtime())
 
 
 @pytest.mark.parametrize(
