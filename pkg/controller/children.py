@@ -27,15 +27,15 @@ from controller_runtime.apis.machinery.errors import (
 from controller_runtime.apis.machinery.gvk import NamespacedName
 from controller_runtime.apis.machinery.object import Object
 from controller_runtime.apis.machinery.time import parse_time
-from controller_runtime.cache import CacheError
+from controller_runtime.cache import CacheDegradedError, CacheError
 from controller_runtime.recorder import EventRecorder
-from controller_runtime.rest import RestError
+from controller_runtime.rest import RestError, TransportError
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.constants import trainer as constants
 from pkg.runtime import Runtime
-from pkg.runtime.framework import PluginError
+from pkg.runtime.interface import IndependentConfigMap
 from pkg.util import trainjob
 
 from . import adoption, deadline, gangs, objects
@@ -49,6 +49,7 @@ from .suspensions import Suspensions
 
 _UNTIL_NAMESPACE_IS_GONE: Final = timedelta(seconds=60)
 _UNTIL_OBSERVED: Final = timedelta(seconds=10)
+_UNTIL_READABLE: Final = timedelta(seconds=30)
 _IMMUTABLE: Final = "immutable"
 """Part of the error that JobSet's webhook and CRD return for a change of an immutable field."""
 _EVENT_REASON: Final = "JobSetRecreating"
@@ -95,6 +96,8 @@ class Children:
         try:
             trainjob.require_control(live, trainjob.controller_reference(train_job))
         except trainjob.PredecessorError as error:
+            if not trainjob.is_finished(train_job):
+                self._deletions.report(train_job, live)
             raise PendingError(str(error)) from error
         except trainjob.ChildConflictError:
             if not adoption.is_orphan_of_ours(live):
@@ -130,26 +133,44 @@ class Children:
                     await self._catch_up(runtime, train_job, live)
                 return await self._repair(runtime, train_job, live, adopted=adopts)
             try:
-                job_set, siblings = await objects.desired(runtime, train_job)
-            except PluginError:
+                return await self._bring_up_to_date(runtime, train_job, live)
+            except (PendingError, ConflictError, TransportError):
+                raise  # the next attempt comes soon
+            except Exception:
                 if live is not None and not live.spec.suspend:
-                    await self._suspend(live)
-                raise
-            if live is None or job_set is None:
-                return await self._apply_with_gangs(train_job, live, job_set, siblings)
-            await self._follow(train_job, live, job_set)
-            try:
-                return await self._apply_with_gangs(train_job, live, job_set, siblings)
-            except (ForbiddenError, InvalidError) as error:
-                rule = JobSetRule(live.to_dict())
-                if not (rule.suspended and _IMMUTABLE in str(error)):
-                    raise
-                await self._rebuild(train_job, live, job_set, rule, error)
+                    await self._suspend(train_job)
                 raise
 
-    async def delete(self, job_set: JobSet) -> None:
-        """Delete the JobSet of a TrainJob that has failed, see :func:`.deletions.delete`."""
-        await delete(self._client, job_set)
+    async def _bring_up_to_date(self, runtime: Runtime, train_job: TrainJob, live: JobSet | None) -> Applied:
+        """Apply the objects of a TrainJob whose JobSet does not run, or is to be suspended."""
+        job_set, siblings = await objects.desired(runtime, train_job)
+        if live is None or job_set is None:
+            return await self._apply_with_gangs(train_job, live, job_set, siblings)
+        await self._follow(train_job, live, job_set)
+        try:
+            return await self._apply_with_gangs(train_job, live, job_set, siblings)
+        except (ForbiddenError, InvalidError) as error:
+            rule = JobSetRule(live.to_dict())
+            if not (rule.suspended and _IMMUTABLE in str(error)):
+                raise
+            await self._rebuild(train_job, live, job_set, rule, error)
+            raise
+
+    async def delete(self, train_job: TrainJob) -> None:
+        """Delete the JobSet that a failed TrainJob controls, if it exists, see :func:`.deletions.delete`.
+
+        Raises:
+            PendingError: JobSets cannot be read now. No event of an unchanged JobSet follows when they can.
+        """
+        try:
+            live = await client.peek(self._client, JobSet, train_job.key)
+        except NotFoundError:
+            return
+        except CacheDegradedError as error:
+            raise PendingError(str(error), _UNTIL_READABLE) from error
+        owner = trainjob.controller_of(live)
+        if owner is not None and owner.uid == train_job.metadata.uid:
+            await delete(self._client, live)
 
     @contextmanager
     def _pending(self, train_job: TrainJob) -> Iterator[None]:
@@ -160,6 +181,8 @@ class Children:
             self._deletions.report(train_job, error.live)
             raise
         except trainjob.PredecessorError as error:
+            if error.live is not None:
+                self._deletions.report(train_job, error.live)
             raise PendingError(str(error)) from error
         except ConflictError as error:
             raise PendingError(f"an object changed meanwhile: {error}") from error
@@ -235,10 +258,12 @@ class Children:
             return []
         job_set, _ = await objects.desired(runtime, train_job)
         if job_set is not None and not JobSetRule(live.to_dict()).holds(job_set.to_dict()):
-            log.logger_from().info("Changes wait until the TrainJob is suspended", jobSet=str(live.key))
+            held = [each for each in pending if not isinstance(each, IndependentConfigMap)]
+            if held:
+                log.logger_from().info("Changes wait until the TrainJob is suspended", jobSet=str(live.key))
             if not ended(live):
-                await self._missing.report(train_job, live, pending)
-            return []
+                await self._missing.report(train_job, live, held)
+            pending = [each for each in pending if isinstance(each, IndependentConfigMap)]
         return [(obj, await self._applier.apply(train_job.key, obj)) for obj in pending]
 
     async def _follow(self, train_job: TrainJob, live: JobSet, desired: JobSet) -> None:
@@ -315,8 +340,11 @@ class Children:
         self._recorder.event(train_job, "Normal", _EVENT_REASON, message)
         raise PendingError(message)
 
-    async def _suspend(self, live: JobSet) -> None:
-        """Suspend the running JobSet of a suspended TrainJob whose objects cannot be built."""
+    async def _suspend(self, train_job: TrainJob) -> None:
+        """Suspend the running JobSet of a suspended TrainJob whose objects cannot be built or are refused."""
+        live = await client.peek(self._client, JobSet, train_job.key)
+        if live.spec.suspend:
+            return  # only its siblings could not be applied
         wire = content(live.to_dict())
         metadata = {**wire["metadata"], "name": live.name, "namespace": live.namespace}
         rule = JobSetRule(live.to_dict())

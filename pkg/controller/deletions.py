@@ -76,13 +76,21 @@ class Deletions:
         self._reported.pop(owner, None)
 
     def report(self, train_job: TrainJob, live: Object) -> None:
-        """Record an event about a deletion that takes long, unless it has one."""
-        since, uid = live.metadata.deletion_timestamp, live.metadata.uid or ""
+        """Record an event about a deletion that takes long, unless it has one.
+
+        A child of an earlier TrainJob of the same name may not have been deleted yet: this TrainJob has waited for it
+        since its creation.
+        """
+        uid = live.metadata.uid or ""
+        since = live.metadata.deletion_timestamp or train_job.metadata.creation_timestamp
         if since is None or self._now() - parse_time(since) < LONG:
             return
         reported = self._reported.setdefault(train_job.key, set())
         if uid not in reported:
             reported.add(uid)
-            finalizers = ", ".join(live.metadata.finalizers or ()) or "none"
-            message = f"Waiting for the deletion of {live.gvk.kind} {live.key}; its finalizers: {finalizers}"
+            message = f"Waiting for the deletion of {live.gvk.kind} {live.key}"
+            if live.metadata.deletion_timestamp is None:
+                message += " of an earlier TrainJob of this name: the garbage collector has not deleted it"
+            else:
+                message += f"; its finalizers: {', '.join(live.metadata.finalizers or ()) or 'none'}"
             self._recorder.event(train_job, "Warning", _EVENT_REASON, message)

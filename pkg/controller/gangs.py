@@ -20,6 +20,7 @@ from pkg.runtime import Runtime
 from pkg.util import trainjob
 
 from . import drift
+from .deletions import BeingDeletedError
 from .drift import Wire
 from .jobsetrule import JobSetRule
 from .pending import UNTIL_DELETED, PendingError
@@ -62,7 +63,7 @@ async def make_way(
         trainjob.require_control(live, trainjob.controller_of(desired))
         where = f"{live.gvk.kind} {live.key}"
         if live.metadata.deletion_timestamp is not None:
-            raise PendingError(f"{where}: it is being deleted", UNTIL_DELETED)
+            raise BeingDeletedError(live)
         if not refused and drift.covers(_fixed(live), _fixed(desired)):
             continue
         if job_set is not None and JobSetRule(job_set.to_dict()).active:

@@ -26,7 +26,10 @@ Operation = dict[str, JSON]
 
 
 def replace_status(stored: Object, old: Mapping[str, JSON], new: Mapping[str, JSON]) -> client.Patch:
-    """Return the patch that replaces the status ``old`` of ``stored`` by ``new``; ``{}`` is an absent status."""
+    """Return the patch that replaces the status ``old`` of ``stored`` by ``new``; ``{}`` is an absent status.
+
+    ``old`` is the status as it is stored: an empty list differs from an absent one in the tests of a JSON patch.
+    """
     if not old:
         return _patch(stored, [_test("/status", None), {"op": "add", "path": "/status", "value": new}])
     changed = [key for key in {**old, **new} if old.get(key) != new.get(key)]

@@ -30,6 +30,7 @@ REASON: Final = "TrainJobNotStarted"
 _MESSAGE: Final = "TrainJob has not started for {:g}s: {}. To see more: trainerctl why {} -n {}"
 _LIMIT: Final = 800
 _MANAGED_BY_US: Final = (None, "", TRAIN_JOB_CONTROLLER_NAME)
+_UNREADABLE: Final = (StatusError, RestError, CacheError)
 _NOT_CACHED: Final = "the manager does not cache them"
 
 _log = log.logger_from("starts")
@@ -113,8 +114,10 @@ class Starts:
             self._reported[key] = mark.uid
             try:
                 await self._report(key)
-            except (StatusError, RestError, CacheError) as error:
+            except _UNREADABLE as error:
                 _log.debug("TrainJob that has not started cannot be read", trainJob=str(key), error=error)
+                if self._reported.pop(key, None) is not None:
+                    self._wait(key, mark.uid)
 
     def _wait(self, key: NamespacedName, uid: str) -> None:
         self._waiting.pop(key, None)
@@ -148,13 +151,16 @@ class Starts:
         if gang is not None:
             return "gang-unschedulable", f"its gang is not scheduled: {' '.join(gang.message.split())}"
         objects[kinds.JOB_SET] = [why.Thing(job_set.to_dict())]
+        unread = dict.fromkeys((kinds.JOB, kinds.POD, kinds.EVENT, kinds.WORKLOAD), _NOT_CACHED)
         for kind in _groups_of(job_set):
             try:
                 found = await client.peek(self._reader, kind, train_job.key)
             except NotFoundError:
                 continue
+            except _UNREADABLE as error:  # pods may name the group of a scheduler that is not installed
+                unread[str(kind.gvk.group_kind)] = str(error)
+                continue
             objects[str(kind.gvk.group_kind)] = [why.Thing(found.to_dict())]
-        unread = dict.fromkeys((kinds.JOB, kinds.POD, kinds.EVENT, kinds.WORKLOAD), _NOT_CACHED)
         snapshot = why.Snapshot(why.Thing(train_job.to_dict()), self._now(), objects, unread)
         for finding in why.diagnose(snapshot).findings:
             return finding.cause, finding.summary

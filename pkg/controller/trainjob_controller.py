@@ -116,8 +116,8 @@ class TrainJobReconciler:
             train_job, orphan=orphan, expired=expired, builds=not expired or job_set is not None
         )
         await _attempt(errors, self._write_status(stored, train_job, job_set))
-        if trainjob.deadline_exceeded(train_job) and job_set is not None and not orphan:
-            await _attempt(errors, self._children.delete(job_set))
+        if trainjob.deadline_exceeded(train_job):
+            await _attempt(errors, self._children.delete(train_job))
         return self._concluded(train_job, errors, left)
 
     def _concluded(self, train_job: TrainJob, errors: list[Exception], left: timedelta | None) -> ctrl.Result:
@@ -236,7 +236,7 @@ class TrainJobReconciler:
         if old == new:
             return
         try:
-            patch = patches.replace_status(stored, old, new)
+            patch = patches.replace_status(stored, stored.status.to_dict(), new)
             await client.patch_lazily(self._client.status, train_job, patch)
         except NotFoundError as error:
             if not error.names_object:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
-from controller_runtime.apis.core.v1 import Secret
+from controller_runtime.apis.core.v1 import ConfigMap, Secret
 from controller_runtime.apis.machinery import field
 from controller_runtime.apis.machinery.object import Object
 
@@ -40,6 +40,13 @@ class GeneratedSecret(Secret):
     A plugin returns it while it finds no Secret of that name. The Secret may exist all the same: a cache may lag, and
     the answer to the creation may have been lost. An immutable one is applied, since the server refuses other content;
     any other one is created without an apply.
+    """
+
+
+class IndependentConfigMap(ConfigMap):
+    """A child whose content depends on neither the TrainJob's spec nor its runtime.
+
+    It fits any JobSet of the TrainJob, so it follows a change while the JobSet runs, also after an edit.
     """
 
 

@@ -29,6 +29,11 @@ class ChildConflictError(Exception):
 class PredecessorError(ChildConflictError):
     """The name is used by a child of an earlier TrainJob of the same name, which the garbage collector deletes."""
 
+    def __init__(self, text: str, live: Object | None = None) -> None:
+        super().__init__(text)
+        self.live = live
+        """The child, if it is known."""
+
 
 def is_finished(train_job: TrainJob) -> bool:
     """Return True if the TrainJob is Complete or Failed. An unsupported runtime is not final: the spec may change."""
@@ -99,7 +104,7 @@ def require_control(live: Object, controller: OwnerReference | None) -> None:
     what = f"{live.gvk.kind.lower()} {live.key}"
     if found is None:
         raise ChildConflictError(f"{what}: exists and has no controller")
-    error = ChildConflictError
+    text = f"{what}: controlled by {found.kind} {found.name}"
     if controller is not None and (found.kind, found.name) == (controller.kind, controller.name):
-        error = PredecessorError
-    raise error(f"{what}: controlled by {found.kind} {found.name}")
+        raise PredecessorError(text, live)
+    raise ChildConflictError(text)

@@ -95,6 +95,8 @@ class NativeGroupers:
             except NoKindMatchError:
                 continue
             except NotFoundError as error:
+                if not error.names_object:
+                    continue  # discovery found this version, and the server has ceased to serve it
                 raise GroupingError(f"the pod names {where}, which does not exist") from error
             self._served[gang.kind] = version
             return found

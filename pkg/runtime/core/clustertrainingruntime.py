@@ -95,11 +95,12 @@ class ClusterTrainingRuntime(interface.Runtime):
                 NamespacedName("", new.spec.runtime_ref.name),
             )
         except (StatusError, RestError) as error:
-            detail = (
-                f"{error}: specified clusterTrainingRuntime must be created before the TrainJob is created"
-            )
-            path = field.Path("spec", "RuntimeRef")
-            return [], field.ErrorList([field.invalid(path, new.spec.runtime_ref, detail)])
+            kept = await self._namespaced.kept(error, old, trainer.ClusterTrainingRuntime)
+            if kept is None:
+                detail = f"{error}: specified clusterTrainingRuntime must be created before the TrainJob is created"
+                path = field.Path("spec", "RuntimeRef")
+                return [], field.ErrorList([field.invalid(path, new.spec.runtime_ref, detail)])
+            found = kept
         warnings: list[str] = []
         if trainingruntime.is_support_deprecated(found.labels):
             warnings.append(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import anyio
@@ -26,8 +26,9 @@ from controller_runtime.apis.machinery.gvk import NamespacedName
 from controller_runtime.apis.machinery.object import Object, metadata_only
 from controller_runtime.apis.machinery.time import parse_time
 from controller_runtime.apis.meta.v1 import ObjectMeta
-from controller_runtime.client import Client, ObjectList
+from controller_runtime.client import Client
 from controller_runtime.rest import RestError
+from controller_runtime.tokenbucket import TokenBucket
 
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.constants import trainer as constants
@@ -45,6 +46,11 @@ if TYPE_CHECKING:
 
 _SUFFIX: Final = "-runtime-snapshot"
 _KEY: Final = "runtime"
+_UNTIL_PERMITTED: Final = timedelta(seconds=60)
+_PATIENCE: Final = 2.0
+"""Seconds for which a review waits for a snapshot."""
+_REVIEWS_PER_SECOND: Final = 10.0
+_REVIEWS_AT_ONCE: Final = 50
 _REMEMBERED: Final = 100_000
 """TrainJobs whose snapshot is remembered."""
 _DECODED: Final = 64
@@ -78,7 +84,10 @@ class Snapshots:
         self._digests: OrderedDict[str, bytes] = OrderedDict()
         self._decoded: OrderedDict[bytes, Object] = OrderedDict()
         self._listed: dict[str, frozenset[str]] = {}
+        self._denied: dict[str, datetime] = {}
+        """When namespaces whose ConfigMaps may not be listed are tried again."""
         self._listing = anyio.Lock()
+        self._reviews = TokenBucket(_REVIEWS_PER_SECOND, _REVIEWS_AT_ONCE)
 
     def begin(self) -> None:
         """Note the time from which this manager alone creates snapshots; by default that of the first call."""
@@ -115,6 +124,21 @@ class Snapshots:
             return runtime
         return await self._create(train_job, kind, runtime)
 
+    async def stored(self, train_job: TrainJob, kind: type[T]) -> T | None:
+        """Return the runtime of a TrainJob's snapshot, or None if it is missing, not valid or cannot be read.
+
+        Unlike :meth:`runtime_of` it may be called by a replica that does not lead: another one creates snapshots. It is
+        for reviews, which any client causes: it takes two seconds at most, and reads ten snapshots a second.
+        """
+        if (known := self._remembered(train_job, kind)) is not None or not self._reviews.try_take():
+            return known
+        try:
+            with anyio.move_on_after(_PATIENCE):
+                return await self._read(train_job, kind)
+        except (SnapshotError, StatusError, RestError) as error:
+            log.logger_from().debug("Snapshot cannot be used", trainJob=str(train_job.key), error=error)
+        return None
+
     def _remembered(self, train_job: TrainJob, kind: type[T]) -> T | None:
         digest = self._digests.get(train_job.metadata.uid or "")
         found = self._decoded.get(digest) if digest is not None else None
@@ -145,12 +169,15 @@ class Snapshots:
         if (known := self._listed.get(namespace)) is not None:
             return known  # without a task switch, which even a free lock costs
         async with self._listing:
+            if self._now() < self._denied.get(namespace, self._now()):
+                return frozenset()
             if namespace not in self._listed:
                 try:
                     found = await self._store.list(metadata_only(ConfigMap), namespace=namespace)
                 except ForbiddenError as error:  # the first generation needs no snapshots
                     log.logger_from().info("Snapshots are not read", namespace=namespace, error=str(error))
-                    found = ObjectList()
+                    self._denied[namespace] = self._now() + _UNTIL_PERMITTED
+                    return frozenset()
                 controllers = (trainjob.controller_of(each) for each in found if each.name.endswith(_SUFFIX))
                 self._listed[namespace] = frozenset(each.uid for each in controllers if each is not None)
         return self._listed[namespace]

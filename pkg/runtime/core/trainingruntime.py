@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, TypeVar
 
 from controller_runtime.apis.machinery import field
-from controller_runtime.apis.machinery.errors import ForbiddenError, StatusError
+from controller_runtime.apis.machinery.errors import ForbiddenError, NotFoundError, StatusError
 from controller_runtime.apis.machinery.gvk import NamespacedName
 from controller_runtime.apis.machinery.object import Object
 from controller_runtime.apis.machinery.strategicpatch import StrategicMergeError
@@ -41,6 +41,10 @@ class RuntimeNotFoundError(Exception):
 
 class PredecessorSnapshotError(RuntimeNotFoundError, trainjob.PredecessorError):
     """The snapshot is that of an earlier TrainJob of the same name, which the garbage collector deletes."""
+
+
+class ForeignSnapshotError(RuntimeNotFoundError, trainjob.ChildConflictError):
+    """An object that the TrainJob does not control has the snapshot's name. Its deletion enqueues no TrainJob."""
 
 
 async def new_training_runtime(
@@ -127,9 +131,11 @@ class TrainingRuntime(interface.Runtime):
             return await self._snapshots.runtime_of(train_job, kind, live)
         except SnapshotError as error:
             verb = "creating" if str(error).startswith("applying") else reads
-            awaited = isinstance(error.__cause__, trainjob.PredecessorError)
-            failure = PredecessorSnapshotError if awaited else RuntimeNotFoundError
-            raise failure(f"{verb} runtime snapshot: {error}") from error
+            text, cause = f"{verb} runtime snapshot: {error}", error.__cause__
+            if isinstance(cause, trainjob.PredecessorError):
+                raise PredecessorSnapshotError(text, cause.live) from error
+            foreign = isinstance(cause, trainjob.ChildConflictError)
+            raise (ForeignSnapshotError if foreign else RuntimeNotFoundError)(text) from error
         except ForbiddenError:
             raise  # the namespace is being terminated: the caller waits
         except StatusError as error:
@@ -193,11 +199,23 @@ class TrainingRuntime(interface.Runtime):
         try:
             found = await peek(self.client, trainer.TrainingRuntime, key)
         except (StatusError, RestError) as error:
-            detail = f"{error}: specified trainingRuntime must be created before the TrainJob is created"
-            path = field.Path("spec", "runtimeRef")
-            return [], field.ErrorList([field.invalid(path, new.spec.runtime_ref, detail)])
+            kept = await self.kept(error, old, trainer.TrainingRuntime)
+            if kept is None:
+                detail = f"{error}: specified trainingRuntime must be created before the TrainJob is created"
+                path = field.Path("spec", "runtimeRef")
+                return [], field.ErrorList([field.invalid(path, new.spec.runtime_ref, detail)])
+            found = kept
         with offload.weighing(found.decoded_size):
             return await self.validate_against(found.spec, old, new)
+
+    async def kept(self, error: Exception, old: trainer.TrainJob | None, kind: type[T]) -> T | None:
+        """Return the snapshot of the runtime that a TrainJob refers to, if the runtime was deleted since.
+
+        The TrainJob's objects are built from it: the TrainJob may be suspended and resumed as before.
+        """
+        if old is None or self._snapshots is None or not isinstance(error, NotFoundError):
+            return None
+        return await self._snapshots.stored(old, kind)
 
     async def validate_against(
         self, spec: trainer.TrainingRuntimeSpec, old: trainer.TrainJob | None, new: trainer.TrainJob

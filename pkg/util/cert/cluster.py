@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final, Protocol
 
+import anyio
 from controller_runtime import cache, client, rest
 from controller_runtime.apis.admissionregistration.v1 import (
     MutatingWebhookConfiguration,
@@ -20,6 +21,8 @@ from controller_runtime.apis.machinery.errors import ForbiddenError, StatusError
 from controller_runtime.apis.machinery.object import Object
 
 DEFAULT_NAMESPACE: Final = "kubeflow-system"
+UNTIL_PERMITTED: Final = 60.0
+"""Seconds until a configuration that the role denies is tried again."""
 _SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
@@ -47,7 +50,7 @@ class Cluster(Protocol):
 @dataclasses.dataclass(frozen=True)
 class _Connected:
     client: client.ReaderWriter
-    transport: rest.Transport
+    transport: rest.RoundTripper
     selection: cache.Options
     mutating: str
 
@@ -57,16 +60,26 @@ class _Connected:
 
         watched = cache.Cache(self.transport, options=self.selection)
         handler: cache.EventHandlerFuncs[Object] = cache.EventHandlerFuncs(notify, notify, notify)
-        kinds: list[type[Object]] = [Secret, ValidatingWebhookConfiguration]
-        if await self._may_read_mutating():
-            kinds.append(MutatingWebhookConfiguration)
-        for kind in kinds:
+
+        async def add(kind: type[Object]) -> None:
             informer = await watched.get_informer(kind)
             informer.add_event_handler(handler)
-        await watched.start()
+
+        await add(Secret)
+        await add(ValidatingWebhookConfiguration)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(watched.start)
+            while True:
+                if await self._may_read_mutating():
+                    await add(MutatingWebhookConfiguration)
+                    return
+                await anyio.sleep(UNTIL_PERMITTED)
 
     async def _may_read_mutating(self) -> bool:
-        """Return False if the role denies it, as that of Trainer v2.1 does; a watch would be tried again for ever."""
+        """Return False if the role denies it, as that of Trainer v2.1 does: a watch would log its failures.
+
+        The role may be replaced later, and the manager need not be started again then.
+        """
         try:
             await self.client.get(MutatingWebhookConfiguration, ("", self.mutating))
         except ForbiddenError:

@@ -185,6 +185,22 @@ async def test_the_snapshot_of_a_deleted_train_job_of_the_name_is_awaited() -> N
     assert (await w.job_set())["spec"]
 
 
+async def test_a_train_job_is_tried_each_minute_while_the_name_of_its_snapshot_is_taken() -> None:
+    w = await world()
+    runtimes = await core.new(w.server, FakeClient(), cfg=SECOND_GENERATION, store=w.server)
+    w.reconciler = TrainJobReconciler(w.server, w.recorder, runtimes, now=lambda: w.now)
+    w.server.add(planted(ConfigMap, snapshot_name(train_job()), data={"runtime": "{}"}))
+    queue: PriorityQueue[Request] = PriorityQueue()
+    await w.reconciler.alarms.start(queue)
+    began = anyio.current_time()
+    with pytest.raises((ChildConflictError, ExceptionGroup), match="owned by another object"):
+        await w.reconcile()
+    queue.add(Request(*KEY), after=1000)  # the retry
+
+    assert await queue.get() == Request(*KEY)
+    assert anyio.current_time() - began == pytest.approx(60)
+
+
 @pytest.mark.parametrize("end", ["Completed", "Failed"])
 async def test_an_ended_orphan_with_another_spec_is_not_adopted_and_gives_no_verdict(end: str) -> None:
     w = await world(suspend=True)

@@ -15,6 +15,7 @@ from controller_runtime.apis.machinery.errors import StatusError
 from controller_runtime.apis.machinery.object import Object
 from controller_runtime.apis.machinery.time import format_time
 from controller_runtime.apis.meta.v1 import OwnerReference
+from controller_runtime.cache import CacheDegradedError
 from controller_runtime.client import FakeClient
 from controller_runtime.reconcile import Request, Result
 from controller_runtime.workqueue import PriorityQueue
@@ -59,6 +60,7 @@ class World(FakeClient):
             now=lambda: self.clock,
         )
         self.refuses_deletes = False
+        self.recorder = Events()
 
     async def delete(self, obj: Object, **options: Any) -> None:
         if self.refuses_deletes:
@@ -67,7 +69,7 @@ class World(FakeClient):
 
     async def start(self) -> None:
         runtimes = await core.new(self, FakeClient())
-        self.reconciler = TrainJobReconciler(self, Events(), runtimes, now=lambda: self.clock)
+        self.reconciler = TrainJobReconciler(self, self.recorder, runtimes, now=lambda: self.clock)
 
     async def after(self, seconds: float) -> Result:
         self.clock = START + timedelta(seconds=seconds)
@@ -114,6 +116,36 @@ async def test_a_failed_delete_is_tried_again_also_after_a_restart(world: World)
     assert (await world.failed(), await world.job_sets()) == ("DeadlineExceeded", 0)
 
 
+async def test_a_job_set_that_cannot_be_read_at_the_deadline_is_deleted_later(world: World) -> None:
+    await world.after(0)
+    get = world.get
+
+    async def degraded(kind: Any, key: Any) -> Any:
+        if kind is JobSet:
+            raise CacheDegradedError(JobSet.gvk, "denied")
+        return await get(kind, key)
+
+    world.get = degraded  # type: ignore[method-assign]
+    for seconds in (60, 90):
+        assert (await world.after(seconds)).requeue_after == timedelta(seconds=30)
+    assert (await world.failed(), await world.job_sets()) == ("DeadlineExceeded", 1)
+
+    world.get = get  # type: ignore[method-assign]
+    assert (await world.after(120)).requeue_after is None
+    assert await world.job_sets() == 0
+
+
+async def test_a_job_set_that_is_adopted_at_the_deadline_is_deleted(world: World) -> None:
+    await world.after(0)
+    orphan = await world.get(JobSet, KEY)
+    orphan.metadata.owner_references = None
+    await world.update(orphan)
+
+    await world.after(60)
+
+    assert (await world.failed(), await world.job_sets()) == ("DeadlineExceeded", 0)
+
+
 async def test_a_train_job_whose_reconciles_fail_is_enqueued_at_its_deadline(world: World) -> None:
     queue: PriorityQueue[Request] = PriorityQueue()
     await world.reconciler.alarms.start(queue)
@@ -135,8 +167,8 @@ async def test_the_deadline_and_the_condition_suspended_hold_while_the_name_of_t
     owner: str | None,
 ) -> None:
     world = World(suspend=True)
+    world.recorder = NoEvents()
     await world.start()
-    world.reconciler._recorder = NoEvents()
     other = JobSet.from_dict({"metadata": {"namespace": KEY[0], "name": KEY[1]}, "spec": {"suspend": False}})
     if owner is not None:
         name = KEY[1] if owner == "an earlier TrainJob" else "other"

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from controller_runtime.apis.core.v1 import ConfigMap
 from controller_runtime.apis.machinery.object import Object
-from controller_runtime.apis.machinery.time import parse_time
+from controller_runtime.apis.machinery.time import format_time, parse_time
 from controller_runtime.client import FakeClient
 from controller_runtime.reconcile import Request
+from trainjob_world import MPI, START, train_job, world
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainJob
@@ -90,3 +91,60 @@ async def test_a_sibling_that_finalizers_keep_from_a_job_set_that_is_to_start_is
         "Waiting for the deletion of ConfigMap ns/job-hosts; its finalizers: example.com/hold"
     ]
     assert (await client.get(JobSet, KEY)).spec.suspend
+
+
+@pytest.mark.parametrize("deleted", [False, True])
+@pytest.mark.parametrize("suspend", [False, True])
+async def test_a_job_set_of_an_earlier_train_job_that_stays_for_long_is_reported_once(
+    make_runtime: Callable[..., Any], recorder: Any, new_train_job: MakeJob, suspend: bool, deleted: bool
+) -> None:
+    client = FakeClient(new_train_job(suspend=suspend))
+    now = parse_time(BEGAN)
+    runtime = make_runtime(client=client)
+    reconciler = TrainJobReconciler(client, recorder, {SUPPORTED: runtime}, now=lambda: now)
+    await reconciler.reconcile(KEY)
+    await client.delete(await client.get(TrainJob, KEY))
+    if deleted:
+        job_set = await client.get(JobSet, KEY)
+        job_set.metadata.finalizers = ["example.com/hold"]
+        await client.update(job_set)
+        await client.delete(job_set, propagation="Background")
+    successor = new_train_job(suspend=suspend)
+    successor.metadata.uid = "uid-of-the-next"
+    successor.metadata.creation_timestamp = (
+        await client.get(JobSet, KEY)
+    ).metadata.deletion_timestamp or BEGAN
+    client.add(successor)
+    began = parse_time(successor.metadata.creation_timestamp)
+
+    for after, expected in ((LONG / 2, 0), (LONG, 1), (LONG * 2, 1)):
+        now = began + after
+        assert (await reconciler.reconcile(KEY)).requeue_after == timedelta(seconds=1)
+        assert len(warnings(recorder)) == expected
+
+    ending = (
+        "; its finalizers: example.com/hold"
+        if deleted
+        else " of an earlier TrainJob of this name: the garbage collector has not deleted it"
+    )
+    assert warnings(recorder) == [f"Waiting for the deletion of JobSet ns/job{ending}"]
+
+
+async def test_a_secret_of_an_earlier_train_job_that_stays_for_long_is_reported() -> None:
+    w = await world(MPI)
+    await w.reconcile()
+    first = await w.server.get(TrainJob, KEY)
+    await w.server.delete(await w.server.get(JobSet, KEY))
+    await w.server.delete(first)
+    successor = train_job()
+    successor.metadata.uid, successor.metadata.creation_timestamp = "uid-next", format_time(START)
+    w.server.add(successor)
+    for after, expected in ((LONG / 2, 0), (LONG, 1), (LONG * 2, 1)):
+        w.now = START + after
+        assert await w.reconcile() == []
+        assert (
+            sum(
+                "Waiting for the deletion of Secret ns/job-mpi-ssh-auth" in each for each in w.recorder.events
+            )
+            == expected
+        )

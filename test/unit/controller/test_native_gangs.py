@@ -15,11 +15,12 @@ from controller_runtime.apis.machinery.errors import InvalidError, NotFoundError
 from controller_runtime.apis.machinery.object import Object
 from controller_runtime.rest import PublishedSchema
 from jobset_server import KEY
-from trainjob_world import WORKLOAD, Recorder, World, suspended_world, world
+from trainjob_world import START, WORKLOAD, Recorder, World, suspended_world, world
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.scheduling import v1alpha1, v1alpha2, v1beta1
 from pkg.apis.trainer.v1alpha1 import TrainJob
+from pkg.controller.deletions import LONG
 from pkg.controller.gangs import GangReports
 from pkg.runtime import Runtime
 from pkg.runtime.framework import UnavailableError
@@ -175,6 +176,24 @@ async def test_a_gang_that_is_being_deleted_is_awaited_before_the_job_set_runs()
 
     assert await w.reconcile() == []
     assert (await w.job_set())["spec"]["suspend"] is True
+
+
+@pytest.mark.parametrize("version", KINDS)
+async def test_a_gang_that_finalizers_keep_for_long_is_reported_once(version: str) -> None:
+    w = await world(WORKLOAD, suspend=True)
+    await serve(w, version)
+    await w.reconcile()
+    await w.server.observe(suspended=1)
+    held = await w.server.get(KINDS[version], KEY)
+    held.metadata.finalizers = ["scheduling.k8s.io/podgroup-protection"]
+    await w.server.delete(await w.server.update(held))
+    await w.suspend(False)
+    for after, expected in ((LONG / 2, 0), (LONG, 1), (LONG * 2, 1)):
+        w.now = START + after
+        await w.reconcile()
+        assert w.result.requeue_after == timedelta(seconds=10)
+        assert sum("WaitingForDeletion" in each for each in w.recorder.events) == expected
+    assert "podgroup-protection" in w.recorder.events[-1]
 
 
 async def test_without_the_api_nothing_is_created_and_the_condition_lasts_as_long_as_that() -> None:

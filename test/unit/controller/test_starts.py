@@ -14,14 +14,16 @@ import pytest
 from controller_runtime.apis.core.v1 import Event
 from controller_runtime.apis.machinery.object import Object
 from controller_runtime.apis.machinery.time import format_time
+from controller_runtime.apis.meta.v1 import ObjectMeta
+from controller_runtime.cache import CacheDegradedError
 from controller_runtime.client import FakeClient
 from controller_runtime.reconcile import Request
 from controller_runtime.recorder import Broadcaster
 
 from pkg.apis.jobset.v1alpha2 import JobSet
-from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
+from pkg.apis.schedulerplugins.v1alpha1 import POD_GROUP_LABEL, PodGroup
 from pkg.apis.scheduling.v1beta1 import PodGroup as NativeGroup
-from pkg.apis.trainer.v1alpha1 import TrainJob
+from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob
 from pkg.apis.volcano.v1beta1 import PodGroup as VolcanoGroup
 from pkg.controller.lifecycle import Lifecycle
 from pkg.controller.starts import Starts
@@ -164,6 +166,44 @@ async def test_the_pod_group_names_the_cause(
         await anyio.sleep(61)
         (found,) = await world.found()
     assert words in found
+
+
+def unreadable(world: World, kind: type[Object]) -> None:
+    """Let reads of a kind fail, as those of a kind that is not served or may not be read."""
+    get = world.client.get
+
+    async def degraded(wanted: Any, key: Any) -> Any:
+        if wanted is kind:
+            raise CacheDegradedError(kind.gvk, "not served")
+        return await get(wanted, key)
+
+    world.client.get = degraded  # type: ignore[method-assign, assignment]
+
+
+async def test_pods_that_name_the_group_of_a_scheduler_that_is_not_installed_hide_no_report() -> None:
+    world = World()
+    runtime = await world.client.get(ClusterTrainingRuntime, ("", "runtime"))
+    (job,) = runtime.spec.template.spec.replicated_jobs or []
+    job.template.spec.template.metadata = ObjectMeta(labels={POD_GROUP_LABEL: "mine"})
+    await world.client.update(runtime)
+    unreadable(world, PodGroup)
+    async with world.leading():
+        await world.counts(active=1)
+        await anyio.sleep(61)
+        (found,) = await world.found()
+    assert "the pods of step node are not ready" in found
+
+
+async def test_a_report_whose_reads_fail_is_tried_again() -> None:
+    world = World()
+    async with world.leading():
+        get = world.client.get
+        unreadable(world, JobSet)
+        await anyio.sleep(61)
+        assert await world.found() == []
+        world.client.get = get  # type: ignore[method-assign]
+        await anyio.sleep(60)
+        assert len(await world.found()) == 1
 
 
 async def test_another_leader_does_not_repeat_the_report() -> None:

@@ -114,6 +114,21 @@ async def test_a_condition_that_another_writer_adds_meanwhile_is_kept(
     assert await b.conditions() == {"Theirs": ("True", "R"), "Suspended": ("True", "Suspended")}
 
 
+@pytest.mark.parametrize(
+    "rest", [{}, {"jobsStatus": [{"name": "node", "ready": 1}]}], ids=["alone", "beside counts"]
+)
+async def test_a_status_whose_conditions_another_writer_emptied_is_written(
+    bench: MakeBench, new_train_job: MakeJob, rest: dict[str, Any]
+) -> None:
+    """An empty list is stored as such. ``kubectl patch --subresource=status`` removes all conditions in this way."""
+    job = new_train_job(suspend=True)
+    job.status = TrainJobStatus.from_dict({"conditions": [], **rest})
+    b = bench(job)
+    await b.reconcile()
+    assert b.result.requeue_after is None
+    assert await b.conditions() == {"Suspended": ("True", "Suspended")}
+
+
 async def test_a_condition_that_another_writer_adds_is_kept_when_the_rest_of_the_status_goes(
     bench: MakeBench, new_train_job: MakeJob
 ) -> None:

@@ -43,7 +43,7 @@ from pkg.runtime.framework.interface import (
     PluginError,
     WatchExtensionPlugin,
 )
-from pkg.runtime.interface import ReconcilerBuilder
+from pkg.runtime.interface import IndependentConfigMap, ReconcilerBuilder
 from pkg.runtime.runtime import Info
 from pkg.util import cert, trainjob
 
@@ -134,7 +134,7 @@ class Status(EnforceMLPolicyPlugin, ComponentBuilderPlugin, WatchExtensionPlugin
             namespace=train_job.namespace,
             owner_references=[trainjob.controller_reference(train_job)],
         )
-        return [ConfigMap(metadata=metadata, data={_CA_CERT: authority})]
+        return [IndependentConfigMap(metadata=metadata, data={_CA_CERT: authority})]
 
     def reconciler_builders(self) -> list[ReconcilerBuilder]:
         """Watch the TrainJobs' ConfigMaps, and the Secret with the authority."""

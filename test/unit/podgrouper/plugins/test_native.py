@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from controller_runtime.apis.machinery.errors import ForbiddenError
+from controller_runtime.apis.machinery.errors import ForbiddenError, NotFoundError
 from controller_runtime.apis.machinery.gvk import GVK
 from controller_runtime.client import FakeClient, interceptor
 from controller_runtime.rest import NoKindMatchError
@@ -106,6 +106,27 @@ async def test_an_older_version_of_the_api_is_found(make_object: Any, make_pod: 
     pod = make_pod("p", spec=IN_GROUP)
 
     assert (await _grouped(pod, FakeClient(pod, native(make_object, "v1alpha2")), get)).min_available == 4
+
+
+async def test_a_version_that_the_server_has_ceased_to_serve_is_passed_over(
+    make_object: Any, make_pod: Any
+) -> None:
+    """Discovery remembers a version; after an upgrade of the API server its path does not exist."""
+    served = "v1alpha2"
+
+    async def get(inner: Any, kind: Any, key: Any) -> Any:
+        group, version, _ = kind.gvk
+        if group == "scheduling.k8s.io" and version != served:
+            raise NotFoundError("404 page not found", code=404, reason="NotFound")
+        return await inner.get(kind, key)
+
+    pod = make_pod("p", spec=IN_GROUP)
+    cluster = FakeClient(pod, native(make_object, "v1alpha2"), native(make_object, "v1beta1"))
+    reader = interceptor.wrap(cluster, interceptor.Funcs(get=get))
+    grouper = PodGrouper(DirectOwners(cluster, cluster), new_plugins_hub(reader, found=[]))
+    for served in ("v1alpha2", "v1beta1"):
+        metadata = await (await grouper.get_pod_owners(pod)).metadata(pod)
+        assert metadata.owner.api_version == f"scheduling.k8s.io/{served}"
 
 
 async def test_without_the_api_the_event_says_so(make_pod: Any) -> None:

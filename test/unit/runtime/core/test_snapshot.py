@@ -8,6 +8,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import anyio
 import pytest
 import yaml
 from controller_runtime.apis.core.v1 import ConfigMap
@@ -16,11 +17,18 @@ from controller_runtime.apis.machinery.object import Object
 from controller_runtime.apis.machinery.time import format_time
 from controller_runtime.client import FakeClient
 
-from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob
+from pkg.apis.config.v1alpha1 import defaulted
+from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
+from pkg.runtime import core, runtime_for
 from pkg.runtime.core import snapshottext
 from pkg.runtime.core.snapshot import SnapshotError, Snapshots
 from pkg.util import trainjob
-from pkg.util.testing import make_cluster_training_runtime, make_train_job, make_training_runtime_spec
+from pkg.util.testing import (
+    make_cluster_training_runtime,
+    make_train_job,
+    make_training_runtime,
+    make_training_runtime_spec,
+)
 
 START = datetime(2030, 1, 1, tzinfo=UTC)
 
@@ -103,15 +111,27 @@ async def test_the_first_generation_sends_nothing_for_new_train_jobs_and_lists_a
     assert not store.writes
 
 
-async def test_the_first_generation_works_without_the_permission_to_list(
+async def test_the_first_generation_works_without_the_permission_to_list_until_it_is_granted(
     runtime: ClusterTrainingRuntime,
 ) -> None:
+    denied, lists, now = True, 0, START
+
     class Denying(FakeClient):
         async def list(self, kind: Any, **options: Any) -> Any:
-            raise ForbiddenError("configmaps is forbidden", code=403, reason="Forbidden")
+            nonlocal lists
+            lists += 1
+            if denied:
+                raise ForbiddenError("configmaps is forbidden", code=403, reason="Forbidden")
+            return await super().list(kind, **options)
 
-    held = snapshots(Denying(), creates=False)
-    assert await held.runtime_of(job(), ClusterTrainingRuntime, reading(runtime)) is runtime
+    held = Snapshots(Denying(config_map(job(), changed_runtime())), creates=False, now=lambda: now)
+    for _ in range(3):
+        assert await held.runtime_of(job(), ClusterTrainingRuntime, reading(runtime)) is runtime
+    assert lists == 1
+
+    denied, now = False, START + timedelta(seconds=60)
+    found = await held.runtime_of(job(), ClusterTrainingRuntime, reading(runtime))
+    assert snapshottext.encode(found) == snapshottext.encode(changed_runtime())
 
 
 @pytest.mark.parametrize(
@@ -172,3 +192,53 @@ def test_every_string_stays_a_string(text: str, runtime: ClusterTrainingRuntime)
 def test_a_text_without_a_runtime_is_refused(text: str, reason: str) -> None:
     with pytest.raises(snapshottext.SnapshotTextError, match=f"unable to unmarshal the snapshot: .*{reason}"):
         snapshottext.decode(ClusterTrainingRuntime, text, make_train_job("a", "b").spec.runtime_ref)
+
+
+@pytest.mark.parametrize("kind", [ClusterTrainingRuntime, TrainingRuntime])
+@pytest.mark.parametrize("version", ["2.1", "2.3"])
+async def test_a_train_job_is_reviewed_by_its_snapshot_after_its_runtime_was_deleted(
+    kind: type[ClusterTrainingRuntime | TrainingRuntime], version: str
+) -> None:
+    """Otherwise it could be neither suspended nor resumed, though its objects are built from the snapshot."""
+    spec = make_training_runtime_spec()
+    namespaced = kind is TrainingRuntime
+    used = (
+        make_training_runtime("team-a", "rt", spec)
+        if namespaced
+        else make_cluster_training_runtime("rt", spec)
+    )
+    old = make_train_job("team-a", "job", uid="u", runtime="rt", runtime_kind=kind.gvk.kind)
+    new = make_train_job("team-a", "job", uid="u", runtime="rt", runtime_kind=kind.gvk.kind, suspend=True)
+    store = FakeClient()
+    runtimes = await core.new(store, store, cfg=defaulted(version), store=store)
+    review = runtime_for(runtimes, old.spec.runtime_ref).validate_objects
+
+    assert (await review(old, new))[1]
+    store.add(config_map(old, used))
+    assert (await review(None, new))[1]  # a new TrainJob needs the runtime itself
+    assert await review(old, new) == ([], [])
+
+    another = make_train_job("team-a", "job", uid="another", runtime="rt", runtime_kind=kind.gvk.kind)
+    assert (await review(another, another))[1]
+    assert not store.writes
+
+
+async def test_a_review_waits_for_a_snapshot_for_two_seconds_at_most() -> None:
+    class Hanging(FakeClient):
+        async def get(self, kind: Any, key: Any, **options: Any) -> Any:
+            await anyio.sleep_forever()
+
+    began = anyio.current_time()
+    assert await snapshots(Hanging(), creates=True).stored(job(), ClusterTrainingRuntime) is None
+    assert anyio.current_time() - began == pytest.approx(2)
+
+
+async def test_reviews_read_a_bounded_number_of_snapshots() -> None:
+    store = FakeClient()
+    held = snapshots(store, creates=True)
+    for _ in range(60):
+        assert await held.stored(job(), ClusterTrainingRuntime) is None
+    assert len(store.calls) == 50
+    await anyio.sleep(1)
+    assert await held.stored(job(), ClusterTrainingRuntime) is None
+    assert len(store.calls) == 51

@@ -1,0 +1,145 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""A TrainJob that is suspended while its objects cannot be built, or are refused: its JobSet is suspended as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from controller_runtime.apis.machinery.errors import InvalidError, ServerError
+from controller_runtime.cache import CacheDegradedError
+from jobset_server import KEY
+from trainjob_world import GANG, PLAIN, World, world
+
+from pkg.apis.jobset.v1alpha2 import JobSet
+from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
+from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob
+
+RUNTIME = ("", "rt")
+OVERRIDES = [{"targetJobs": [{"name": "node"}], "spec": {"nodeSelector": {"a": "b"}}}]
+UNFIT = [
+    {
+        "manager": "example.com/m",
+        "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": [{"name": "node"}]}}},
+    }
+]
+
+
+async def delete_runtime(w: World) -> None:
+    await w.server.delete(await w.server.get(ClusterTrainingRuntime, RUNTIME))
+
+
+async def rename_job(w: World) -> None:
+    """Rename the runtime's job, which a patch of the TrainJob names."""
+    runtime = await w.server.get(ClusterTrainingRuntime, RUNTIME)
+    (runtime.spec.template.spec.replicated_jobs or [])[0].name = "other"
+    await w.server.update(runtime)
+
+
+async def unserve_pod_groups(w: World) -> None:
+    get = w.server.get
+
+    async def degraded(kind: Any, key: Any) -> Any:
+        if kind is PodGroup:
+            raise CacheDegradedError(PodGroup.gvk, "not served")
+        return await get(kind, key)
+
+    w.server.get = degraded  # type: ignore[method-assign]
+
+
+def refuse(w: World, part: str) -> None:
+    """Refuse JobSets that contain a text, as the API server's validation does."""
+    apply = w.server.apply
+
+    async def validated(obj: Any, **options: Any) -> Any:
+        if isinstance(obj, JobSet) and part in str(obj.to_dict()):
+            raise InvalidError(f"Invalid value: {part}", code=422, reason="Invalid")
+        return await apply(obj, **options)
+
+    w.server.apply = validated  # type: ignore[method-assign]
+
+
+async def is_suspended(w: World) -> bool:
+    return bool((await w.job_set())["spec"]["suspend"])
+
+
+@pytest.mark.parametrize(
+    ("policy", "spec", "obstruct"),
+    [
+        pytest.param(PLAIN, {}, delete_runtime, id="the runtime was deleted"),
+        pytest.param(PLAIN, {"runtimePatches": UNFIT}, rename_job, id="a patch no longer fits the runtime"),
+        pytest.param(GANG, {}, unserve_pod_groups, id="PodGroups are no longer served"),
+    ],
+)
+async def test_the_job_set_of_objects_that_cannot_be_built_is_suspended(
+    policy: dict[str, Any], spec: dict[str, Any], obstruct: Callable[[World], Awaitable[None]]
+) -> None:
+    w = await world(policy, **spec)
+    await w.reconcile()
+    await w.server.observe(active=1)
+    await w.suspend(True)
+    await obstruct(w)
+    with pytest.raises(Exception, match=r"not found|doesn't exist|not served"):
+        await w.reconcile()
+    assert await is_suspended(w)
+    assert await w.image() == "one"
+    assert len(w.recorder.events) == 1
+
+
+@pytest.mark.parametrize("field", ["labels", "image"])
+async def test_the_job_set_of_a_refused_edit_is_suspended_and_follows_once_the_edit_is_valid(
+    field: str,
+) -> None:
+    w = await world()
+    await w.reconcile()
+    refuse(w, "not valid")
+
+    def edit(value: str) -> Callable[[TrainJob], None]:
+        def change(job: TrainJob) -> None:
+            job.spec.suspend = True
+            if field == "labels":
+                job.spec.labels = {"team": value}
+            elif job.spec.trainer is not None:
+                job.spec.trainer.image = value
+
+        return change
+
+    await w.train_job(edit("not valid"))
+    with pytest.raises(InvalidError, match="not valid"):
+        await w.reconcile()
+    assert await is_suspended(w)
+    assert "not valid" not in str(await w.job_set())
+    assert "not valid" in w.recorder.events[0]
+
+    await w.server.observe(suspended=1)
+    await w.train_job(edit("valid"))
+    await w.reconcile()
+    if field == "image":
+        await w.rebuilt()
+    assert "valid" in str((await w.job_set())["metadata" if field == "labels" else "spec"])
+    assert await is_suspended(w)
+
+
+async def test_a_refused_sibling_of_a_suspended_job_set_is_reported_as_it_is() -> None:
+    w = await world(GANG)
+    await w.reconcile()
+    await w.suspend(True)
+    await w.edit_nodes(5)
+    apply = w.server.apply
+
+    async def without_pod_groups(obj: Any, **options: Any) -> Any:
+        if isinstance(obj, PodGroup):
+            raise ServerError("the webhook of PodGroups is unreachable", code=500, reason="InternalError")
+        return await apply(obj, **options)
+
+    w.server.apply = without_pod_groups  # type: ignore[method-assign]
+    await w.reconcile()
+    await w.server.observe(suspended=1)
+    await w.reconcile()
+    await w.server.collect()
+    with pytest.raises(ServerError, match="unreachable"):
+        await w.reconcile()
+    assert await is_suspended(w)
+    assert (await w.server.get(PodGroup, KEY)).spec.min_member == 2
