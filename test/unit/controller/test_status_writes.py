@@ -58,7 +58,7 @@ async def test_the_error_of_a_reconcile_does_not_wait_for_the_garbage_collection
     b = bench(new_train_job())
     await b.reconcile()
     if taken:
-        b.reconciler._children.job_set = refuse
+        b.reconciler._children.job_set = refuse  # type: ignore[method-assign]
     else:
         b.runtime.new_objects = refuse
     gc.disable()
