@@ -110,8 +110,9 @@ class PageMeta(msgspec.Struct, rename="camel"):
 class Page(msgspec.Struct):
     """One page of a list, its items still text."""
 
+    items: list[msgspec.Raw] | None
+    """Required: JSON without it is no list, and must not empty a cache."""
     metadata: PageMeta = msgspec.field(default_factory=PageMeta)
-    items: list[msgspec.Raw] | None = None
 
 
 class _Meta(msgspec.Struct, rename="camel"):

@@ -27,10 +27,10 @@ class _ListMeta(msgspec.Struct, rename="camel"):
 
 
 class _List(msgspec.Struct):
-    """A list whose items are undecoded."""
+    """A list whose items are undecoded. JSON without items is the response of another server."""
 
+    items: list[msgspec.Raw] | None
     metadata: _ListMeta = msgspec.field(default_factory=_ListMeta)
-    items: list[msgspec.Raw] | None = None
 
 
 _list_decoder = msgspec.json.Decoder(_List)

@@ -447,3 +447,21 @@ async def test_an_unknown_answer_of_a_list_is_a_failure_not_the_end(server: Any,
     await cache.get_informer(ConfigMap)
     await cache.wait_for_sync(1)
     assert [obj.name for obj in await cache.list(ConfigMap)] == ["a"]
+
+
+@pytest.mark.parametrize("body", [{}, {"error": "sign in"}, {"kind": "Status", "status": "Failure"}])
+async def test_json_without_items_is_no_list_and_empties_no_cache(
+    server: Any, start: Any, heard: Any, body: dict[str, Any]
+) -> None:
+    server.streams_lists = False
+    server.put("a")
+    cache = await start()
+    (await cache.get_informer(ConfigMap)).add_event_handler(heard.handler)
+    await cache.wait_for_sync(1)
+    heard.take()
+    server.faults.extend([refusal(410, "Expired"), lambda _request: FakeResponse(200, body)])
+    server.hang_up(LOST)
+    await anyio.sleep(60)
+    assert [obj.name for obj in await cache.list(ConfigMap)] == ["a"]
+    assert not server.faults
+    assert heard.take() == []
