@@ -297,6 +297,29 @@ async def forever() -> AsyncIterator[bytes]:
     yield b""
 
 
+async def test_streams_that_end_before_everything_was_delivered_are_reported_and_replaced_by_a_list(
+    server: Any, start: Any
+) -> None:
+    server.put("a")
+    served, answers = server.transport, []
+
+    async def cut_streams(request: Any) -> Any:
+        answers.append(dict(request.query))
+        if "sendInitialEvents" in answers[-1]:
+            return FakeResponse(lines=nothing())
+        return await served.send(request)
+
+    async def nothing(*lines: bytes) -> AsyncIterator[bytes]:
+        for line in lines:
+            yield line
+
+    server.transport = rest.FakeTransport(cut_streams)
+    cache = await start(read_timeout=5.0)
+    assert [obj.name for obj in await cache.list(ConfigMap)] == ["a"]
+    assert ["sendInitialEvents" in query for query in answers[:2]] == [True, False]
+    assert "limit" in answers[1]
+
+
 async def test_resuming_is_given_up_after_some_failures_and_everything_is_listed_anew(
     server: Any, watched: Any, heard: Any
 ) -> None:
