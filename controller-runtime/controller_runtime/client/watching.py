@@ -20,7 +20,7 @@ from controller_runtime.apis.machinery import errors
 from controller_runtime.apis.machinery.object import Object
 from controller_runtime.rest import request as requests
 
-from .bodies import decode, is_metadata, listed_text
+from .bodies import decode_listed, is_metadata
 from .interfaces import ObjectList
 from .options import ListOptions, WatchOptions
 
@@ -207,8 +207,9 @@ class Watch(Generic[T]):
         made: WatchEvent[T] | None = None
         try:
             version = rest.decoded(_decode_version, event.object).metadata.resource_version
-            if event.type in _EVENTS and (text := listed_text(self._kind, bytes(event.object))) is not None:
-                made = WatchEvent(cast("EventType", event.type), decode(self._kind, text))
+            if event.type in _EVENTS:
+                found = decode_listed(self._kind, bytes(event.object))
+                made = None if found is None else WatchEvent(cast("EventType", event.type), found)
         except rest.AnswerError as error:
             raise _EventError(str(error)) from error
         self._bookmarks |= event.type == "BOOKMARK"

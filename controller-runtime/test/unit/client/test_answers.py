@@ -152,3 +152,11 @@ async def test_the_details_of_a_refusal_may_have_any_shape(details: str) -> None
         await client(403, body).get(ConfigMap, ("n", "c"))
     assert isinstance(caught.value, ForbiddenError)
     assert all(isinstance(each, dict) for each in caught.value.causes)
+
+
+@pytest.mark.parametrize("depth", [300, 900, 5000])
+async def test_a_list_leaves_out_an_object_that_is_nested_too_deeply(depth: int) -> None:
+    deep = b'{"metadata":{"name":"a"},"x":' + b"[" * depth + b"]" * depth + b"}"
+    body = b'{"items":[' + deep + b',{"metadata":{"name":"b"}}],"metadata":{"resourceVersion":"7"}}'
+    listed = await client(200, body).list(ConfigMap)
+    assert ([obj.name for obj in listed], listed.resource_version) == (["b"], "7")

@@ -158,8 +158,9 @@ async def test_a_page_instead_of_a_watch_is_followed_by_another_connection() -> 
     assert versions(transport.requests) == ["1", "2", "2"]
 
 
-async def test_an_object_that_is_nested_too_deeply_is_skipped() -> None:
-    nested = b'{"type":"ADDED","object":{"x":' + b"[" * 5000 + b"]" * 5000 + b"}}"
+@pytest.mark.parametrize("depth", [300, 900, 5000])
+async def test_an_object_that_is_nested_too_deeply_is_skipped(depth: int) -> None:
+    nested = b'{"type":"ADDED","object":{"x":' + b"[" * depth + b"]" * depth + b"}}"
     client, _ = serving(lines(nested, line("ADDED", "b", 3), quiet=True))
     async with client.watch(ConfigMap, resource_version="1") as watch:
         assert await take(watch, 1) == ["ADDED b"]
