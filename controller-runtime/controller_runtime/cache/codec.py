@@ -111,7 +111,7 @@ class Page(msgspec.Struct):
     """One page of a list, its items still text."""
 
     items: list[msgspec.Raw] | None
-    """Required: JSON without it is no list, and must not empty a cache."""
+    """Required: JSON without it comes from another server, and must not empty a cache."""
     metadata: PageMeta = msgspec.field(default_factory=PageMeta)
 
 
