@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which events are worth a request: filters between a source and its handler.
 
-Predicates return at once and change nothing. An event passes when every predicate of its source passes it.
+Predicates return at once and change nothing. An event passes when every predicate of its source passes it, and when
+one raises, which is logged: the reconcile decides by the state of the object.
 """
 
 from __future__ import annotations

@@ -95,7 +95,10 @@ class Cache:
         deadline = None if timeout is None else anyio.current_time() + timeout
         for engine in tuple(self._engines.values()):
             left = None if deadline is None else max(0.0, deadline - anyio.current_time())
-            await engine.wait_for_sync(left, or_problem=True)
+            try:
+                await engine.wait_for_sync(left, or_problem=True)
+            except errors.CacheNotStartedError:  # removed meanwhile, so no longer in use
+                continue
 
     def degraded(self) -> dict[GVK, str]:
         """Return the kinds that are missing or denied, and why."""
@@ -134,11 +137,13 @@ class Cache:
         return await self._mapper.resource_for(kind)
 
     def remove_informer(self, kind: type[Object]) -> None:
-        """Stop watching ``kind`` and drop its cached objects, until its next use."""
+        """Stop watching ``kind`` and drop its cached objects, until its next use; its handlers receive no more events.
+
+        A read that waits for the first list is a use: it watches the kind again.
+        """
         engine = self._engines.pop(_identity(kind), None)
         if engine is not None:
-            engine.leave()
-            engine.scope.cancel()
+            engine.end()
 
     async def index_field(self, kind: type[T], field: str, extract: client.IndexerFunc[T]) -> None:
         """Index ``kind`` by the values that ``extract`` returns, so that a list by ``fields`` is a look-up.
@@ -228,8 +233,12 @@ class Cache:
         if self._tasks is None:
             raise errors.CacheNotStartedError(f"{kind.gvk.group_kind}: the cache is not started")
         engine = self._engine(kind)
-        if not engine.is_readable(namespace):
-            await engine.readable(namespace, self.options.read_timeout)
+        while not engine.is_readable(namespace):
+            try:
+                await engine.readable(namespace, self.options.read_timeout)
+                break
+            except errors.CacheNotStartedError:  # removed meanwhile
+                engine = self._engine(kind)
         return engine
 
     def _kept(self, kind: type[Object]) -> Engine:

@@ -14,8 +14,8 @@ from typing import Final, TypeVar
 import msgspec
 import pydantic_core
 
+from controller_runtime.apis.machinery import cut, shape
 from controller_runtime.apis.machinery import errors as api
-from controller_runtime.apis.machinery import shape
 from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.apis.machinery.gvk import NamespacedName
 from controller_runtime.apis.machinery.lazy import metadata_text
@@ -110,8 +110,9 @@ class PageMeta(msgspec.Struct, rename="camel"):
 class Page(msgspec.Struct):
     """One page of a list, its items still text."""
 
+    items: list[msgspec.Raw] | None
+    """Required: JSON without it comes from another server, and must not empty a cache."""
     metadata: PageMeta = msgspec.field(default_factory=PageMeta)
-    items: list[msgspec.Raw] | None = None
 
 
 class _Meta(msgspec.Struct, rename="camel"):
@@ -140,6 +141,7 @@ class _Marked(msgspec.Struct):
 
 _decode_line = msgspec.json.Decoder(Line).decode
 _decode_page = msgspec.json.Decoder(Page).decode
+_decode_page_meta = msgspec.json.Decoder(PageMeta).decode
 _decode_meta = msgspec.json.Decoder(_Meta).decode
 _decode_name = msgspec.json.Decoder(_Named).decode
 _decode_marked = msgspec.json.Decoder(_Marked).decode
@@ -157,16 +159,24 @@ _shared: Final[dict[str, str]] = {}
 def split_line(line: bytes) -> Line:
     """Return a watch line in its two parts; raises BadObjectError if it is malformed."""
     try:
-        return _decode_line(line)
-    except (msgspec.DecodeError, RecursionError) as error:
+        try:
+            return _decode_line(line)
+        except RecursionError:
+            fields = cut.fields(line)
+            return Line(msgspec.json.decode(fields["type"], type=str), fields["object"])
+    except (msgspec.DecodeError, KeyError, RecursionError) as error:
         raise errors.BadObjectError(f"a watch line of {len(line)} bytes is unreadable: {error}") from error
 
 
 def split_page(body: bytes) -> Page:
     """Return a list in its parts; raises BadObjectError if it is malformed."""
     try:
-        return _decode_page(body)
-    except (msgspec.DecodeError, RecursionError) as error:
+        try:
+            return _decode_page(body)
+        except RecursionError:
+            fields = cut.fields(body)
+            return Page(cut.items(fields["items"]), _decode_page_meta(fields["metadata"]))
+    except (msgspec.DecodeError, KeyError, RecursionError) as error:
         raise errors.BadObjectError(f"a list of {len(body)} bytes is unreadable: {error}") from error
 
 
@@ -195,15 +205,22 @@ def entry_of(
     Raises:
         BadObjectError: it has no name, its metadata has the wrong types, or ``transform`` fails on it.
     """
+    deep = False
     try:
-        parts = parts_of(raw)
-        meta_parts = parts_of(parts["metadata"])
+        try:
+            parts = parts_of(raw)
+            meta_parts = parts_of(parts["metadata"])
+        except RecursionError:
+            parts, deep = cut.fields(raw), True
+            meta_parts = cut.fields(parts["metadata"])
         parts.pop("apiVersion", None)
         parts.pop("kind", None)
         if meta_parts.pop("managedFields", None) is not None:
             parts["metadata"] = msgspec.Raw(_encode(meta_parts))
         text = _compact(parts)
         if len(text) > shape.SMALL and (reason := shape.check(text, limits)) is not None:
+            return _outlined(parts["metadata"], meta_parts, reason)
+        if deep and (reason := shape.Counter(limits).feed(text)) is not None:
             return _outlined(parts["metadata"], meta_parts, reason)
         meta = _decode_meta(parts["metadata"])
     except (msgspec.DecodeError, KeyError, RecursionError) as error:

@@ -42,6 +42,7 @@ class Engine:
         self.unreadable = Unreadable(self.gvk)
         self.skip, self.count_skipped = self.unreadable.skip, self.unreadable.count
         self.scope = anyio.CancelScope()
+        self.removed = False
         self._options = options
         self.processor = Processor(kind, self.store, self.unreadable, lambda: self.has_synced)
         self._indexers = Indexers(self.gvk, self.unreadable)
@@ -84,6 +85,14 @@ class Engine:
         """Stop reporting to the shared outage."""
         for feed in self._feeds.values():
             self.outage.leave(feed)
+
+    def end(self) -> None:
+        """Stop for good: nothing is reported any more, and tasks that wait for the first list get an error."""
+        self.removed = True
+        self.leave()
+        self.scope.cancel()
+        metrics.CACHE_DEGRADED.labels(*self.gvk).set(0)
+        self._changed.set()
 
     async def _resource_for(self, feed: Feed, resource: Callable[[], Awaitable[Resource]]) -> Resource:
         """Return where to list the objects of ``feed``; a single feed follows a kind without namespaces."""
@@ -148,6 +157,7 @@ class Engine:
         Raises:
             CacheDegradedError: the kind is missing, or it was denied before everything was listed once.
             CacheSyncTimeoutError: that took too long.
+            CacheNotStartedError: the informer was removed.
             NamespaceNotCachedError: the namespace is not cached.
         """
         if self.is_readable(namespace):
@@ -164,11 +174,14 @@ class Engine:
 
         Raises:
             CacheSyncTimeoutError: that took too long.
+            CacheNotStartedError: the informer was removed before that.
         """
         with anyio.move_on_after(timeout):
             while not all(
                 feed.synced or (or_problem and feed.problem is not None) for feed in self.feeds_of(namespace)
             ):
+                if self.removed:
+                    raise errors.CacheNotStartedError(f"{self.gvk.group_kind}: the informer was removed")
                 await self._changed.wait()
             return
         feeds = self.feeds_of(namespace)

@@ -3,7 +3,7 @@
 """Reflector: a list followed by a watch, repeated without end, as an explicit state machine.
 
 ```
-          ┌──────── refused: server has no streaming lists ────────┐
+          ┌────────── refused, silent or ended too early ──────────┐
           │                                                        ▼
  ──► Streaming ── initial-events-end ──► Watching ◄── last page ── Listing ─┐ next page
           │                             │   ▲  │                   │   ▲    │
@@ -170,11 +170,11 @@ class Reflector:
                 await self._sink.finish(self._intake.known)
                 complete = True
                 return Watching(self._intake.known, lines=lines)
+            # Objects already reported stay. A list reports the rest: a proxy may end every stream.
+            raise Silence("the stream ended before it had delivered every object")
         finally:
             if not complete:
                 await lines.close()
-        # Ended early: objects already reported stay; the next try reports the rest.
-        return Waiting(self._backoff.next(anyio.current_time()), state)
 
     async def _list(self, state: Listing) -> State:
         target = self._target

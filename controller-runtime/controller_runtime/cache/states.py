@@ -68,7 +68,7 @@ State = Streaming | Listing | Watching | Waiting
 
 
 class Silence(Exception):  # noqa: N818 -- an observation rather than an error
-    """A connection was silent for too long: the peer is unreachable, or does not understand the request."""
+    """A connection was silent for too long, or ended early: the peer is unreachable, or does not stream."""
 
 
 def after_failure(state: Streaming | Listing | Watching, error: Exception, known: str) -> State | None:

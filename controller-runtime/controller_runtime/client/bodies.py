@@ -9,11 +9,12 @@ from typing import Final, TypeVar, Unpack
 import msgspec
 
 from controller_runtime import log, rest
+from controller_runtime.apis.machinery import cut, shape
 from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.apis.machinery.object import Object, PartialObjectMetadata
 
 from . import interfaces
-from .lazy import Answer, bounded
+from .lazy import Answer
 from .options import DeleteOptions
 
 T = TypeVar("T", bound=Object)
@@ -27,13 +28,14 @@ class _ListMeta(msgspec.Struct, rename="camel"):
 
 
 class _List(msgspec.Struct):
-    """A list whose items are undecoded."""
+    """A list whose items are undecoded. JSON without items is the response of another server."""
 
+    items: list[msgspec.Raw] | None
     metadata: _ListMeta = msgspec.field(default_factory=_ListMeta)
-    items: list[msgspec.Raw] | None = None
 
 
 _list_decoder = msgspec.json.Decoder(_List)
+_meta_decoder = msgspec.json.Decoder(_ListMeta)
 decode_answer: Final = msgspec.json.Decoder(dict[str, JSON]).decode
 
 
@@ -52,13 +54,9 @@ def decode_list(kind: type[T], body: bytes) -> interfaces.ObjectList[T]:
 
     Objects that exceed the limits of ``machinery.shape`` are left out, so that one such object cannot make lists fail.
     """
-    listed = rest.decoded(_list_decoder.decode, body)
+    listed = rest.decoded(_decode_list, body)
     objects = interfaces.ObjectList(
-        [
-            decode(kind, text)
-            for item in listed.items or ()
-            if (text := listed_text(kind, bytes(item))) is not None
-        ]
+        [found for item in listed.items or () if (found := decode_listed(kind, bytes(item))) is not None]
     )
     objects.resource_version = listed.metadata.resource_version
     objects.continue_token = listed.metadata.continue_
@@ -66,11 +64,21 @@ def decode_list(kind: type[T], body: bytes) -> interfaces.ObjectList[T]:
     return objects
 
 
-def listed_text(kind: type[Object], text: bytes) -> bytes | None:
-    """Return the JSON of an object in a list or watch, or None if it exceeds the limits of ``machinery.shape``."""
+def _decode_list(body: bytes) -> _List:
     try:
-        return bounded(text)
+        return _list_decoder.decode(body)
+    except RecursionError:
+        fields = cut.fields(body)
+        return _List(cut.items(fields["items"]), _meta_decoder.decode(fields["metadata"]))
+
+
+def decode_listed(kind: type[T], text: bytes) -> T | None:
+    """Return an object of a list or watch, or None if it exceeds the limits of ``machinery.shape``."""
+    try:
+        return decode(kind, text)
     except rest.AnswerError as error:
+        if shape.Counter(shape.WIDE).feed(text) is None:
+            raise
         _log.warning("Object skipped", kind=str(kind.gvk.group_kind), reason=str(error))
         return None
 

@@ -8,10 +8,11 @@ from collections.abc import Awaitable, Collection, Coroutine
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeVar, Unpack
 
-from controller_runtime.apis.machinery.errors import NotFoundError
+from controller_runtime.apis.machinery.errors import NotFoundError, StatusError
 from controller_runtime.apis.machinery.gvk import NamespacedName
 from controller_runtime.apis.machinery.lazy import LazyObject
-from controller_runtime.apis.machinery.object import Object, Unstructured
+from controller_runtime.apis.machinery.object import Object, Unstructured, metadata_only
+from controller_runtime.rest import RestError
 
 from . import interfaces, lazy
 from . import options as opts
@@ -60,13 +61,18 @@ class _Recorder:
             try:
                 stored = await write
             except NotFoundError as error:
-                self._missed(obj, obj.metadata.uid, error, options)
+                await self._missed(obj, obj.metadata.uid, error, options)
                 raise
             if self._returns_object and not options.get("dry_run"):
                 self._cache.remember_write(stored)
             return stored
 
-    def _missed(
+    async def _exists(self, obj: Object) -> bool:
+        """Return True if ``obj`` exists although a write was answered with 404."""
+        del obj
+        return False
+
+    async def _missed(
         self,
         obj: Object,
         uid: str | None,
@@ -76,7 +82,7 @@ class _Recorder:
         """Record that ``obj`` does not exist, if the server says that of it, not of an object that the write needs."""
         found = error.details
         names_it = found.get("name") == obj.name and (found.get("group") or "") == type(obj).gvk.group
-        if uid and names_it and not options.get("dry_run"):
+        if uid and names_it and not options.get("dry_run") and not await self._exists(obj):
             self._cache.remember_delete(obj, uid=uid)
 
 
@@ -108,7 +114,8 @@ class CachedClient(_Recorder):
 
     def subresource(self, name: str) -> CachedSubResource:
         """Return the writer of one subresource."""
-        return CachedSubResource(self._live.subresource(name), self._cache, returns_object=name == "status")
+        live = self._live.subresource(name)
+        return CachedSubResource(live, self._cache, self._live, returns_object=name == "status")
 
     async def get(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> T:
         """Return the object at (namespace, name); NotFoundError if it does not exist."""
@@ -151,7 +158,7 @@ class CachedClient(_Recorder):
         try:
             left = await self._live.remove(obj, **options)
         except NotFoundError as error:
-            self._missed(obj, uid, error, options)
+            await self._missed(obj, uid, error, options)
             raise
         if options.get("dry_run"):
             return
@@ -175,10 +182,16 @@ class CachedSubResource(_Recorder):
     """Writes a subresource; for ``status`` the server returns the whole object, which the cache records."""
 
     def __init__(
-        self, live: interfaces.SubResourceClient, cache: CacheReader, *, returns_object: bool
+        self,
+        live: interfaces.SubResourceClient,
+        cache: CacheReader,
+        reader: interfaces.Reader,
+        *,
+        returns_object: bool,
     ) -> None:
         super().__init__(cache, returns_object=returns_object)
         self._live = live
+        self._reader = reader
 
     async def get(self, obj: Object, into: type[T]) -> T:
         """Return the subresource of ``obj`` from the server; the cache does not contain subresources."""
@@ -205,3 +218,11 @@ class CachedSubResource(_Recorder):
     async def apply(self, obj: T, **options: Unpack[opts.ApplyOptions]) -> T:
         """Server-side apply the subresource."""
         return await self._recorded(obj, self._live.apply(obj, **options), options)
+
+    async def _exists(self, obj: Object) -> bool:
+        """Read ``obj``: an object whose CRD does not declare the subresource gets the 404 of a missing object."""
+        try:
+            found = await self._reader.get(metadata_only(type(obj)), obj.key)
+        except (StatusError, RestError):
+            return False
+        return found.metadata.uid == obj.metadata.uid

@@ -162,6 +162,8 @@ class LiveClient:
         if status == HTTPStatus.NO_CONTENT:
             return None
         left = rest.decoded(decode_answer, body)
+        if "kind" not in left and "metadata" not in left:
+            raise rest.AnswerError("the response to a deletion is neither a Status nor an object")
         return rest.decoded(kind.from_json, body) if still_exists(left) else None
 
     async def delete_all_of(self, kind: type[Object], **options: Unpack[DeleteAllOfOptions]) -> None:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -19,7 +20,7 @@ from controller_runtime.apis.machinery import errors
 from controller_runtime.apis.machinery.object import Object
 from controller_runtime.rest import request as requests
 
-from .bodies import decode, is_metadata, listed_text
+from .bodies import decode_listed, is_metadata
 from .interfaces import ObjectList
 from .options import ListOptions, WatchOptions
 
@@ -43,6 +44,10 @@ class WatchEvent(Generic[T]):
 
     type: EventType
     object: T
+
+
+class _EventError(rest.AnswerError):
+    """The object of an event is not of the kind. Every new connection would deliver it again."""
 
 
 class _Line(msgspec.Struct):
@@ -76,7 +81,8 @@ class Watchable(Protocol):
 class Watch(Generic[T]):
     """The changes of a kind, in order: see :meth:`controller_runtime.client.LiveClient.watch`.
 
-    Use it as a context manager, or call :meth:`aclose`, to release its connection.
+    Use it as a context manager, or call :meth:`aclose`, to release its connection. A wait for the next event that is
+    cancelled, e.g. by a time-out, closes the connection; the next wait opens another, which loses and repeats nothing.
     """
 
     def __init__(self, client: Watchable, kind: type[T], options: WatchOptions) -> None:
@@ -88,13 +94,19 @@ class Watch(Generic[T]):
         self._bookmarks = False
         self._connected = False
         self._pause = _FIRST_PAUSE
+        self._not_before = 0.0
         self._events = self._follow()
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> WatchEvent[T]:
-        return await anext(self._events)
+        try:
+            return await anext(self._events)
+        except asyncio.CancelledError:
+            # It ended the generator. Nothing is lost: events are returned as they are read, a list without waiting.
+            self._events = self._follow()
+            raise
 
     async def __aenter__(self) -> Self:
         return self
@@ -113,6 +125,7 @@ class Watch(Generic[T]):
             async for event in self._existing():
                 yield event
         while True:
+            await anyio.sleep(max(0.0, self._not_before - anyio.current_time()))
             opened = anyio.current_time()
             delay = 0.0
             try:
@@ -125,7 +138,8 @@ class Watch(Generic[T]):
             if lasted >= _SHORT:
                 self._pause = _FIRST_PAUSE
             if delay or lasted < _SHORT:
-                await anyio.sleep(max(delay, self._pause * (1 + random.random())))  # noqa: S311 -- spreads load
+                pause = max(delay, self._pause * (1 + random.random()))  # noqa: S311 -- spreads load
+                self._not_before = anyio.current_time() + pause
                 self._pause = min(2 * self._pause, _LONGEST_PAUSE)
 
     async def _existing(self) -> AsyncGenerator[WatchEvent[T], None]:
@@ -183,22 +197,30 @@ class Watch(Generic[T]):
         """
         try:
             event = _decode_line(line)
+        except RecursionError as error:
+            _log.warning("Object skipped", kind=str(self._kind.gvk.group_kind), reason=str(error))
+            return None
         except msgspec.DecodeError as error:
             raise rest.TransportError(f"a watch line of {len(line)} bytes is undecodable: {error}") from error
         if event.type == "ERROR":
             raise errors.from_status(rest.decoded(msgspec.json.decode, event.object), http_code=500)
-        version = rest.decoded(_decode_version, event.object).metadata.resource_version
         made: WatchEvent[T] | None = None
-        if event.type == "BOOKMARK":
-            self._bookmarks = True
-        elif event.type in _EVENTS and (text := listed_text(self._kind, bytes(event.object))) is not None:
-            made = WatchEvent(cast("EventType", event.type), decode(self._kind, text))
+        try:
+            version = rest.decoded(_decode_version, event.object).metadata.resource_version
+            if event.type in _EVENTS:
+                found = decode_listed(self._kind, bytes(event.object))
+                made = None if found is None else WatchEvent(cast("EventType", event.type), found)
+        except rest.AnswerError as error:
+            raise _EventError(str(error)) from error
+        self._bookmarks |= event.type == "BOOKMARK"
         self.resource_version = version or self.resource_version
         return made
 
     def _delay(self, error: rest.TransportError | errors.StatusError) -> float:
         """Return the delay before the next connection; raise an error that reconnecting cannot resolve."""
-        if not self._connected or (isinstance(error, errors.StatusError) and not _is_transient(error)):
+        lasts = isinstance(error, _EventError)
+        lasts |= isinstance(error, errors.StatusError) and not _is_transient(error)
+        if lasts or not self._connected:
             raise error
         kind = str(self._kind.gvk.group_kind)
         _log.debug("Watch failed", kind=kind, resourceVersion=self.resource_version, error=error)

@@ -153,6 +153,7 @@ class Server:
                         accepted.close()
                         raise
                     handshake = shared.begin_handshake()
+                    context = self._renewed(context)
                     handshakes.start_soon(_welcome, accepted, handshake, shared, context)
         finally:
             listening.close()
@@ -164,9 +165,25 @@ class Server:
         if self._tls is None:
             return None
         context = self._tls.context()
+        self._apply_options(context)
+        return context
+
+    def _renewed(self, context: ssl.SSLContext | None) -> ssl.SSLContext | None:
+        """Return the context for the next connection: ``context`` unless the provider has another one by now."""
+        if self._tls is None:
+            return None
+        try:
+            newest = self._tls.context()
+            if newest is not context:
+                self._apply_options(newest)
+        except Exception:  # the provider's code; new connections still get the former certificate
+            _log.exception("Certificate cannot be replaced")
+            return context
+        return newest
+
+    def _apply_options(self, context: ssl.SSLContext) -> None:
         if self._tls_options is not None:
             self._tls_options.apply(context)
-        return context
 
     def _route(self, path: str) -> Handler | None:
         if (handler := self._routes.get(path)) is not None:

@@ -17,10 +17,13 @@ HTTP_1_1: Final = "http/1.1"
 
 
 class TLSProvider(Protocol):
-    """The source of the TLS context with which the server begins to listen."""
+    """The source of a server's TLS context."""
 
     def context(self) -> ssl.SSLContext:
-        """Return the context; certificates may be replaced in it later."""
+        """Return the context for the next connection: another object once another certificate is served.
+
+        Called for each connection, so it must return the same object until then.
+        """
         ...
 
 

@@ -38,7 +38,7 @@ class _Entry(msgspec.Struct):
 
 
 class _Resources(msgspec.Struct):
-    resources: list[_Entry] | None = None
+    resources: list[_Entry] | None
 
 
 class _Version(msgspec.Struct):
@@ -51,7 +51,7 @@ class _Group(msgspec.Struct):
 
 
 class _Groups(msgspec.Struct):
-    groups: list[_Group] | None = None
+    groups: list[_Group] | None
 
 
 class RESTMapper:

@@ -147,6 +147,8 @@ def warnings_in(header: str) -> list[str]:
 class Fence:
     """Rejects writes while ``may_write`` returns False, including those that waited in an outer layer.
 
+    The transport asks ``may_write`` again for a write that waited for a connection.
+
     ``unanswered`` is called when a write that was sent ends without a response: the server may still perform it.
     """
 
@@ -168,9 +170,7 @@ class Fence:
         if request.method == "GET":
             return await self._inner.send(request)
         if not self._may_write():
-            raise errors.TransportError(
-                f"{request.method} {request.path} is not sent: leadership was lost", host=self._host
-            )
+            raise not_sent(request, self._host)
         try:
             return await self._inner.send(request)
         except errors.ConnectError:
@@ -178,6 +178,11 @@ class Fence:
         except (asyncio.CancelledError, errors.TransportError):
             self._unanswered()
             raise
+
+
+def not_sent(request: Request, host: str) -> errors.ConnectError:
+    """Return the error of a write that is rejected because another replica may lead."""
+    return errors.ConnectError(f"{request.method} {request.path} is not sent: leadership was lost", host=host)
 
 
 class Throttle:

@@ -43,7 +43,7 @@ class Transport:
         tls_check_period: float = TLS_CHECK_PERIOD,
     ) -> None:
         self.config = config
-        self._wire = _Wire(config, tls_check_period)
+        self._wire = _Wire(config, tls_check_period, may_write)
         inner: RoundTripper = self._wire
         if may_write is not None:
             inner = layers.Fence(inner, may_write, config.address, unanswered=unanswered)
@@ -80,8 +80,9 @@ class Transport:
 class _Wire:
     """The innermost round tripper: the pool in use, and retired pools with requests in progress."""
 
-    def __init__(self, config: Config, tls_check_period: float) -> None:
+    def __init__(self, config: Config, tls_check_period: float, may_write: Callable[[], bool] | None) -> None:
         self._config = config
+        self._may_write = may_write
         self._tls_check_period = tls_check_period
         self._base = config.address.rstrip("/")
         self._opened = False
@@ -174,6 +175,10 @@ class _Wire:
                         connection = await pool.connection(context, fresh=tried, stream=request.stream)
                 except http1.Error as error:
                     raise errors.ConnectError(str(error), host=self._base) from error
+                if self._may_write is not None and request.method != "GET" and not self._may_write():
+                    # The fence was passed before the wait for a connection, which may take half a minute.
+                    pool.free(connection)
+                    raise layers.not_sent(request, self._base)
             try:
                 answer = await connection.ask(
                     head,

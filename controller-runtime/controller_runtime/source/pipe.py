@@ -182,21 +182,26 @@ class Pipe(Generic[T]):
             self._failed(step, failures, error)
 
     def _pass(self, evt: E, passes: Callable[[E], bool], step: _Step) -> None:
-        try:
-            if not passes(evt):
-                return
-            if not self._handler.immediate:
-                self._handler.look(evt)
-        except cache.UndecodableObjectError:
-            raise  # the informer counts it
-        except (Exception, asyncio.CancelledError) as error:  # nothing here waits to be cancelled
-            _log.error("Predicate failed, the event is dropped", source=self._name, error=error)
+        if not self._passes(evt, passes):
             return
         if self._handler.immediate:
             self._take_now(step)
         else:
             self._steps.append(step)
             self._more.set()
+
+    def _passes(self, evt: E, passes: Callable[[E], bool]) -> bool:
+        """Return the predicates' verdict; True if they fail: an event too many is harmless, a lost one is not."""
+        try:
+            if not passes(evt):
+                return False
+            if not self._handler.immediate:
+                self._handler.look(evt)
+        except cache.UndecodableObjectError:
+            raise  # the informer counts it
+        except (Exception, asyncio.CancelledError) as error:  # nothing here waits to be cancelled
+            _log.error("Predicate failed, so the event passes", source=self._name, error=error)
+        return True
 
     def _take_now(self, step: _Step) -> None:
         try:

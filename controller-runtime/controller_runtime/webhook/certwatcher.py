@@ -34,11 +34,14 @@ def server_context() -> ssl.SSLContext:
 
 
 class CertWatcher:
-    """Keeps one TLS context in step with a certificate file and a key file.
+    """Provides a TLS context that follows a certificate file and a key file.
 
     The files are compared every ``period`` seconds by content, since a mounted Secret is replaced by
     swapping links. A pair that does not fit together is left alone and tried again: files are replaced one
     after the other. Connections that exist keep the certificate they began with.
+
+    Each pair has a context of its own: OpenSSL keeps one certificate for each type of key, so in a context in use
+    an RSA certificate would not replace that of an elliptic curve.
     """
 
     name = "certificate watcher"
@@ -47,17 +50,18 @@ class CertWatcher:
         self._cert = cert
         self._key = key
         self._period = period
-        self._context = server_context()
+        self._context: ssl.SSLContext | None = None
         self._loaded: tuple[bytes, bytes] | None = None
 
     def context(self) -> ssl.SSLContext:
-        """Return the context, always the same one.
+        """Return the context of the pair loaded last.
 
         Raises:
             CertificateError: no usable pair has been read so far.
         """
-        if self._loaded is None:
+        if self._context is None:
             self.reload()
+        assert self._context is not None  # noqa: S101 -- reload raises otherwise
         return self._context
 
     def reload(self) -> bool:
@@ -75,13 +79,12 @@ class CertWatcher:
             return False
         metrics.CERTWATCHER_READS.inc()
         try:
-            # A mismatched pair would leave the live context unusable: try it on another context first.
-            load_chain(server_context(), *pair)
-            load_chain(self._context, *pair)
+            context = server_context()
+            load_chain(context, *pair)
         except (OSError, ValueError) as error:  # also without a free file descriptor
             metrics.CERTWATCHER_READ_ERRORS.inc()
             raise CertificateError(f"{self._cert}, {self._key}: {error}") from error
-        self._loaded = pair
+        self._context, self._loaded = context, pair
         return True
 
     async def start(self) -> None:
@@ -103,12 +106,15 @@ class SelfSigned:
 
     def __init__(self, *names: str) -> None:
         self._names = names or ("localhost", "127.0.0.1")
+        self._context: ssl.SSLContext | None = None
 
     def context(self) -> ssl.SSLContext:
-        """Return a new context with a new certificate."""
-        context = server_context()
-        load_chain(context, *self.pair())
-        return context
+        """Return the context; its certificate is created by the first call."""
+        if self._context is None:
+            context = server_context()
+            load_chain(context, *self.pair())
+            self._context = context
+        return self._context
 
     def pair(self) -> tuple[bytes, bytes]:
         """Return a new certificate and its key, in PEM."""

@@ -151,7 +151,7 @@ async def test_a_handler_or_predicate_that_fails_holds_up_no_other_event(
             for name in ("bad", "worse", "good"):
                 world.put(make_pod(name))
             await settle()
-            assert await drain(queue) == [("ns/good", 0)]
+            assert await drain(queue) == [("ns/worse", 0), ("ns/good", 0)]
 
 
 @pytest.mark.parametrize("failure", [ValueError, asyncio.CancelledError])

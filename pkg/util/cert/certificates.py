@@ -136,7 +136,7 @@ class Certificates:
         return False
 
     def context(self) -> ssl.SSLContext:
-        """Return the TLS context, always the same object; it has a certificate after :meth:`served`."""
+        """Return the TLS context, another object after each renewal; it has a certificate after :meth:`served`."""
         return self._context
 
     async def served(self) -> None:
@@ -273,8 +273,10 @@ class Certificates:
         self._problem = ""
         if self._served == material:
             return
-        load_chain(self._context, material.tls_crt, material.tls_key)
-        self._served = material
+        # In the former context, an RSA certificate would not replace one of an elliptic curve.
+        context = server_context()
+        load_chain(context, material.tls_crt, material.tls_key)
+        self._context, self._served = context, material
         for label, pem in (("authority", material.ca_crt), ("serving", material.tls_crt)):
             EXPIRY.labels(label).set(pki.certificate(pem).not_valid_after_utc.timestamp())
         _log.info(

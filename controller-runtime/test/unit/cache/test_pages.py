@@ -37,7 +37,7 @@ PAGES = {
     "of a custom resource": {"apiVersion": "v1", "items": NAMED, "kind": "List", **META},
     "one item": {"items": [item("a", more=PADDING * 4)], **META},
     "no items": {"items": [], "more": [PADDING * 4, {}], **META},
-    "without items": {**META, "more": [{"spec": PADDING * 4}]},
+    "items that are null": {"items": None, **META, "more": [{"spec": PADDING * 4}]},
     "items within items": {"items": WITHIN, **META, "more": PADDING * 2},
     "items in strings": {"items": IN_TEXT, **META},
     "items of two kinds": {"items": [*NAMED, *PLAIN], **META},
@@ -76,3 +76,8 @@ async def test_others_have_a_turn_between_two_items(kind: str) -> None:
 async def test_what_is_not_a_page_is_an_error(end: bytes) -> None:
     with pytest.raises(BadObjectError):
         await pages.split(text(PAGES["of a built-in kind"])[:-2] + end)
+
+
+async def test_a_large_text_without_items_is_no_page() -> None:
+    with pytest.raises(BadObjectError, match="items"):
+        await pages.split(text({**META, "more": [{"spec": PADDING * 4}]}))

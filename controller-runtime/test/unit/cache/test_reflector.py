@@ -297,6 +297,29 @@ async def forever() -> AsyncIterator[bytes]:
     yield b""
 
 
+async def test_streams_that_end_before_everything_was_delivered_are_reported_and_replaced_by_a_list(
+    server: Any, start: Any
+) -> None:
+    server.put("a")
+    served, answers = server.transport, []
+
+    async def cut_streams(request: Any) -> Any:
+        answers.append(dict(request.query))
+        if "sendInitialEvents" in answers[-1]:
+            return FakeResponse(lines=nothing())
+        return await served.send(request)
+
+    async def nothing(*lines: bytes) -> AsyncIterator[bytes]:
+        for line in lines:
+            yield line
+
+    server.transport = rest.FakeTransport(cut_streams)
+    cache = await start(read_timeout=5.0)
+    assert [obj.name for obj in await cache.list(ConfigMap)] == ["a"]
+    assert ["sendInitialEvents" in query for query in answers[:2]] == [True, False]
+    assert "limit" in answers[1]
+
+
 async def test_resuming_is_given_up_after_some_failures_and_everything_is_listed_anew(
     server: Any, watched: Any, heard: Any
 ) -> None:
@@ -447,3 +470,21 @@ async def test_an_unknown_answer_of_a_list_is_a_failure_not_the_end(server: Any,
     await cache.get_informer(ConfigMap)
     await cache.wait_for_sync(1)
     assert [obj.name for obj in await cache.list(ConfigMap)] == ["a"]
+
+
+@pytest.mark.parametrize("body", [{}, {"error": "sign in"}, {"kind": "Status", "status": "Failure"}])
+async def test_json_without_items_is_no_list_and_empties_no_cache(
+    server: Any, start: Any, heard: Any, body: dict[str, Any]
+) -> None:
+    server.streams_lists = False
+    server.put("a")
+    cache = await start()
+    (await cache.get_informer(ConfigMap)).add_event_handler(heard.handler)
+    await cache.wait_for_sync(1)
+    heard.take()
+    server.faults.extend([refusal(410, "Expired"), lambda _request: FakeResponse(200, body)])
+    server.hang_up(LOST)
+    await anyio.sleep(60)
+    assert [obj.name for obj in await cache.list(ConfigMap)] == ["a"]
+    assert not server.faults
+    assert heard.take() == []

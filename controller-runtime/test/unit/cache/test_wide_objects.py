@@ -12,6 +12,7 @@ from structlog.testing import capture_logs
 
 from controller_runtime import cache, handler, source
 from controller_runtime.apis.core.v1 import ConfigMap
+from controller_runtime.apis.machinery.errors import NotFoundError
 from controller_runtime.apis.machinery.object import unstructured
 from controller_runtime.apis.machinery.shape import Limits
 from controller_runtime.cache import ByObject, UndecodableObjectError, intake
@@ -126,11 +127,33 @@ def test_what_managed_fields_hold_does_not_count() -> None:
 @pytest.mark.parametrize("depth", [300, 900, 5000, 100_000])
 async def test_deep_objects_are_survived(server: Any, watched: cache.Cache, settle: Any, depth: int) -> None:
     metadata = b'{"name":"deep","namespace":"team-a","uid":"u","resourceVersion":"11"}'
-    text = b'{"type":"ADDED","object":{"metadata":' + metadata + b',"x":'
-    server.say(text + b"[" * depth + b"]" * depth + b"}}")
+    deep = b'{"metadata":' + metadata + b',"x":' + b"[" * depth + b"]" * depth + b"}"
+    server.say(b'{"type":"ADDED","object":' + deep + b"}")
     server.put("a")
     await settle()
     assert [obj.name for obj in await watched.list(unstructured(ConfigMap.gvk))] == ["a"]
+    assert ("team-a", "deep") in list((await watched.get_informer(ConfigMap)).keys())
+    if depth > 500:
+        with pytest.raises(UndecodableObjectError):
+            await watched.get(unstructured(ConfigMap.gvk), ("team-a", "deep"))
+    server.say(b'{"type":"DELETED","object":' + deep + b"}")
+    await settle()
+    with pytest.raises(NotFoundError):
+        await watched.get(ConfigMap, ("team-a", "deep"))
+
+
+@pytest.mark.parametrize("depth", [300, 900, 5000])
+async def test_a_deep_object_keeps_no_other_from_being_listed(server: Any, start: Any, depth: int) -> None:
+    server.streams_lists = False
+    nested = msgspec.Raw(b"[" * depth + b"]" * depth)
+    managed = msgspec.Raw(b'[{"fieldsV1":' + b'{"f:x":' * depth + b"1" + b"}" * depth + b"}]")
+    server.put("a")
+    server.put("b", metadata={"managedFields": managed})
+    server.put("deep", data=nested)
+    made = await start()
+    assert [obj.name for obj in await made.list(ConfigMap)] == ["a", "b"]
+    known = (await made.get_informer(ConfigMap)).keys("team-a")
+    assert sorted(key.name for key in known) == ["a", "b", "deep"]
 
 
 @pytest.mark.parametrize("streams", [True, False], ids=["streaming", "paging"])

@@ -210,6 +210,21 @@ async def test_what_is_missing_beside_the_object_does_not_end_it(
     assert cache.recorded == []
 
 
+async def test_a_missing_subresource_does_not_end_its_object(cache: MemoryCache) -> None:
+    widget = unstructured(GVK("example.com", "v1", "Widget"))
+    live = FakeClient(with_status=())
+    stored = await live.create(widget.from_dict({"metadata": {"name": "w", "namespace": "n"}}))
+    client = CachedClient(live, cache)
+    for _ in range(2):
+        with pytest.raises(errors.NotFoundError, match='"w" not found'):
+            await client.status.update(stored)
+    assert cache.recorded == []
+    await live.delete(stored)
+    with pytest.raises(errors.NotFoundError):
+        await client.status.update(stored)
+    assert cache.recorded == [("delete", "w", stored.metadata.uid)]
+
+
 async def test_a_dry_run_that_does_not_find_its_object_is_no_news(cache: MemoryCache) -> None:
     client = CachedClient(FakeClient(), cache)
     for write in (client.update, client.delete):

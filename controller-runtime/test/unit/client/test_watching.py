@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The watch of a live client: existing objects, changes, bookmarks, broken connections, and errors that end it."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any
@@ -134,3 +135,83 @@ async def test_a_watch_gives_its_connection_back() -> None:
     async with client.watch(ConfigMap, resource_version="1") as watch:
         await anext(watch)
     assert response.closed
+
+
+async def test_an_object_that_is_not_of_the_kind_ends_the_watch_with_an_error() -> None:
+    wrong = json.dumps({"type": "ADDED", "object": {"metadata": {"name": "b"}, "data": 5}}).encode()
+    client, transport = serving(lines(line("ADDED", "a", 2), wrong, quiet=True))
+    async with client.watch(ConfigMap, resource_version="1") as watch:
+        assert await take(watch, 1) == ["ADDED a"]
+        with pytest.raises(rest.AnswerError, match="data: Input should be an object"):
+            await anext(watch)
+    assert len(transport.requests) == 1
+
+
+async def test_a_page_instead_of_a_watch_is_followed_by_another_connection() -> None:
+    client, transport = serving(
+        lines(line("ADDED", "a", 2)),
+        lambda: rest.FakeResponse(200, b"<html>", headers={"Content-Type": "text/html"}),
+        lines(line("ADDED", "b", 3), quiet=True),
+    )
+    async with client.watch(ConfigMap, resource_version="1") as watch:
+        assert await take(watch, 2) == ["ADDED a", "ADDED b"]
+    assert versions(transport.requests) == ["1", "2", "2"]
+
+
+@pytest.mark.parametrize("depth", [300, 900, 5000])
+async def test_an_object_that_is_nested_too_deeply_is_skipped(depth: int) -> None:
+    nested = b'{"type":"ADDED","object":{"x":' + b"[" * depth + b"]" * depth + b"}}"
+    client, _ = serving(lines(nested, line("ADDED", "b", 3), quiet=True))
+    async with client.watch(ConfigMap, resource_version="1") as watch:
+        assert await take(watch, 1) == ["ADDED b"]
+
+
+async def test_a_wait_that_is_cancelled_loses_and_repeats_no_event() -> None:
+    listed = answer(200, {"metadata": {"resourceVersion": "7"}, "items": [{"metadata": {"name": "a"}}]})
+    client, transport = serving(
+        listed, lines(line("ADDED", "b", 8), quiet=True), lines(line("ADDED", "c", 9), quiet=True)
+    )
+    async with client.watch(ConfigMap) as watch:
+        assert await take(watch, 2) == ["ADDED a", "ADDED b"]
+        with anyio.move_on_after(5) as scope:
+            await anext(watch)
+        assert scope.cancelled_caught
+        assert await take(watch, 1) == ["ADDED c"]
+    assert versions(transport.requests) == [None, "7", "8"]
+
+
+async def test_a_list_that_is_cancelled_is_requested_again() -> None:
+    async def respond(_: rest.Request) -> rest.Response:
+        await anyio.sleep(2)
+        return rest.FakeResponse(
+            200, {"metadata": {"resourceVersion": "7"}, "items": [{"metadata": {"name": "a"}}]}
+        )
+
+    watch = LiveClient(rest.FakeTransport(respond)).watch(ConfigMap)
+    with anyio.move_on_after(1):
+        await anext(watch)
+    assert await take(watch, 1) == ["ADDED a"]
+
+
+async def test_waits_that_are_cancelled_do_not_shorten_the_pauses_between_failures() -> None:
+    failing = answer(503, refusal(503, "ServiceUnavailable"))
+    client, transport = serving(lines(line("ADDED", "a", 2)), *[failing] * 20)
+    async with client.watch(ConfigMap, resource_version="1") as watch:
+        assert await take(watch, 1) == ["ADDED a"]
+        for _ in range(300):
+            with anyio.move_on_after(0.1):
+                await anext(watch)
+    assert len(transport.requests) < 8
+
+
+async def test_a_watch_that_was_closed_stays_closed() -> None:
+    client, _ = serving(lines(line("ADDED", "a", 2), quiet=True))
+    watch = client.watch(ConfigMap, resource_version="1")
+    waiting = asyncio.ensure_future(take(watch, 2))
+    await anyio.sleep(1)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    await watch.aclose()
+    with pytest.raises(StopAsyncIteration):
+        await anext(watch)

@@ -4,6 +4,7 @@
 
 import asyncio
 import http.client
+import socket
 import ssl
 from collections.abc import Callable
 from pathlib import Path
@@ -130,3 +131,46 @@ def test_a_server_that_cannot_use_its_options_gives_its_port_back() -> None:
         again.close()
 
     asyncio.run(main())
+
+
+class Renewed:
+    """Certificates that change, and may fail to be read."""
+
+    def __init__(self) -> None:
+        self.serve(webhook.SelfSigned())
+
+    def serve(self, made: webhook.SelfSigned) -> None:
+        self.error: Exception | None = None
+        self.served = made.context()
+
+    def context(self) -> ssl.SSLContext:
+        if self.error is not None:
+            raise self.error
+        return self.served
+
+
+@pytest.mark.real_time
+async def test_new_connections_begin_with_the_newest_certificate_under_the_same_options() -> None:
+    renewed = Renewed()
+    options = TLSOptions(maximum_version=ssl.TLSVersion.TLSv1_2)
+    server = Server(Address("127.0.0.1", 0), {"/": hello}, tls=renewed, tls_options=options)
+
+    def shown() -> tuple[str | None, bytes | None]:
+        with (
+            socket.create_connection(("127.0.0.1", server.port), timeout=20) as plain,
+            trusting().wrap_socket(plain) as connection,
+        ):
+            return connection.version(), connection.getpeercert(binary_form=True)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(server.start)
+        await server.ready()
+        first, again = [await anyio.to_thread.run_sync(shown) for _ in range(2)]
+        renewed.serve(webhook.SelfSigned())
+        second = await anyio.to_thread.run_sync(shown)
+        renewed.error = OSError("unreadable")
+        third = await anyio.to_thread.run_sync(shown)
+        tasks.cancel_scope.cancel()
+    assert (first, second) == (again, third)
+    assert first[1] != second[1]
+    assert {first[0], second[0]} == {"TLSv1.2"}

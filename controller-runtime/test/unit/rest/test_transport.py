@@ -3,6 +3,7 @@
 """The transport on a real connection: long lines, broken and silent servers, TLS, nothing left open."""
 
 import asyncio
+import contextlib
 import gc
 import socket
 import ssl
@@ -418,6 +419,55 @@ async def test_an_issued_certificate_is_shown_as_soon_as_it_is_renewed(tmp_path:
         issued.renew(new.certificate, new.key)
         await transport.send(GET)
     assert users == ["old", "new"]
+
+
+async def test_a_write_that_waited_for_its_connection_is_not_sent_after_the_fence_closed(
+    tmp_path: Path,
+) -> None:
+    users: list[str] = []
+    heads: list[str] = []
+    unanswered: list[bool] = []
+    may_write = [True]
+    authority, context, _ = showing(users, tmp_path, "127.0.0.1")
+    context.verify_mode = ssl.CERT_NONE
+
+    async def answer(head: str, writer: asyncio.StreamWriter) -> None:
+        heads.append(head.partition(" HTTP")[0])
+        writer.write(body(b"{}"))
+
+    @asynccontextmanager
+    async def slowly(host: str) -> AsyncIterator[str]:
+        """A way to ``host`` on which the TLS handshake takes a while."""
+
+        async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            with contextlib.suppress(ConnectionError):
+                while data := await reader.read(4096):
+                    writer.write(data)
+            writer.close()
+
+        async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await asyncio.sleep(0.2)
+            port = int(host.rpartition(":")[2])
+            there, back = await asyncio.open_connection("127.0.0.1", port)
+            await asyncio.gather(pump(reader, back), pump(there, writer))
+
+        async with await asyncio.start_server(relay, "127.0.0.1", 0) as server:
+            yield f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+            await asyncio.sleep(0.1)  # the relay notices that both ends are closed
+
+    async with serving(answer, context) as near, slowly(near) as far:
+        config = rest.Config(far, tls=rest.TLSConfig(ca=authority.certificate))
+        async with rest.Transport(
+            config, may_write=lambda: may_write[0], unanswered=lambda: unanswered.append(True)
+        ) as transport:
+            asyncio.get_running_loop().call_later(0.1, may_write.__setitem__, 0, False)
+            with pytest.raises(rest.ConnectError, match="POST /a is not sent: leadership was lost"):
+                await transport.send(rest.Request("POST", "/a"))
+            await transport.send(rest.Request("GET", "/b"))
+            may_write[0] = True
+            await transport.send(rest.Request("POST", "/c"))
+    assert heads == ["GET /b", "POST /c"]
+    assert unanswered == []
 
 
 async def test_an_unusable_certificate_is_a_configuration_error() -> None:

@@ -5,6 +5,7 @@ import os
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import anyio
@@ -18,6 +19,21 @@ def write(folder: Path, cert: bytes, key: bytes) -> tuple[Path, Path]:
     for path, content in zip(paths, (cert, key), strict=True):
         path.write_bytes(content)
     return paths
+
+
+def rsa_pair(name: str) -> tuple[bytes, bytes]:
+    """Return a certificate with a key of the type that cert-manager and Go's cert-controller use."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives.asymmetric import rsa
+
+    from controller_runtime import certificates
+
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    subject, now = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)]), datetime.now(UTC)
+    unsigned = certificates.builder(subject, subject, key.public_key(), now, now + timedelta(days=1))
+    made = unsigned.sign(key, hashes.SHA256())
+    return certificates.certificate_pem(made), certificates.private_pem(key)
 
 
 def subject(context: ssl.SSLContext) -> str:
@@ -46,25 +62,25 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
 
 
 @asynccontextmanager
-async def watched(files: tuple[Path, Path]) -> AsyncIterator[ssl.SSLContext]:
-    """Keep a context in step with the files."""
+async def watched(files: tuple[Path, Path]) -> AsyncIterator[CertWatcher]:
+    """Follow the files."""
     watcher = CertWatcher(*files)
-    context = watcher.context()
+    assert watcher.context() is watcher.context()
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(watcher.start)
-        yield context
+        yield watcher
         tasks.cancel_scope.cancel()
 
 
-async def test_a_replaced_pair_is_served_from_the_next_look_on_by_the_same_context(
+async def test_a_replaced_pair_is_served_from_the_next_look_on(
     files: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    async with watched(files) as context:
+    async with watched(files) as watcher:
         write(tmp_path, *SelfSigned("two").pair())
         await anyio.sleep(9)
-        assert subject(context) == "CN=one"
+        assert subject(watcher.context()) == "CN=one"
         await anyio.sleep(2)
-        assert subject(context) == "CN=two"
+        assert subject(watcher.context()) == "CN=two"
 
 
 async def test_a_process_without_free_file_descriptors_keeps_the_pair_and_reads_the_next_later(
@@ -73,27 +89,37 @@ async def test_a_process_without_free_file_descriptors_keeps_the_pair_and_reads_
     def exhausted(name: str, flags: int = 0) -> int:
         raise OSError(errno.EMFILE, "Too many open files")
 
-    async with watched(files) as context:
+    async with watched(files) as watcher:
         with monkeypatch.context() as patched:
             patched.setattr(os, "memfd_create", exhausted)
             write(tmp_path, *SelfSigned("two").pair())
             await anyio.sleep(11)
-            assert subject(context) == "CN=one"
+            assert subject(watcher.context()) == "CN=one"
         await anyio.sleep(10)
-        assert subject(context) == "CN=two"
+        assert subject(watcher.context()) == "CN=two"
 
 
 async def test_a_half_replaced_pair_leaves_the_old_one_until_it_is_whole(
     files: tuple[Path, Path],
 ) -> None:
     cert, key = SelfSigned("two").pair()
-    async with watched(files) as context:
+    async with watched(files) as watcher:
         files[0].write_bytes(cert)
         await anyio.sleep(11)
-        assert subject(context) == "CN=one"
+        assert subject(watcher.context()) == "CN=one"
         files[1].write_bytes(key)
         await anyio.sleep(10)
-        assert subject(context) == "CN=two"
+        assert subject(watcher.context()) == "CN=two"
+
+
+async def test_a_pair_with_another_type_of_key_replaces_the_former_one(
+    files: tuple[Path, Path], tmp_path: Path
+) -> None:
+    async with watched(files) as watcher:
+        for name, pair in (("CN=rsa", rsa_pair("rsa")), ("CN=two", SelfSigned("two").pair())):
+            write(tmp_path, *pair)
+            await anyio.sleep(11)
+            assert subject(watcher.context()) == name
 
 
 def test_missing_files_are_named(tmp_path: Path) -> None:

@@ -1,11 +1,12 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
 import base64
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import anyio
 import pytest
+from controller_runtime import certificates
 from controller_runtime.apis.admissionregistration.v1 import (
     MutatingWebhookConfiguration,
     ValidatingWebhookConfiguration,
@@ -16,6 +17,10 @@ from controller_runtime.apis.machinery.object import ObjectMeta
 from controller_runtime.client import interceptor
 from controller_runtime.envtest.pki import Authority
 from controller_runtime.healthz import NotHealthyError
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from pkg.util.cert import Material, bundle, pki
 
@@ -255,6 +260,37 @@ async def test_a_secret_made_by_somebody_else_is_used_as_it_is(world: Any, admit
         assert await world.bundles() == [theirs.ca_crt] * 2
         assert admits(replica, theirs.ca_crt)
     assert world.events.recorded == []
+
+
+async def test_a_certificate_with_another_type_of_key_is_served_as_well(world: Any, admits: Any) -> None:
+    async with world.replicas() as (replica,):
+        await replica.served()
+        ours = await world.material()
+        await world.put(rsa_served(ours, ["manager.system.svc", "another.svc"], world.now()))
+        await anyio.sleep(5)
+        assert admits(replica, ours.ca_crt, "another.svc")
+
+
+def rsa_served(material: Material, names: list[str], now: datetime) -> Material:
+    """Return ``material`` with a serving certificate as Go's cert-controller issues it."""
+    authority = pki.certificate(material.ca_crt)
+    signing: Any = serialization.load_pem_private_key(material.ca_key, None)
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, names[0])])
+    unsigned = certificates.leaf(
+        certificates.builder(subject, authority.subject, key.public_key(), now, now + timedelta(days=365)),
+        signing.public_key(),
+        ExtendedKeyUsageOID.SERVER_AUTH,
+    )
+    made = unsigned.add_extension(certificates.alternative_names(names), critical=False).sign(
+        signing, hashes.SHA256()
+    )
+    return Material(
+        material.ca_crt,
+        material.ca_key,
+        certificates.certificate_pem(made),
+        certificates.private_pem(key),
+    )
 
 
 async def test_a_configuration_that_is_replaced_or_made_later_is_told_of_the_authority(world: Any) -> None:
