@@ -96,6 +96,8 @@ def as_typed(value: dict[str, JSON], *, inside: str = "") -> dict[str, JSON]:
         value: JSON of a JobSet's spec, or of a part of one.
         inside: the field that holds ``value``, for a part.
     """
+    if inside == "replicatedJobs":
+        value.setdefault("template", {}).setdefault("spec", {}).setdefault("template", {})
     for field in list(value):
         held = value[field]
         if field in _STRING_MAPS or isinstance(held, list):
