@@ -32,7 +32,8 @@ _PLAIN_FIELDS: Final[dict[str, frozenset[str]]] = dict.fromkeys(
             "restartStrategy",
         ),
         *("role", "schedulerName", "scheme", "serviceAccount", "serviceAccountName", "stdin", "stdinOnce"),
-        *("subPath", "subPathExpr", "subdomain", "successThreshold", "terminationMessagePath"),
+        *("subPath", "subPathExpr", "subdomain", "successThreshold", "targetContainerName"),
+        "terminationMessagePath",
         *("terminationMessagePolicy", "timeoutSeconds", "tty", "user", "workingDir"),
         # Rarely used volumes.
         *("chapAuthDiscovery", "chapAuthSession", "datasetName", "datasetUUID", "iscsiInterface", "keyring"),
@@ -81,7 +82,7 @@ _PLAIN_FIELDS: Final[dict[str, frozenset[str]]] = dict.fromkeys(
 _STRING_MAPS: Final = frozenset(
     {
         *("labels", "annotations", "nodeSelector", "matchLabels", "limits", "requests", "overhead"),
-        *("userAnnotations", "volumeAttributes"),
+        *("options", "userAnnotations", "volumeAttributes"),
     }
 )
 _CONTAINERS: Final = frozenset({"containers", "initContainers", "ephemeralContainers"})

@@ -41,6 +41,10 @@ from pkg import apply
             },
             id="a job without a spec has a template of pods",
         ),
+        pytest.param("flexVolume", {"driver": "d", "options": {}}, {"driver": "d"}, id="empty options go"),
+        pytest.param(
+            "ephemeralContainers", {"targetContainerName": ""}, {"resources": {}}, id="an empty target goes"
+        ),
         pytest.param("volumes", {"name": ""}, {"name": ""}, id="a required name stays"),
         pytest.param("imagePullSecrets", {"name": ""}, {}, id="a reference's empty name goes"),
         pytest.param("env", {"name": "A", "value": ""}, {"name": "A"}, id="an empty value goes"),
