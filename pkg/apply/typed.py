@@ -10,8 +10,10 @@ unchanged.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Final
 
+from controller_runtime.apis.machinery import quantity
 from controller_runtime.apis.machinery.base import JSON
 
 _ANYWHERE: Final[frozenset[str]] = frozenset()
@@ -124,11 +126,19 @@ def _add_structs(value: dict[str, JSON], inside: str) -> None:
         value.setdefault("metadata", {})
         spec = value.setdefault("spec", {})
         if inside in _CLAIMS:
-            spec.setdefault("resources", {})
+            _write_amounts(spec.setdefault("resources", {}))
         if inside == "templates":
             value.setdefault("status", {})
     elif inside == "resourceFieldRef":
         value.setdefault("divisor", "0")
+
+
+def _write_amounts(resources: dict[str, JSON]) -> None:
+    """Write the amounts of a claim as Go does. Those of containers are quantities of their types."""
+    for field in ("limits", "requests"):
+        for name, amount in (resources.get(field) or {}).items():
+            with suppress(ValueError):  # the CRD admits only quantities
+                resources[field][name] = quantity.CANONICAL.convert(amount)
 
 
 def _is_plain(field: str, inside: str) -> bool:

@@ -41,6 +41,12 @@ from pkg import apply
             },
             id="a job without a spec has a template of pods",
         ),
+        pytest.param(
+            "volumeClaimTemplate",
+            {"spec": {"resources": {"requests": {"storage": "1024Mi", "example.com/x": 3}}}},
+            {"metadata": {}, "spec": {"resources": {"requests": {"storage": "1Gi", "example.com/x": "3"}}}},
+            id="the amounts of a claim are canonical quantities",
+        ),
         pytest.param("flexVolume", {"driver": "d", "options": {}}, {"driver": "d"}, id="empty options go"),
         pytest.param(
             "ephemeralContainers", {"targetContainerName": ""}, {"resources": {}}, id="an empty target goes"
