@@ -33,8 +33,8 @@ def pod_requests(spec: PodSpec) -> Requests:
             _add(sidecars, _requests(container))
             _raise_to(peak, sidecars)
         else:
-            together = dict(sidecars)
-            _add(together, _requests(container))
+            together = dict(_requests(container))  # the first summand's suffixes are those of the sum
+            _add(together, sidecars)
             _raise_to(peak, together)
     _raise_to(total, peak)
     if spec.resources is not None:
