@@ -10,8 +10,10 @@ unchanged.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Final
 
+from controller_runtime.apis.machinery import quantity
 from controller_runtime.apis.machinery.base import JSON
 
 _ANYWHERE: Final[frozenset[str]] = frozenset()
@@ -32,7 +34,8 @@ _PLAIN_FIELDS: Final[dict[str, frozenset[str]]] = dict.fromkeys(
             "restartStrategy",
         ),
         *("role", "schedulerName", "scheme", "serviceAccount", "serviceAccountName", "stdin", "stdinOnce"),
-        *("subPath", "subPathExpr", "subdomain", "successThreshold", "terminationMessagePath"),
+        *("subPath", "subPathExpr", "subdomain", "successThreshold", "targetContainerName"),
+        "terminationMessagePath",
         *("terminationMessagePolicy", "timeoutSeconds", "tty", "user", "workingDir"),
         # Rarely used volumes.
         *("chapAuthDiscovery", "chapAuthSession", "datasetName", "datasetUUID", "iscsiInterface", "keyring"),
@@ -81,7 +84,7 @@ _PLAIN_FIELDS: Final[dict[str, frozenset[str]]] = dict.fromkeys(
 _STRING_MAPS: Final = frozenset(
     {
         *("labels", "annotations", "nodeSelector", "matchLabels", "limits", "requests", "overhead"),
-        *("userAnnotations", "volumeAttributes"),
+        *("options", "userAnnotations", "volumeAttributes"),
     }
 )
 _CONTAINERS: Final = frozenset({"containers", "initContainers", "ephemeralContainers"})
@@ -96,6 +99,8 @@ def as_typed(value: dict[str, JSON], *, inside: str = "") -> dict[str, JSON]:
         value: JSON of a JobSet's spec, or of a part of one.
         inside: the field that holds ``value``, for a part.
     """
+    if inside == "replicatedJobs":
+        value.setdefault("template", {}).setdefault("spec", {}).setdefault("template", {})
     for field in list(value):
         held = value[field]
         if field in _STRING_MAPS or isinstance(held, list):
@@ -121,11 +126,19 @@ def _add_structs(value: dict[str, JSON], inside: str) -> None:
         value.setdefault("metadata", {})
         spec = value.setdefault("spec", {})
         if inside in _CLAIMS:
-            spec.setdefault("resources", {})
+            _write_amounts(spec.setdefault("resources", {}))
         if inside == "templates":
             value.setdefault("status", {})
     elif inside == "resourceFieldRef":
         value.setdefault("divisor", "0")
+
+
+def _write_amounts(resources: dict[str, JSON]) -> None:
+    """Write the amounts of a claim as Go does. Those of containers are quantities of their types."""
+    for field in ("limits", "requests"):
+        for name, amount in (resources.get(field) or {}).items():
+            with suppress(ValueError):  # the CRD admits only quantities
+                resources[field][name] = quantity.CANONICAL.convert(amount)
 
 
 def _is_plain(field: str, inside: str) -> bool:

@@ -229,13 +229,16 @@ def extract_resource_per_node_from_runtime(info: Info) -> ResourceRequirements |
 def resources_per_node(info: Info, train_job: TrainJob, *, merged: bool) -> ResourceRequirements | None:
     """Return the resources by which the processes of a node are counted.
 
-    ``merged`` means that the TrainJob's resources are merged into those of the runtime. Otherwise the TrainJob's own
-    count, even an empty value, which the container does not get (Trainer v2.1).
+    ``merged`` means that the TrainJob's resources are merged into those of the runtime, also into those of a job that
+    is not labelled as the trainer's, whose containers do not get them. Otherwise the TrainJob's own count, even an
+    empty value, which the container does not get (Trainer v2.1).
     """
     trainer = train_job.spec.trainer
-    if not merged and trainer is not None and trainer.resources_per_node is not None:
-        return trainer.resources_per_node
-    return extract_resource_per_node_from_runtime(info)
+    wanted = trainer.resources_per_node if trainer is not None else None
+    if wanted is not None and not merged:
+        return wanted
+    present = extract_resource_per_node_from_runtime(info)
+    return present if wanted is None else resources.merged(present, wanted)
 
 
 def get_num_gpu_per_node(requirements: ResourceRequirements | None) -> int:

@@ -1,13 +1,13 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""A pod's resource requests, as the scheduler computes them."""
+"""A pod's resource requests, as the scheduler computes them, and resources that are merged."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Final
 
-from controller_runtime.apis.core.v1 import Container, PodSpec
+from controller_runtime.apis.core.v1 import Container, PodSpec, ResourceRequirements
 from controller_runtime.apis.machinery import quantity
 
 Requests = dict[str, str]
@@ -33,8 +33,8 @@ def pod_requests(spec: PodSpec) -> Requests:
             _add(sidecars, _requests(container))
             _raise_to(peak, sidecars)
         else:
-            together = dict(sidecars)
-            _add(together, _requests(container))
+            together = dict(_requests(container))  # the first summand's suffixes are those of the sum
+            _add(together, sidecars)
             _raise_to(peak, together)
     _raise_to(total, peak)
     if spec.resources is not None:
@@ -44,6 +44,15 @@ def pod_requests(spec: PodSpec) -> Requests:
     if spec.overhead:
         _add(total, spec.overhead)
     return total
+
+
+def merged(base: ResourceRequirements | None, wanted: ResourceRequirements) -> ResourceRequirements:
+    """Return limits and requests of both, ``wanted`` first. Claims are dropped."""
+    limits, requests = (base.limits, base.requests) if base is not None else (None, None)
+    return ResourceRequirements(
+        limits={**(limits or {}), **(wanted.limits or {})} or None,
+        requests={**(requests or {}), **(wanted.requests or {})} or None,
+    )
 
 
 def _requests(container: Container) -> Mapping[str, str]:

@@ -101,8 +101,8 @@ def validate_replicated_jobs(jobs: list[ReplicatedJob]) -> field.ErrorList:
         if replicas != 1:
             errors.append(field.invalid(path.index(index).child("replicas"), replicas, REPLICAS_ERROR))
         pod = job.template.spec.template.spec
-        containers = (pod.containers if pod else None) or []
-        if all(each.name != container for each in containers):
+        containers = pod.containers if pod else None
+        if all(each.name != container for each in containers or ()):
             where = path.index(index).child("template", "spec", "template", "spec", "containers")
             errors.append(field.invalid(where, containers, CONTAINER_NAMES_ERROR.format(ancestor)))
     return errors

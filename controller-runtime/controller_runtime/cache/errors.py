@@ -17,6 +17,7 @@ An object that is not there is the API server's own ``NotFoundError``.
 from __future__ import annotations
 
 from controller_runtime.apis.machinery import errors as api
+from controller_runtime.apis.machinery.gojson import quote
 from controller_runtime.apis.machinery.gvk import GVK, NamespacedName
 from controller_runtime.apis.machinery.object import Object
 
@@ -93,5 +94,5 @@ def not_found(kind: type[Object], key: NamespacedName) -> api.NotFoundError:
         "kind": resource.plural if resource else kind.gvk.kind,
     }
     return api.NotFoundError(
-        f'{group_resource} "{key.name}" not found', code=404, reason="NotFound", details=details
+        f"{group_resource} {quote(key.name)} not found", code=404, reason="NotFound", details=details
     )

@@ -13,6 +13,7 @@ import anyio
 
 from controller_runtime.apis.machinery import errors
 from controller_runtime.apis.machinery.base import JSON
+from controller_runtime.apis.machinery.gojson import quote
 from controller_runtime.apis.machinery.gvk import NamespacedName, Resource
 from controller_runtime.rest import InvalidRequestError
 
@@ -136,7 +137,7 @@ class Table:
         self, cls: type[errors.StatusError], name: str, code: int, reason: str, text: str
     ) -> errors.StatusError:
         """Return an error that names the object."""
-        message = f'{self.resource.group_resource} "{name}" {text}'
+        message = f"{self.resource.group_resource} {quote(name)} {text}"
         return cls(message, code=code, reason=reason, details=self._details(name, self.resource.plural))
 
     def exists(self, key: NamespacedName) -> errors.StatusError:

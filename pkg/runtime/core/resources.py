@@ -11,6 +11,7 @@ from controller_runtime.apis.core.v1 import Container, ResourceRequirements
 from pkg.apis.jobset.v1alpha2 import JobSetSpec
 from pkg.apis.trainer.v1alpha1 import MLPolicy, TrainJob
 from pkg.constants import trainer as constants
+from pkg.util import resources
 
 
 def apply_resources(
@@ -18,25 +19,18 @@ def apply_resources(
 ) -> None:
     """Merge the TrainJob's resources into those of the trainer's containers, or replace them.
 
-    An empty map is sent, as upstream does. Without limits and requests nothing is replaced.
+    Claims are dropped, as upstream. An empty map that replaces is sent. Without limits and requests nothing is
+    replaced.
     """
     trainer = train_job.spec.trainer
     wanted = trainer.resources_per_node if trainer is not None else None
     if wanted is None or (not merge and wanted.limits is None and wanted.requests is None):
         return
     for container in _trainers(spec, ml_policy):
-        base = container.resources if merge else None
-        container.resources = _merged(base, wanted)
-
-
-def _merged(base: ResourceRequirements | None, wanted: ResourceRequirements) -> ResourceRequirements:
-    """Return limits and requests of both, ``wanted`` first. Claims are dropped, as upstream."""
-    if base is None:
-        return ResourceRequirements(limits=wanted.limits, requests=wanted.requests)
-    return ResourceRequirements(
-        limits={**(base.limits or {}), **(wanted.limits or {})} or None,
-        requests={**(base.requests or {}), **(wanted.requests or {})} or None,
-    )
+        if merge:
+            container.resources = resources.merged(container.resources, wanted)
+        else:
+            container.resources = ResourceRequirements(limits=wanted.limits, requests=wanted.requests)
 
 
 def _trainers(spec: JobSetSpec, ml_policy: MLPolicy | None) -> Iterator[Container]:

@@ -25,6 +25,32 @@ from pkg import apply
             id="not their content, nor structs",
         ),
         pytest.param("template", {}, {"metadata": {}, "spec": {}}, id="a template has both its parts"),
+        pytest.param(
+            "",
+            {"replicatedJobs": [{"name": "a", "template": {"metadata": {"labels": {"x": "y"}}}}]},
+            {
+                "replicatedJobs": [
+                    {
+                        "name": "a",
+                        "template": {
+                            "metadata": {"labels": {"x": "y"}},
+                            "spec": {"template": {"metadata": {}, "spec": {}}},
+                        },
+                    }
+                ]
+            },
+            id="a job without a spec has a template of pods",
+        ),
+        pytest.param(
+            "volumeClaimTemplate",
+            {"spec": {"resources": {"requests": {"storage": "1024Mi", "example.com/x": 3}}}},
+            {"metadata": {}, "spec": {"resources": {"requests": {"storage": "1Gi", "example.com/x": "3"}}}},
+            id="the amounts of a claim are canonical quantities",
+        ),
+        pytest.param("flexVolume", {"driver": "d", "options": {}}, {"driver": "d"}, id="empty options go"),
+        pytest.param(
+            "ephemeralContainers", {"targetContainerName": ""}, {"resources": {}}, id="an empty target goes"
+        ),
         pytest.param("volumes", {"name": ""}, {"name": ""}, id="a required name stays"),
         pytest.param("imagePullSecrets", {"name": ""}, {}, id="a reference's empty name goes"),
         pytest.param("env", {"name": "A", "value": ""}, {"name": "A"}, id="an empty value goes"),

@@ -38,6 +38,14 @@ def test_sidecars_stay_beside_the_containers_and_the_later_init_containers() -> 
     assert requests(initContainers=[container("4"), sidecar], containers=[container("2")]) == {"cpu": "4"}
 
 
+def test_a_sum_has_the_suffixes_of_the_init_container_and_not_of_its_sidecars() -> None:
+    sidecar = container("1024k", restartPolicy="Always")
+    assert requests(initContainers=[sidecar, container("1Ki")]) == {"cpu": "1001Ki"}
+
+    sidecar = container("1Ki", restartPolicy="Always")
+    assert requests(initContainers=[sidecar, container("1024k")]) == {"cpu": "1025024"}
+
+
 def test_requests_of_the_pod_itself_replace_the_sum() -> None:
     assert requests(containers=[container("1")], resources={"requests": {"cpu": "5", "x/gpu": "1"}}) == {
         "cpu": "5"

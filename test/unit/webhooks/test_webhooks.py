@@ -52,6 +52,20 @@ async def test_a_template_that_keeps_the_contract_is_allowed(data: dict[str, Any
     assert await ClusterTrainingRuntimeWebhook().validate_update(cluster, cluster) == []
 
 
+NO_CONTAINERS = f"{JOBS}[0].template.spec.template.spec.containers: Invalid value: {{}}: must contain the required container"
+
+
+@pytest.mark.parametrize(("pod", "shown"), [({}, "null"), ({"containers": []}, "[]")])
+async def test_absent_containers_are_shown_as_null(pod: dict[str, Any], shown: str) -> None:
+    data = spec("trainer")
+    data["template"]["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"] = pod
+
+    with pytest.raises(AggregateError) as raised:
+        await TrainingRuntimeWebhook().validate_create(TrainingRuntime.from_dict(runtime(data)))
+
+    assert str(raised.value) == f"{NO_CONTAINERS.format(shown)} for the ancestor: trainer"
+
+
 @pytest.mark.parametrize(
     ("data", "message"),
     [

@@ -20,7 +20,7 @@ from .quantity import CANONICAL
 _HTML: Final = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 _HTML_TABLE: Final = str.maketrans(_HTML)
 _SIMPLE: Final = re.compile(r"[A-Za-z0-9 _./:@$#=,;(){}\[\]+*?!|~^%'-]*", re.ASCII)
-"""Text that needs no escaping in JSON."""
+"""Text that needs no escaping."""
 _QUOTED: Final = {
     "\a": "\\a",
     "\b": "\\b",
@@ -45,6 +45,8 @@ def go_json(value: object) -> str:
 
 def quote(text: str) -> str:
     """Return ``text`` as Go's ``%q`` writes it."""
+    if _SIMPLE.fullmatch(text):  # as names of objects
+        return f'"{text}"'
     return '"' + "".join(_quoted(character) for character in text) + '"'
 
 

@@ -130,6 +130,11 @@ async def test_an_absent_object_is_the_servers_own_not_found(watched: Any) -> No
         await watched.get(ConfigMap, ("team-a", "a"))
 
 
+async def test_the_name_of_an_absent_object_is_quoted(watched: Any) -> None:
+    with pytest.raises(NotFoundError, match=r'^configmaps "a\\nb\\"" not found$'):
+        await watched.get(ConfigMap, ("team-a", 'a\nb"'))
+
+
 async def test_readers_share_nothing(server: Any, watched: Any, settle: Any) -> None:
     server.put("a", data={"k": "v"})
     await settle()

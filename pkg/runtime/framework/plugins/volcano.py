@@ -9,6 +9,7 @@ from typing import Final
 
 from controller_runtime.apis.machinery import field
 from controller_runtime.apis.machinery.errors import StatusError
+from controller_runtime.apis.machinery.gojson import quote
 from controller_runtime.apis.machinery.gvk import NamespacedName
 from controller_runtime.apis.scheduling.v1 import PriorityClass
 from controller_runtime.client import FieldIndexer, Reader
@@ -73,7 +74,7 @@ class Volcano(PodGroupPlugin[VolcanoPodGroupPolicySource], CustomValidationPlugi
             if name in _BUILT_IN:
                 break
             if (why := await self._why_missing(name)) is not None:
-                detail = f'PriorityClass "{name}" doesn\'t exist: {why}'
+                detail = f"PriorityClass {quote(name)} doesn't exist: {why}"
                 errors.append(field.invalid(_PRIORITY_CLASS, name, detail))
         return [], errors
 

@@ -62,7 +62,7 @@ class XGBoost(EnforceMLPolicyPlugin, CustomValidationPlugin):
             return
 
         def environment(nodes: int) -> list[EnvVar]:
-            gpus = runtime.get_num_gpu_per_node(runtime.extract_resource_per_node_from_runtime(info))
+            gpus = runtime.get_num_gpu_per_node(runtime.resources_per_node(info, train_job, merged=True))
             return _environment(train_job.name, nodes * max(gpus, 1))
 
         connect_nodes(info, train_job, environment)

@@ -13,6 +13,7 @@ from pkg.apis.config.v1alpha1 import defaulted
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
 from pkg.runtime import Runtime, core, runtime_for
+from pkg.runtime.framework import PluginError
 
 LABELS = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
 TWO_GPUS = {"limits": {"nvidia.com/gpu": "2"}}
@@ -98,6 +99,19 @@ async def test_the_manager_of_a_patch_is_a_domain_prefixed_path(manager: str, re
     _, errors = await runtime.validate_objects(None, train_job)
 
     assert [str(error) for error in errors] == [f"spec.runtimePatches.manager: {reason}"]
+
+
+async def test_the_names_of_a_missing_injection_target_are_quoted() -> None:
+    targets = [{"jobName": 'a"', "containerNames": ["b\n"]}]
+    runtime, train_job = await served({"torch": {"envInjection": {"targets": targets}}}, {}, {})
+    problem = 'envInjection target podSet "a\\"" container "b\\n" not found in runtime template'
+
+    _, errors = await runtime.validate_objects(None, train_job)
+
+    assert [error.detail for error in errors] == [problem]
+    with pytest.raises(PluginError) as raised:
+        await runtime.new_objects(train_job)
+    assert str(raised.value) == problem
 
 
 async def test_validation_counts_the_gpus_that_the_container_gets() -> None:

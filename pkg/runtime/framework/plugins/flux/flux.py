@@ -185,7 +185,7 @@ def _cluster(info: runtime.Info, policy: FluxMLPolicySource, train_job: TrainJob
         namespace=train_job.namespace,
         nodes=nodes,
         tasks=tasks if isinstance(tasks, int) else 1,
-        gpus=runtime.get_num_gpu_per_node(runtime.extract_resource_per_node_from_runtime(info)),
+        gpus=runtime.get_num_gpu_per_node(runtime.resources_per_node(info, train_job, merged=True)),
         device=settings[_DEVICE],
         queue_policy=settings[_QUEUE_POLICY],
     )

@@ -20,6 +20,7 @@ from controller_runtime.apis.core.v1 import (
     ResourceRequirements,
 )
 from controller_runtime.apis.machinery import field, quantity
+from controller_runtime.apis.machinery.gojson import quote
 from controller_runtime.apis.machinery.intstr import IntOrString
 from controller_runtime.client import FieldIndexer, Reader
 
@@ -40,7 +41,6 @@ _CPU: Final = "cpu"
 _WORDS: Final = (_AUTO, _CPU, "gpu")
 _TRAINER: Final = field.Path("spec").child("trainer")
 _RUNTIME_REF: Final = field.Path("spec").child("runtimeRef")
-_NO_TARGET: Final = 'envInjection target podSet "{}" container "{}" not found in runtime template'
 
 
 async def new(_client: Reader, _indexer: FieldIndexer) -> Torch:
@@ -79,7 +79,7 @@ class Torch(EnforceMLPolicyPlugin, CustomValidationPlugin):
             return [], errors
         for target, name in _targets(policy):
             if info.find_container_by_pod_set_name(target.job_name, name) is None:
-                errors.append(field.invalid(_RUNTIME_REF, target, _NO_TARGET.format(target.job_name, name)))
+                errors.append(field.invalid(_RUNTIME_REF, target, _no_target(target, name)))
         if trainer is None or (trainer.num_proc_per_node is None and not self._second_generation):
             return [], errors
         wanted = _AUTO if trainer.num_proc_per_node is None else trainer.num_proc_per_node
@@ -147,11 +147,16 @@ def _targets(policy: TorchMLPolicySource) -> Iterator[tuple[EnvInjectionTarget, 
             yield target, name
 
 
+def _no_target(target: EnvInjectionTarget, name: str) -> str:
+    names = f"podSet {quote(target.job_name)} container {quote(name)}"
+    return f"envInjection target {names} not found in runtime template"
+
+
 def _inject(info: runtime.Info, policy: TorchMLPolicySource, env: list[EnvVar]) -> None:
     for target, name in _targets(policy):
         container = info.find_container_by_pod_set_name(target.job_name, name)
         if container is None:
-            raise PluginError(_NO_TARGET.format(target.job_name, name))
+            raise PluginError(_no_target(target, name))
         container.env = apply.upsert_env_vars(container.env, env)
 
 

@@ -15,6 +15,7 @@ from controller_runtime.client import FakeClient, interceptor
 from controller_runtime.reconcile import Request
 from controller_runtime.workqueue import PriorityQueue
 
+from pkg.apis.config.v1alpha1 import Configuration, defaulted
 from pkg.apis.trainer.v1alpha1 import MLPolicy, MPIMLPolicySource, Trainer, TrainingRuntimeSpec, TrainJob
 from pkg.runtime import core as runtimes
 from pkg.runtime.framework import PluginError
@@ -42,16 +43,24 @@ def job(**trainer: Any) -> TrainJob:
 
 
 async def objects(
-    spec: TrainingRuntimeSpec, train_job: TrainJob, client: FakeClient | None = None
+    spec: TrainingRuntimeSpec,
+    train_job: TrainJob,
+    client: FakeClient | None = None,
+    cfg: Configuration | None = None,
 ) -> dict[str, Object]:
-    client = client or FakeClient()
-    made = framework.Framework([mpi.MPI(client, lambda: KEYS), jobset.JobSetPlugin(client)])
-    built = await runtimes.TrainingRuntime(made, client).objects_from(spec, train_job)
+    client, cfg = client or FakeClient(), cfg or defaulted()
+    plugins = [mpi.MPI(client, lambda: KEYS), jobset.JobSetPlugin(client)]
+    for plugin in plugins:
+        plugin.configure(cfg)
+    made = framework.Framework(plugins)
+    built = await runtimes.TrainingRuntime(made, client, cfg).objects_from(spec, train_job)
     return {obj.gvk.kind: obj for obj in built}
 
 
-async def host_file(spec: TrainingRuntimeSpec, train_job: TrainJob) -> list[str]:
-    found = (await objects(spec, train_job))["ConfigMap"]
+async def host_file(
+    spec: TrainingRuntimeSpec, train_job: TrainJob, cfg: Configuration | None = None
+) -> list[str]:
+    found = (await objects(spec, train_job, cfg=cfg))["ConfigMap"]
     assert isinstance(found, ConfigMap)
     assert found.data is not None
     return found.data["hostfile"].splitlines()
@@ -152,6 +161,23 @@ async def test_a_secret_that_cannot_be_read_is_not_replaced() -> None:
 )
 async def test_the_host_file(spec: TrainingRuntimeSpec, train_job: TrainJob, lines: list[str]) -> None:
     assert await host_file(spec, train_job) == lines
+
+
+@pytest.mark.parametrize(
+    "jobs",
+    [
+        pytest.param(("node", "launcher"), id="the nodes come before the launcher"),
+        pytest.param(("node",), id="no job is labelled as the trainer's"),
+    ],
+)
+async def test_the_gpus_of_the_train_job_are_slots_although_the_nodes_do_not_get_them(
+    jobs: tuple[str, ...],
+) -> None:
+    """Trainer v2.3 merges the TrainJob's resources only into the labelled job, and counts them all the same."""
+    spec, train_job = spec_of(*jobs, num_proc_per_node=1), job(resources_per_node=GPUS)
+
+    for version in ("2.1", "2.3"):
+        assert await host_file(spec, train_job, defaulted(version)) == ["job-node-0-0.job slots=4"]
 
 
 async def test_more_nodes_than_a_host_file_can_hold_are_refused_quickly() -> None:

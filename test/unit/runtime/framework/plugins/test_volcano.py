@@ -177,6 +177,14 @@ async def test_priority_classes_must_exist(
     assert await errors_of(plugin, info_of(train_job, *named), train_job) == wanted
 
 
+async def test_the_name_of_a_priority_class_is_quoted(train_job: TrainJob) -> None:
+    (error,) = await errors_of(Volcano(FakeClient()), info_of(train_job, "a\nb"), train_job)
+
+    assert error.endswith(
+        'PriorityClass "a\\nb" doesn\'t exist: priorityclasses.scheduling.k8s.io "a\\nb" not found'
+    )
+
+
 async def test_an_empty_queue_is_refused(train_job: TrainJob) -> None:
     info = info_of(train_job, annotations={QUEUE: ""})
 
