@@ -37,6 +37,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         dest="files",
         metavar="FILE",
         nargs="+",
+        action="extend",
         help="files of runtimes to validate against",
     )
     add("-n", "--namespace", type=flagtypes.namespace, help="namespace of the TrainJob")
