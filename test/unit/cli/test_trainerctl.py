@@ -127,3 +127,14 @@ def test_a_cluster_is_not_begun_on_a_full_disk(
 
 def homeless() -> Path:
     raise RuntimeError("Could not determine home directory.")
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [(["--all-namespaces"], "use --namespace"), (["--watch", "-o", "json"], "the output format table alone")],
+)
+def test_get_explains_which_flags_exclude_each_other(
+    flags: list[str], words: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert trainerctl.main(["get", "llama", *flags, "--kubeconfig", str(tmp_path / "none")]) == 2
+    assert words in capsys.readouterr().err
