@@ -86,7 +86,10 @@ def _demo(parser: argparse.ArgumentParser) -> None:
 
 def _run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--name", default=DEFAULT_NAME, help=f"name of the local cluster (default '{DEFAULT_NAME}')"
+        "--name",
+        type=flagtypes.cluster,
+        default=DEFAULT_NAME,
+        help=f"name of the local cluster (default '{DEFAULT_NAME}')",
     )
     parser.add_argument(
         "--kubeconfig", help="use the cluster of this kubeconfig, with its credentials, instead"
