@@ -50,7 +50,8 @@ class ControllerMetrics(Struct):
     )
     require_authorization: bool | None = Field(
         default=None,
-        description="serve them only to clients whose token the API server accepts and that may `get` the path; unset: to every client",
+        description="serve them only to clients whose token the API server accepts and that may `get` the path; "
+        "unset: to every client",
     )
 
 
