@@ -94,12 +94,12 @@ def _check_depth(text: bytes) -> None:
     for event in yaml.parse(text, Loader=_LOADER):
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if depth > _MOST_LEVELS:
-            line = event.start_mark.line + 1
+            line = event.start_mark.line + 1 if event.start_mark else 1
             raise DocumentError(f"line {line}: nested more than {_MOST_LEVELS} levels deep")
 
 
 def _check_scalar(node: yaml.ScalarNode, path: PathSteps, loader: Any) -> None:
-    """Refuse a text that does not fit its tag, such as a date without a 13th month, and a number that JSON lacks."""
+    """Refuse a text that does not fit its tag, such as a date with a 13th month, and a number that JSON lacks."""
     where = (
         f"line {node.start_mark.line + 1}: {render_path(path) or 'the top'}: {node.value[:_SHOWN]!r} is not"
     )
