@@ -110,6 +110,12 @@ def test_run_passes_the_flags_that_it_does_not_know_to_the_manager() -> None:
     assert parsed.rest == ["-zap-devel", "--zap-log-level", "2", "--version", "--webhooks"]
 
 
+def test_the_separator_of_run_may_follow_other_flags() -> None:
+    parsed = parser.parse(["run", "--kubeconfig", "k", "--zap-log-level=2", "--", "--name", "--version"])
+    assert parsed.rest == ["--zap-log-level=2", "--name", "--version"]
+    assert parsed.name == "default"
+
+
 def test_a_flag_with_several_values_can_be_repeated() -> None:
     parsed = parser.parse(["events", "llama", "--types", "Normal", "--types", "Warning"])
     assert parsed.types == ["Normal", "Warning"]
