@@ -54,8 +54,8 @@ def _configuration() -> str:
     return (
         f"# Configuration\n\n{NOTE}\n"
         f"The file that `--config` names: `apiVersion: {Configuration.gvk.api_version}`, `kind: Configuration`. "
-        "It is read strictly: a key that\nis not below, or that stands twice, is an error. "
-        "A key that is missing has its default, and so is the whole file.\n\n"
+        "It is read strictly: a key that\nis not below, or that is given twice, is an error. "
+        "Keys that are missing have their defaults, and so has the\nwhole Configuration without `--config`.\n\n"
         + table(("key", "type", "default", "meaning"), rows)
     )
 
@@ -68,6 +68,8 @@ def _keys(struct: Struct, prefix: str) -> Iterator[tuple[str, str, str, str]]:
             continue
         kind = _struct_of(field)
         if kind is not None:
+            if field.description:
+                yield f"`{key}`", "object", "", field.description
             yield from _keys(value if value is not None else kind(), f"{key}.")
             continue
         yield f"`{key}`", _type(field.annotation), _default(value), field.description or ""
@@ -106,7 +108,8 @@ def _flags() -> str:
         "They are read as Go reads them: one dash or two, `--flag=value` or `--flag value`.\n\n"
         f"{table(head, _rows(FLAGS))}\n"
         "## Those of the program podgrouper\n\n"
-        "They are those of KAI-Scheduler v0.13.0's pod grouper, with its defaults.\n\n"
+        "They include those of the pod grouper of KAI-Scheduler v0.13 to v0.17, with its defaults; `--rules` and "
+        "`--tracing` are new.\n\n"
         f"{table(head, _rows(POD_GROUPER_FLAGS))}"
     )
 
@@ -134,7 +137,7 @@ def _metrics() -> str:
         "Beside these there are the process's own (`process_*`, `python_*`).\n\n"
         f"## The manager's own\n\n{table(head, sorted(own))}\n"
         "## Those of controller-runtime and client-go\n\n"
-        "Names, labels and buckets are theirs; the two `controller_runtime_cache_*` series are new.\n\n"
+        "Names, labels and buckets are theirs; the series `controller_runtime_cache_*` are new.\n\n"
         f"{table(head, sorted(theirs))}"
     )
 

@@ -11,6 +11,7 @@ import contextlib
 import functools
 import gc
 import importlib.util
+import os
 import resource
 import sys
 from collections.abc import Awaitable, Callable, Sequence
@@ -80,13 +81,11 @@ def main(
     try:
         parsed = parse(sys.argv[1:] if arguments is None else arguments)
     except goflags.HelpRequested:
-        sys.stdout.write(usage())
-        return 0
+        return _answer(program, usage())
     except goflags.FlagError as error:
         return complain(program, error, BAD_USAGE)
     if parsed.version:
-        sys.stdout.write(f"{program} {version()}\n")
-        return 0
+        return _answer(program, f"{program} {version()}\n")
     log.configure(parsed.log)
     return supervise(program, functools.partial(run, parsed))
 
@@ -181,8 +180,23 @@ def expected(error: BaseException) -> BaseException | None:
 
 
 def complain(program: str, error: BaseException, code: int = FAILED) -> int:
-    sys.stderr.write(f"{program}: {one_line(error)}\n")
+    with contextlib.suppress(OSError, AttributeError):  # a full disk, a closed stream
+        sys.stderr.write(f"{program}: {one_line(error)}\n")
+        sys.stderr.flush()
     return code
+
+
+def _answer(program: str, text: str) -> int:
+    """Print the answer to a flag; a reader that has closed the pipe is not an error."""
+    try:
+        if sys.stdout is not None:
+            sys.stdout.write(text)
+            sys.stdout.flush()
+    except OSError as error:
+        # The interpreter flushes the stream again when it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0 if isinstance(error, BrokenPipeError) else complain(program, error)
+    return 0
 
 
 async def _bounded(work: Work, bound: ending.Bound) -> None:

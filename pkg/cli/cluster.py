@@ -27,14 +27,48 @@ from pkg.localcluster.nodes import NodeShape, is_usable
 from pkg.localcluster.options import Options
 from pkg.localcluster.state import State
 from pkg.localcluster.tools import DEFAULT_JOBSET, DEFAULT_KUBERNETES
+from pkg.offline.inputfiles import InputError
 
 _NODES: Final = 4
 _WORDS: Final = {"200": "healthy", "ended": "not running"}
 
 
 async def up_command(parsed: argparse.Namespace, out: Console, err: Console) -> int:
-    """Start the cluster, or those of its components that have ended; print the export command."""
+    """Start the cluster, or those of its components that have ended; print the export command.
+
+    Raises:
+        InputError: the flags contradict each other, or have a value that is not known.
+    """
     directory = state_directory(parsed.name)
+    try:
+        options = _options(parsed)
+    except (ValueError, EnvtestError) as error:
+        raise InputError(str(error)) from error
+    async with _lock(parsed.name, err):
+        with progress_on(err) as progress:
+            cluster = Cluster(directory, options, progress=progress)
+            if parsed.recreate or not State.exists(directory):
+                firstrun.announce(options.tools, err)
+                await cluster.up()
+            else:
+                await _keep(cluster, parsed, err)
+    if parsed.without_manager:
+        err.say("The manager was not started. To start it, run:")
+        err.say(f"trainer-controller-manager {shlex.join(cluster.manager_arguments)}")
+    kept = State.read(directory)
+    if kept is not None and (address := kept.address_of(prometheus.NAME)):
+        err.say(f"Prometheus shows the dashboard's queries at {address}/{prometheus.PAGE}")
+    err.say("The cluster keeps running; its service accounts' tokens are valid for 24 hours.")
+    out.say(f"export KUBECONFIG={shlex.quote(str(cluster.kubeconfig))}")
+    return 0
+
+
+def _options(parsed: argparse.Namespace) -> Options:
+    """Return the options of a new cluster.
+
+    Raises:
+        ValueError, EnvtestError: the flags contradict each other, or have a value that is not known.
+    """
     if parsed.name == DEMO_NAME:
         raise ValueError(f"the name {DEMO_NAME} is reserved for the cluster of trainerctl demo")
     nodes = _NODES if parsed.nodes is None else parsed.nodes
@@ -58,23 +92,7 @@ async def up_command(parsed: argparse.Namespace, out: Console, err: Console) -> 
         prometheus=parsed.prometheus,
     )
     options.check()
-    async with _lock(parsed.name, err):
-        with progress_on(err) as progress:
-            cluster = Cluster(directory, options, progress=progress)
-            if parsed.recreate or not State.exists(directory):
-                firstrun.announce(options.tools, err)
-                await cluster.up()
-            else:
-                await _keep(cluster, parsed, err)
-    if parsed.without_manager:
-        err.say("The manager was not started. To start it, run:")
-        err.say(f"trainer-controller-manager {shlex.join(cluster.manager_arguments)}")
-    kept = State.read(directory)
-    if kept is not None and (address := kept.address_of(prometheus.NAME)):
-        err.say(f"Prometheus shows the dashboard's queries at {address}/{prometheus.PAGE}")
-    err.say("The cluster keeps running; its service accounts' tokens are valid for 24 hours.")
-    out.say(f"export KUBECONFIG={shlex.quote(str(cluster.kubeconfig))}")
-    return 0
+    return options
 
 
 def _kai(parsed: argparse.Namespace) -> Programs | None:
@@ -234,7 +252,10 @@ async def build_command(parsed: argparse.Namespace, out: Console, err: Console) 
     options = Options(
         kubernetes=parsed.kubernetes or DEFAULT_KUBERNETES, jobset=parsed.jobset or DEFAULT_JOBSET
     )
-    options.check()
+    try:
+        options.check()
+    except EnvtestError as error:
+        raise InputError(str(error)) from error
     firstrun.announce(options.tools, err)
     with progress_on(err) as progress:
         located = await Binaries(progress=progress).locate(*options.tools)

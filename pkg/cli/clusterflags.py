@@ -26,7 +26,10 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 def _name(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--name", default=DEFAULT_NAME, help=f"name of the cluster (default '{DEFAULT_NAME}')"
+        "--name",
+        type=flagtypes.cluster,
+        default=DEFAULT_NAME,
+        help=f"name of the cluster (default '{DEFAULT_NAME}')",
     )
 
 

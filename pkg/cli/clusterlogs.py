@@ -32,7 +32,7 @@ async def logs_command(parsed: argparse.Namespace, out: Console, err: Console) -
     names = parsed.components or list(found)
     logs = [_Log(found[name], f"{name}: " if len(names) > 1 else "", out) for name in names]
     for each in logs:
-        each.print(parsed.tail)
+        each.print(parsed.tail, to_the_end=not parsed.follow)
     while parsed.follow:
         await anyio.sleep(_POLL)
         for each in logs:
@@ -51,12 +51,17 @@ class _Log:
         self._read = 0
         self._part = b""
 
-    def print(self, tail: int | None = None) -> None:
-        """Print the lines that were written since the last call, of these only the last ``tail``."""
+    def print(self, tail: int | None = None, *, to_the_end: bool = False) -> None:
+        """Print the lines that were written since the last call, of these only the last ``tail``.
+
+        A last line without its end waits for the next call, except ``to_the_end``.
+        """
         with self._path.open("rb") as file:
             file.seek(self._read)
             added = file.read()
         self._read += len(added)
         *lines, self._part = (self._part + added).split(b"\n")
+        if to_the_end and self._part:
+            lines.append(self._part)
         for line in lines if tail is None else deque(lines, maxlen=tail):
             self._out.say(self._prefix + line.decode("utf-8", "replace"))

@@ -25,7 +25,6 @@ from pkg.why.causes.references import runtime_of
 from pkg.why.phase import Phase, phase
 from pkg.why.snapshot import Reference
 
-_KINDS: Final = ("TrainingRuntime", "ClusterTrainingRuntime")
 _STYLES: Final = {"+": "green", "-": "red", "@": "cyan"}
 
 
@@ -55,19 +54,27 @@ async def diff_command(arguments: argparse.Namespace, out: Console, err: Console
     """Print the effects; return 0 if no TrainJob is concerned, 1 if one is.
 
     Raises:
-        InputError: the files cannot be read, or contain no runtime.
+        InputError: the files cannot be read, contain no runtime, or one that would be refused.
         StatusError: the runtimes or TrainJobs of the cluster cannot be read.
     """
-    found = await inputfiles.load(arguments.files)
-    runtimes = [each for each in found if each.data["kind"] in _KINDS]
-    if not runtimes:
-        raise inputfiles.InputError("the input contains no TrainingRuntime or ClusterTrainingRuntime")
+    runtimes = await _load(arguments)
     changes: list[Change] = []
     async with live.connect(arguments) as cluster:
         for each in runtimes:
             changes += await _of_runtime(cluster, each, arguments.compatibility_version)
     print_changes(changes, out)
     return 1 if any(each.effect not in _UNCONCERNED for each in changes) else 0
+
+
+async def _load(arguments: argparse.Namespace) -> list[InputObject]:
+    """Return the runtimes of the files, and print a warning for each field that a server would drop."""
+    found = await inputfiles.load(arguments.files)
+    runtimes, warnings = trainjobs.runtimes(found, arguments.namespace or live.DEFAULT_NAMESPACE)
+    if not runtimes:
+        raise inputfiles.InputError("the input contains no TrainingRuntime or ClusterTrainingRuntime")
+    for warning in warnings:
+        streams.say_error(f"warning: {warning}")
+    return runtimes
 
 
 async def _of_runtime(cluster: live.Cluster, document: InputObject, version: str) -> list[Change]:

@@ -10,6 +10,8 @@ from collections.abc import Callable
 
 from controller_runtime.apis.machinery import names
 
+from pkg.localcluster import names as names_of_clusters
+
 
 def integer(least: int, most: int) -> Callable[[str], int]:
     """Return the type of an integer between ``least`` and ``most``."""
@@ -27,6 +29,22 @@ def namespace(text: str) -> str:
     """Return the valid name of a namespace."""
     if errors := names.is_dns1123_label(text):
         raise argparse.ArgumentTypeError(f"{text} is not a valid namespace: {'; '.join(errors)}")
+    return text
+
+
+def variable(text: str) -> str:
+    """Return an environment variable, ``NAME=VALUE``."""
+    if text.find("=") < 1:
+        raise argparse.ArgumentTypeError(f"{text} must be NAME=VALUE")
+    return text
+
+
+def cluster(text: str) -> str:
+    """Return the valid name of a local cluster."""
+    try:
+        names_of_clusters.check(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
     return text
 
 

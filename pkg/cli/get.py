@@ -26,8 +26,13 @@ async def get_command(arguments: argparse.Namespace, out: Console, err: Console)
     """Print TrainJobs.
 
     Raises:
+        InputError: a TrainJob is named, and all namespaces are requested.
         StatusError: they cannot be read.
     """
+    if arguments.name and arguments.all_namespaces:
+        raise InputError("a TrainJob cannot be named across all namespaces: use --namespace")
+    if arguments.watch and arguments.output != "table":
+        raise InputError("--watch has the output format table alone")
     async with live.connect(arguments) as cluster:
         namespace = "" if arguments.all_namespaces else cluster.namespace
         if arguments.watch:
@@ -52,8 +57,6 @@ async def get_command(arguments: argparse.Namespace, out: Console, err: Console)
 async def _watch(cluster: live.Cluster, arguments: argparse.Namespace, namespace: str, out: Console) -> int:
     from pkg.cli import watchtree  # rich's live display is slow to load
 
-    if arguments.output != "table":
-        raise InputError("--watch has the output format table alone")
     if arguments.name:
         return await watchtree.watch_one(cluster, arguments.name, out)
     return await watchtree.watch_all(cluster, namespace, out)

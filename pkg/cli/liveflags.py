@@ -77,7 +77,11 @@ def _wait(parser: argparse.ArgumentParser) -> None:
 def _events(parser: argparse.ArgumentParser) -> None:
     _named(parser, ("table", "json"))
     parser.add_argument(
-        "--types", nargs="+", choices=("Normal", "Warning"), help="types of events to show (default all)"
+        "--types",
+        nargs="+",
+        action="extend",
+        choices=("Normal", "Warning"),
+        help="types of events to show (default all)",
     )
     parser.set_defaults(function="pkg.cli.events:events_command")
 

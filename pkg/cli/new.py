@@ -57,15 +57,18 @@ async def new_command(arguments: argparse.Namespace, out: Console, err: Console)
     names = [each.name for each in dataclasses.fields(Wanted)]
     given = {name: getattr(arguments, name) for name in names if hasattr(arguments, name)}
     if given["name"] is None:
-        if not (sys.stdin.isatty() and err.is_terminal):
+        if sys.stdin is None or not (sys.stdin.isatty() and err.is_terminal):
             raise InputError("the name of the TrainJob is missing, and standard input is not a terminal")
         given |= ask(lambda question: _asked(err, question))
     wanted = Wanted(**given)
     objects = list(manifests(wanted, with_runtime=arguments.with_runtime))
-    for number, each in enumerate(objects):
-        if arguments.output == "yaml" and number:
-            out.file.write("---\n")
-        out.write(arguments.output, each)
+    if arguments.output == "json" and len(objects) > 1:
+        out.write_json({"apiVersion": "v1", "kind": "List", "items": objects})
+    else:
+        for number, each in enumerate(objects):
+            if number:
+                out.file.write("---\n")
+            out.write(arguments.output, each)
     streams.flush()
     return await _judge(objects, arguments, err)
 

@@ -28,7 +28,15 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     add("--gpus", type=flagtypes.integer(0, 1 << 10), metavar="N", help="GPUs per node (nvidia.com/gpu)")
     add("--cpu", metavar="QUANTITY", help="CPUs per node")
     add("--memory", metavar="QUANTITY", help="memory per node")
-    add("--env", metavar="NAME=VALUE", nargs="+", action="extend", default=[], help="environment variables")
+    add(
+        "--env",
+        type=flagtypes.variable,
+        metavar="NAME=VALUE",
+        nargs="+",
+        action="extend",
+        default=[],
+        help="environment variables",
+    )
     add("--queue", metavar="NAME", help="LocalQueue of Kueue")
     add("--suspend", action="store_true", help="create it suspended")
     add(
@@ -37,6 +45,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         dest="files",
         metavar="FILE",
         nargs="+",
+        action="extend",
         help="files of runtimes to validate against",
     )
     add("-n", "--namespace", type=flagtypes.namespace, help="namespace of the TrainJob")

@@ -50,7 +50,9 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     if rest and not parsed.passes_flags:
         top.error(f"unrecognized arguments: {' '.join(rest)}")
     # The separator marks flags that are not those of trainerctl; the manager takes it for the end of its flags.
-    parsed.rest = rest[1:] if rest[:1] == ["--"] else rest
+    if "--" in rest:
+        rest.remove("--")
+    parsed.rest = rest
     return parsed
 
 
@@ -86,7 +88,10 @@ def _demo(parser: argparse.ArgumentParser) -> None:
 
 def _run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--name", default=DEFAULT_NAME, help=f"name of the local cluster (default '{DEFAULT_NAME}')"
+        "--name",
+        type=flagtypes.cluster,
+        default=DEFAULT_NAME,
+        help=f"name of the local cluster (default '{DEFAULT_NAME}')",
     )
     parser.add_argument(
         "--kubeconfig", help="use the cluster of this kubeconfig, with its credentials, instead"

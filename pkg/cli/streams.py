@@ -9,7 +9,8 @@ import io
 import os
 import sys
 from contextlib import suppress
-from typing import Final
+from pathlib import Path
+from typing import Final, TextIO
 
 from pkg.offline.text import printable
 
@@ -18,8 +19,10 @@ _ASCII: Final = {"←": "<-", "→": "->", "✓": "v", "✗": "x", "·": "-", "�
 
 
 def prepare() -> None:
-    """Make standard output and error accept any text, whatever the locale."""
+    """Make standard output and error accept any text, whatever the locale; closed ones accept and drop it."""
     codecs.register_error(_ENCODING_ERRORS, _replaced)
+    sys.stdout = sys.stdout or _null()
+    sys.stderr = sys.stderr or _null()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors=_ENCODING_ERRORS)
@@ -55,6 +58,10 @@ def discard() -> None:
             continue
         with suppress(OSError, ValueError, AttributeError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def _null() -> TextIO:
+    return Path(os.devnull).open("w", encoding="utf-8")  # the interpreter closes it
 
 
 def _replaced(error: UnicodeError) -> tuple[str, int]:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -13,6 +14,9 @@ from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.apis.machinery.errors import one_line
 
 _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_MOST_LEVELS: Final = 100
+_MOST_LINES: Final = 100_000
+_SHOWN: Final = 60
 
 PathSteps = tuple[str | int, ...]
 
@@ -53,10 +57,12 @@ def read(text: bytes) -> Document:
     """Decode the single document in ``text``; an empty one is an empty map.
 
     Raises:
-        DocumentError: bad syntax, several documents, a key given twice or not a string, no map at the top.
+        DocumentError: bad syntax, several documents, a key given twice or not a string, a scalar that does not fit its
+            tag, no map at the top, more than a reasonable depth or size.
     """
     loader = _LOADER(text)
     try:
+        _check_depth(text)
         node = loader.get_single_node()
         if node is None:
             return Document({}, {})
@@ -82,11 +88,36 @@ def read(text: bytes) -> Document:
     return Document(data, lines)
 
 
+def _check_depth(text: bytes) -> None:
+    """Refuse deep nesting, which would exhaust the stack of the functions that follow it."""
+    depth = 0
+    for event in yaml.parse(text, Loader=_LOADER):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > _MOST_LEVELS:
+            line = event.start_mark.line + 1 if event.start_mark else 1
+            raise DocumentError(f"line {line}: nested more than {_MOST_LEVELS} levels deep")
+
+
+def _check_scalar(node: yaml.ScalarNode, path: PathSteps, loader: Any) -> None:
+    """Refuse a text that does not fit its tag, such as a date with a 13th month, and a number that JSON lacks."""
+    where = (
+        f"line {node.start_mark.line + 1}: {render_path(path) or 'the top'}: {node.value[:_SHOWN]!r} is not"
+    )
+    try:
+        value = loader.construct_object(node)
+    except (ValueError, LookupError) as error:
+        raise DocumentError(f"{where} a value of type {node.tag.rpartition(':')[2]}") from error
+    if isinstance(value, float) and not math.isfinite(value):
+        raise DocumentError(f"{where} a finite number")
+
+
 def _walk(
     node: yaml.Node, path: PathSteps, lines: dict[PathSteps, int], loader: Any, above: set[int]
 ) -> None:
     if id(node) in above:
         raise DocumentError(f"line {node.start_mark.line + 1}: {render_path(path)} contains itself")
+    if len(lines) > _MOST_LINES:
+        raise DocumentError(f"more than {_MOST_LINES:,} keys and items; do aliases repeat them?")
     above = above | {id(node)}
     if isinstance(node, yaml.MappingNode):
         for key_node, value_node in node.value:
@@ -104,3 +135,5 @@ def _walk(
         for index, item in enumerate(node.value):
             lines[(*path, index)] = item.start_mark.line + 1
             _walk(item, (*path, index), lines, loader, above)
+    elif isinstance(node, yaml.ScalarNode):
+        _check_scalar(node, path, loader)

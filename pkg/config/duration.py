@@ -8,6 +8,7 @@ import re
 from typing import Final
 
 _UNITS: Final = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_LONGEST: Final = ((1 << 63) - 1) / 1e9
 _PART: Final = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
 
 
@@ -15,7 +16,7 @@ def seconds(duration: str | None) -> float:
     """Return the duration in seconds.
 
     Raises:
-        ValueError: it is not a valid duration.
+        ValueError: it is not a valid duration, or longer than Go can represent: about 292 years.
     """
     duration = duration or ""
     rest = duration[1:] if duration[:1] in ("+", "-") else duration
@@ -26,6 +27,6 @@ def seconds(duration: str | None) -> float:
     while found := _PART.match(rest, position):
         total += float(found[1]) * _UNITS[found[2]]
         position = found.end()
-    if not rest or position != len(rest):
+    if not rest or position != len(rest) or total > _LONGEST:
         raise ValueError(f'"{duration}" is not a duration; write it as 15s or 1m30s')
     return sign * total

@@ -85,7 +85,7 @@ def _validate_pod_grouper(cfg: Configuration) -> field.ErrorList:
     errors = field.ErrorList()
     grouper, path = cfg.pod_grouper, field.Path("podGrouper")
     if not grouper.scheduler_name:
-        errors.append(field.required(path.child("schedulerName"), "whose pods are grouped?"))
+        errors.append(field.required(path.child("schedulerName"), "pods of this scheduler are grouped"))
     if grouper.rules not in _RULES:
         errors.append(field.not_supported(path.child("rules"), grouper.rules, _RULES))
     workers = grouper.max_concurrent_reconciles

@@ -16,16 +16,21 @@ DEMO_NAME: Final = "demo"
 _PATTERN: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,40}[a-z0-9])?")
 
 
+def check(name: str) -> None:
+    """Raise ValueError if ``name`` is not a valid name for a cluster."""
+    if not _PATTERN.fullmatch(name):
+        raise ValueError(
+            f'"{name}" is not a valid name for a cluster: use at most 42 lower-case letters, digits and dashes'
+        )
+
+
 def state_directory(name: str, environ: Mapping[str, str] | None = None) -> Path:
     """Return the directory of the cluster called ``name``.
 
     Raises:
         ValueError: ``name`` is not a valid name, or the home directory is unknown.
     """
-    if not _PATTERN.fullmatch(name):
-        raise ValueError(
-            f'"{name}" is not a valid name for a cluster: use at most 42 lower-case letters, digits and dashes'
-        )
+    check(name)
     return root_directory(environ) / name
 
 

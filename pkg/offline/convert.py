@@ -16,7 +16,9 @@ from controller_runtime.apis.machinery.strategicpatch import StrategicMergeError
 
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
 from pkg.constants import trainer as constants
+from pkg.offline import schema
 from pkg.offline.inputfiles import InputObject
+from pkg.offline.stored import schemas
 from pkg.util import generations
 from pkg.webhooks import mirror, newerrules
 
@@ -32,6 +34,8 @@ _OLD_FIELDS: Final = ("podTemplateOverrides", "labels", "annotations")
 _WORD: Final = constants.NUM_PROC_PER_NODE_ANNOTATION
 _POD_FIELDS: Final = ("securityContext", "terminationGracePeriodSeconds")
 """Fields of a runtime patch's pod spec that overrides lack."""
+_TO_POD: Final = slice(10, 11)
+"""The step of a patch's path that leads from a Job to its pods."""
 _NEW_POLICIES: Final = ("jax", "xgboost", "flux")
 
 
@@ -107,7 +111,7 @@ def _number(data: Wire, trainer: Wire) -> Iterator[Loss]:
     if isinstance(number, int):
         trainer["numProcPerNode"] = number
     elif number != "auto":  # the meaning of an absent number
-        metadata = data.setdefault("metadata", {})
+        metadata = data["metadata"] = data.get("metadata") or {}
         metadata["annotations"] = {**(metadata.get("annotations") or {}), _WORD: number}
         yield Loss(
             path, f'"{number}" must be a number in v2.3; only this project reads the annotation {_WORD}'
@@ -137,16 +141,28 @@ def _train_job_to_first(document: InputObject, data: Wire) -> Iterator[Loss]:
             del data["metadata"]["annotations"]
     if spec.pop("activeDeadlineSeconds", None) is not None:
         yield Loss(("spec", "activeDeadlineSeconds"), "a TrainJob of v2.1 has no deadline")
+    yield from _unknown(document, spec)
     for number, patch in enumerate(spec.pop("runtimePatches", None) or ()):
         path: Steps = ("spec", "runtimePatches", number, "trainingRuntimeSpec", "template")
         template = (patch.get("trainingRuntimeSpec") or {}).get("template") or {}
-        for field in ("labels", "annotations"):
-            if added := (template.get("metadata") or {}).get(field):
-                spec[field] = {**(spec.get(field) or {}), **added}
+        for field, value in (template.get("metadata") or {}).items():
+            if field not in ("labels", "annotations"):
+                yield Loss((*path, "metadata", field), "a TrainJob of v2.1 lacks this field")
+            elif value:
+                spec[field] = {**(spec.get(field) or {}), **value}
         jobs = (template.get("spec") or {}).get("replicatedJobs") or ()
         for place, job in enumerate(jobs):
             below: Steps = (*path, "spec", "replicatedJobs", place, "template")
             yield from _override(spec, job, below)
+
+
+def _unknown(document: InputObject, spec: Wire) -> Iterator[Loss]:
+    """Yield the unknown fields of runtime patches, which have no place in an override; those of pods are kept."""
+    if not spec.get("runtimePatches"):
+        return
+    for path in schema.unknown(schemas()[document.gvk], document.data):
+        if path[:2] == ("spec", "runtimePatches") and path[_TO_POD] != ("template",):
+            yield Loss(path, "unknown field; it is not converted")
 
 
 def _override(spec: Wire, job: Wire, path: Steps) -> Iterator[Loss]:

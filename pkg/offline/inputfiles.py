@@ -12,7 +12,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import BinaryIO, Final, TypeVar
 
@@ -144,9 +144,17 @@ def _texts(files: Sequence[str], stdin: bytes) -> Iterator[tuple[str, str]]:
 
 
 def _paths(path: Path) -> list[Path]:
-    if not path.is_dir():
-        return [path]
-    return sorted(each for each in path.iterdir() if each.suffix in _SUFFIXES and each.is_file())
+    try:
+        if not path.is_dir():
+            return [path]
+        return sorted(each for each in path.iterdir() if each.suffix in _SUFFIXES and _is_read(each))
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror or error}") from error
+
+
+def _is_read(path: Path) -> bool:
+    """Return True for a file of a folder, and for a link that leads nowhere: reading it is an error."""
+    return path.is_file() or (path.is_symlink() and not path.exists())
 
 
 def _text(source: str, content: bytes) -> str:
@@ -183,6 +191,11 @@ def _objects(found: InputObject) -> Iterator[InputObject]:
             line = yamljson.line_of(found.text, found.number, found.inside)
             at = f"{found.source}:{line}" if line else found.source
             raise InputError(f"{at}: {where}: {key} is missing or not a string")
+    try:
+        GVK.parse(data["apiVersion"], data["kind"])
+    except ValueError as error:
+        problem = f"GROUP/VERSION or VERSION is expected, not {yamljson.shown(data['apiVersion'])}"
+        raise _nameable(found).error(("apiVersion",), problem) from error
     items = data.get("items")
     if data["kind"].endswith("List") and isinstance(items, list):
         for index, item in enumerate(items):
@@ -193,11 +206,15 @@ def _objects(found: InputObject) -> Iterator[InputObject]:
             inside = (*found.inside, "items", index)
             yield from _objects(InputObject(item, found.source, found.number, inside, found.text))
         return
-    if not isinstance(data.get("metadata") or {}, dict):
-        raise InputObject(
-            {**data, "metadata": None}, found.source, found.number, found.inside, found.text
-        ).error(("metadata",), "a map is expected")
+    if not isinstance(data.get("metadata"), dict | None):
+        raise _nameable(found).error(("metadata",), "a map is expected")
     yield found
+
+
+def _nameable(found: InputObject) -> InputObject:
+    """Return an object for errors: its metadata may have any type."""
+    metadata = found.data.get("metadata")
+    return replace(found, data={**found.data, "metadata": metadata if isinstance(metadata, dict) else None})
 
 
 def _first_problem(error: pydantic_core.ValidationError, data: JSON) -> tuple[PathSteps, str]:

@@ -5,8 +5,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 Path = tuple[str | int, ...]
+
+_MAX_INT64: Final = (1 << 63) - 1
+_MIN_INT64: Final = -_MAX_INT64 - 1
+_MAX_EXACT: Final = (1 << 53) - 1
+"""The largest integer of which the server takes a floating-point number for one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,16 +36,16 @@ def render(path: Path) -> str:
 
 
 def kind_of(value: object) -> str:
-    """Return the JSON type of a value."""
+    """Return the JSON type of a value; as for the server, an integer that 64 bits cannot hold is a number."""
     match value:
         case None:
             return "null"
         case bool():
             return "boolean"
         case int():
-            return "integer"
+            return "integer" if _MIN_INT64 <= value <= _MAX_INT64 else "number"
         case float():
-            return "integer" if value.is_integer() else "number"
+            return "integer" if value.is_integer() and abs(value) <= _MAX_EXACT else "number"
         case str():
             return "string"
         case list():

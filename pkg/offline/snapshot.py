@@ -51,7 +51,7 @@ def key_of(data: Mapping[str, JSON], namespace: str = "") -> Key:
 
 
 def by_key(found: Iterable[InputObject], namespace: str) -> dict[Key, dict[str, JSON]]:
-    """Return the objects of the input by key; those without a namespace are in ``namespace``.
+    """Return the objects of the input by key; those without a namespace get ``namespace``.
 
     Raises:
         InputError: one is a duplicate, has no name, or its metadata, or a pod, is not valid.
@@ -66,8 +66,14 @@ def by_key(found: Iterable[InputObject], namespace: str) -> dict[Key, dict[str, 
         if key in objects:
             before = first[key]
             raise each.error((), f"duplicate of {before.source}, document {before.number}")
-        objects[key], first[key] = each.data, each
+        objects[key], first[key] = {**each.data, "metadata": _placed(each.data, key)}, each
     return objects
+
+
+def _placed(data: Mapping[str, JSON], key: Key) -> JSON:
+    """Return the metadata of an object with the namespace of its key, by which others are compared with it."""
+    metadata = data.get("metadata") or {}
+    return {**metadata, "namespace": key.namespace} if key.namespace else metadata
 
 
 class Snapshot:

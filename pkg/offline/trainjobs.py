@@ -129,6 +129,30 @@ async def prepare(
     return offline
 
 
+def runtimes(
+    found: Iterable[InputObject], namespace: str = DEFAULT_NAMESPACE
+) -> tuple[list[InputObject], list[str]]:
+    """Return the runtimes among ``found``, and a warning for each field that a server would drop.
+
+    Raises:
+        InputError: a runtime has no name, is a duplicate, or would be refused.
+    """
+    checks, warnings = Schemas(schemas(), namespace), list[str]()
+    seen: dict[tuple[GVK, NamespacedName], InputObject] = {}
+    for document in found:
+        if (unserved := not_served(document.gvk)) is not None:
+            raise document.error((), unserved)
+        kind = _RUNTIME_KINDS.get(document.gvk.kind)
+        if kind is None or document.gvk not in KINDS:
+            continue
+        if not (document.data.get("metadata") or {}).get("name"):
+            raise document.error(("metadata", "name"), "a name is expected")
+        first = seen.setdefault((kind.gvk, _decode(document, kind, checks, warnings).key), document)
+        if first is not document:
+            raise document.error((), f"duplicate of {first.source}, document {first.number}")
+    return list(seen.values()), warnings
+
+
 async def objects(offline: Offline, train_job: TrainJob) -> list[Object]:
     """Return the objects that the manager would create for a TrainJob, a snapshot of its runtime first.
 

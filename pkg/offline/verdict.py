@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+import pydantic_core
 from controller_runtime.apis.admission.v1 import AdmissionResponse
 from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.apis.machinery.gvk import GVK
@@ -94,7 +95,10 @@ class Validator:
             checked = self._schemas.check(data)
             if checked.unknown or checked.undecodable or checked.problems:
                 continue
-            obj = kind.from_dict(without_status(checked.data))
+            try:
+                obj = kind.from_dict(without_status(checked.data))
+            except pydantic_core.ValidationError:
+                continue  # its own verdict has the reason
             if (kind, obj.key) not in taken:
                 taken.add((kind, obj.key))
                 self._client.add(obj)

@@ -34,6 +34,7 @@ _INDENT: Final = re.compile(r"^[ \t?:-]+", re.MULTILINE)
 # C1 control characters, marks of text direction and line separators, which both formats allow unescaped.
 _INVISIBLE: Final = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 _SURROGATE_ESCAPE: Final = re.compile(r"\\[uU](?:0000)?[dD][89a-fA-F]")
+_JSON_TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[^\s"\[\]{},:]+', re.DOTALL)
 _HALF: Final = re.compile("[\ud800-\udfff]")
 
 
@@ -79,6 +80,10 @@ def _parse(text: str, *, is_json: bool) -> Iterator[tuple[int, JSON]]:
         except json.JSONDecodeError as error:
             if is_json:
                 raise SyntaxProblemError(f"not JSON: {error.msg}", error.lineno) from error
+        except _TokenError as error:
+            raise SyntaxProblemError(str(error), _line_of_token(text, error.token)) from error
+        except SyntaxProblemError as error:
+            raise SyntaxProblemError(str(error), _line_in_yaml(text, str(error))) from error
         else:
             yield from enumerate(found, 1)
             return
@@ -254,18 +259,44 @@ def _without_twins(pairs: list[tuple[str, JSON]]) -> dict[str, JSON]:
     return found
 
 
+class _TokenError(ValueError):
+    """A number of JSON text cannot be represented; the decoder does not report its position."""
+
+    def __init__(self, token: str, problem: str) -> None:
+        super().__init__(problem)
+        self.token = token
+
+
 def _integer(text: str) -> int:
     if len(text) > MAX_DIGITS:
-        raise SyntaxProblemError(f"a number has more than {MAX_DIGITS} digits")
+        raise _TokenError(text, f"a number has more than {MAX_DIGITS} digits")
     return int(text)
 
 
 def _number(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
-        raise SyntaxProblemError(f"{shown(text)} is not a number in JSON")
+        raise _TokenError(text, f"{shown(text)} is not a number in JSON")
     return number
 
 
 def _refused(constant: str) -> NoReturn:
-    raise SyntaxProblemError(f"{constant} is not a number in JSON")
+    raise _TokenError(constant, f"{constant} is not a number in JSON")
+
+
+def _line_of_token(text: str, token: str) -> int | None:
+    """Return the line of the first token of JSON text that equals ``token`` and is not a string."""
+    for match in _JSON_TOKEN.finditer(text):
+        if match[0] == token:
+            return text.count("\n", 0, match.start()) + 1
+    return None
+
+
+def _line_in_yaml(text: str, problem: str) -> int | None:
+    """Return the line of a problem of JSON text that the YAML loader finds too; None if it does not."""
+    try:
+        for _ in _parse_yaml(text):
+            pass
+    except SyntaxProblemError as error:
+        return error.line if str(error) == problem else None
+    return None

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from typing import Any, ClassVar, Final, NoReturn
 
 import yaml
@@ -93,20 +94,33 @@ class Loader(BASE):  # type: ignore[misc] # the C loader, where there is one, is
             if key.tag != _MERGE:
                 key.tag = _TAG + "str"
 
+    def construct_yaml_bool(self, node: yaml.ScalarNode) -> bool:
+        """Return the boolean; ``!!bool`` may stand before any text."""
+        found: bool = self._tagged(super().construct_yaml_bool, node)
+        return found
+
     def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
         """Return the number; thousands of digits are an error."""
         if len(node.value) > MAX_DIGITS:
             problem = f"a number has more than {MAX_DIGITS} digits"
             raise SyntaxProblemError(problem, node.start_mark.line + 1)
-        number: int = super().construct_yaml_int(node)
+        number: int = self._tagged(super().construct_yaml_int, node)
         return number
 
     def construct_yaml_float(self, node: yaml.ScalarNode) -> float | int:
         """Return the number, as an int if it is integral."""
-        number: float = super().construct_yaml_float(node)
+        number: float = self._tagged(super().construct_yaml_float, node)
         if not math.isfinite(number):
             raise SyntaxProblemError(f"{node.value} is not a number in JSON", node.start_mark.line + 1)
         return int(number) if number.is_integer() and abs(number) < 1e21 else number
+
+    def _tagged(self, construct: Callable[[yaml.ScalarNode], Any], node: yaml.ScalarNode) -> Any:
+        """Return the value of a scalar whose text need not fit its tag."""
+        try:
+            return construct(node)
+        except (ValueError, LookupError) as error:
+            problem = f"{node.value!r} is not a value of type {node.tag.removeprefix(_TAG)}"
+            raise SyntaxProblemError(problem, node.start_mark.line + 1) from error
 
     def construct_other(self, node: yaml.Node) -> NoReturn:
         """Reject a value that JSON cannot represent."""
@@ -116,7 +130,11 @@ class Loader(BASE):  # type: ignore[misc] # the C loader, where there is one, is
 
 _NUMBERS: Final = list("-+.0123456789")
 Loader.add_implicit_resolver(
-    _TAG + "int", re.compile(r"[-+]?(?:0b[01_]+|0x[0-9a-fA-F_]+|0o?[0-7_]+|0|[1-9][0-9_]*)$"), _NUMBERS
+    _TAG + "int",
+    re.compile(
+        r"[-+]?(?:0b_*[01][01_]*|0x_*[0-9a-fA-F][0-9a-fA-F_]*|0o_*[0-7][0-7_]*|0[0-7_]*|[1-9][0-9_]*)$"
+    ),
+    _NUMBERS,
 )
 Loader.add_implicit_resolver(
     _TAG + "float",
@@ -125,6 +143,7 @@ Loader.add_implicit_resolver(
     ),
     _NUMBERS,
 )
+Loader.add_constructor(_TAG + "bool", Loader.construct_yaml_bool)
 Loader.add_constructor(_TAG + "int", Loader.construct_yaml_int)
 Loader.add_constructor(_TAG + "float", Loader.construct_yaml_float)
 for _name in ("binary", "timestamp", "omap", "pairs", "set"):

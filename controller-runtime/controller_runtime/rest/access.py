@@ -137,6 +137,8 @@ class Access:
                 )
             return Anonymous()
         credentials: Credentials
+        if "exec" in user.values:
+            _check_exec(user)
         if "exec" in user.values or "auth-provider" in user.values:
             plugin = PluginCredentials(
                 f"kubeconfig {self.source}: {user.label}", self._loader, user.values.get("exec")
@@ -202,6 +204,25 @@ class Entry:
     def error(self, key: str, problem: str) -> ConfigError:
         """Return an error about ``key``."""
         return ConfigError(f"kubeconfig {self._source}: {self.label}: {key} {problem}")
+
+
+def _check_exec(user: Entry) -> None:
+    """Raise ConfigError for a plugin whose fields have wrong types."""
+    plugin = user.values["exec"]
+    if not isinstance(plugin, Mapping) or not isinstance(plugin.get("command"), str):
+        raise user.error("exec", "must be a map with a command")
+    user.texts("exec.args", plugin.get("args"))
+    variables = plugin.get("env")
+    if variables is not None and not (
+        isinstance(variables, list)
+        and all(
+            isinstance(each, Mapping)
+            and isinstance(each.get("name"), str)
+            and isinstance(each.get("value"), str)
+            for each in variables
+        )
+    ):
+        raise user.error("exec.env", "must be a list of names and values, both strings")
 
 
 def _bad_address(host: str) -> str:

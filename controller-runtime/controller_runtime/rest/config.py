@@ -174,7 +174,10 @@ def in_cluster_config(environ: Mapping[str, str], *, folder: Path = SERVICE_ACCO
 
 
 def _default_kubeconfig(environ: Mapping[str, str]) -> str:
-    path = Path(environ.get("HOME") or "~").expanduser() / ".kube" / "config"
+    try:
+        path = Path(environ.get("HOME") or "~").expanduser() / ".kube" / "config"
+    except RuntimeError:  # neither HOME nor the user database names a home directory
+        return ""
     return str(path) if path.exists() else ""
 
 

@@ -20,6 +20,7 @@ from .kubeconfig_import import Node
 from .login import redacted
 
 _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_MOST_LEVELS: Final = 100
 
 
 def from_files(paths: str, *, context: str | None = None) -> Access:
@@ -28,7 +29,10 @@ def from_files(paths: str, *, context: str | None = None) -> Access:
     Raises:
         ConfigError: no file exists, or one cannot be read or is incomplete.
     """
-    names = [str(Path(name).expanduser()) for name in paths.split(os.pathsep) if name]
+    try:
+        names = [str(Path(name).expanduser()) for name in paths.split(os.pathsep) if name]
+    except RuntimeError as error:  # the home directory of "~" or "~name" is unknown
+        raise ConfigError(f"kubeconfig {paths}: {redacted(error)}") from error
     existing = [name for name in names if Path(name).exists()]
     if not existing:
         raise ConfigError(f"kubeconfig {paths}: no such file")
@@ -52,14 +56,34 @@ def _check(name: str) -> None:
         data = yaml.load(Path(name).read_text(encoding="utf-8"), Loader=_LOADER)  # noqa: S506  # a safe loader
     except OSError as error:
         raise ConfigError(f"kubeconfig {name}: {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, ValueError, LookupError, RecursionError) as error:
+        # A scalar may not fit its tag (a date, !!bool), which PyYAML reports by several errors.
         raise ConfigError(f"kubeconfig {name}: not YAML: {redacted(error)}") from error
     if not isinstance(data, dict):
         raise ConfigError(f"kubeconfig {name}: is empty or not a map")
+    if _is_deep(data):
+        raise ConfigError(f"kubeconfig {name}: nested more than {_MOST_LEVELS} levels deep")
     for part in ("clusters", "contexts", "users"):
         entries = data.get(part) or []
         if not isinstance(entries, list) or not all(isinstance(e, dict) and "name" in e for e in entries):
             raise ConfigError(f"kubeconfig {name}: {part} must be a list of named entries")
+        role = part.removesuffix("s")
+        for entry in entries:
+            if not isinstance(entry.get(role), dict | None):
+                raise ConfigError(f"kubeconfig {name}: {role} {entry['name']!r}: {role} must be a map")
+
+
+def _is_deep(data: JSON) -> bool:
+    """Return True for nesting that would exhaust the stack of the library, which copies the file."""
+    level = [data]
+    for _ in range(_MOST_LEVELS):
+        level = [
+            below
+            for value in level
+            if isinstance(value, dict | list)
+            for below in (value.values() if isinstance(value, dict) else value)
+        ]
+    return bool(level)
 
 
 def _access(

@@ -36,6 +36,7 @@ from pkg.podgrouper import (
 )
 from pkg.podgrouper.plugins import GroupingError, Reads
 from pkg.podgrouper.podgroup import Metadata, SubGroupMetadata, TopologyConstraintMetadata
+from pkg.why.things import at, maps
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -90,10 +91,10 @@ def with_rules_of(objects: Objects, settings: Settings) -> Settings:
         return settings
     for key, data in objects.items():
         if (key.kind.kind, key.name) == ("CustomResourceDefinition", _POD_GROUPS):
-            for version in (data.get("spec") or {}).get("versions") or ():
+            for version in maps(data, "spec", "versions"):
                 if version.get("name") == PodGroup.gvk.version:
-                    schema = (version.get("schema") or {}).get("openAPIV3Schema") or {}
-                    return dataclasses.replace(settings, rules=rules_of(schema.get("properties")))
+                    properties = at(version, "schema", "openAPIV3Schema", "properties")
+                    return dataclasses.replace(settings, rules=rules_of(properties))
     return settings
 
 

@@ -67,7 +67,9 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
             summary = f"the image pull secrets {named} do not exist, and the registry refuses {status.image}"
             advice = f"Create the Secret in namespace {status.pod.namespace}, or correct imagePullSecrets."
         evidence = [status.line, *(snapshot.quote(each) for each in events[:2])]
-        yield Finding(cause, f"{summary} of {status.label}", (str(status.pod),), tuple(evidence), advice)
+        yield Finding(
+            cause, f"{summary} (for the {status.label})", (str(status.pod),), tuple(evidence), advice
+        )
 
 
 def _pulling(snapshot: Snapshot, pod: Thing) -> Iterator[Finding]:

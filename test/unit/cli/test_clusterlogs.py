@@ -32,11 +32,11 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
 def test_one_component_is_printed_as_it_is_and_several_with_their_names(
     logs: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(capsys, "etcd", "--tail", "2") == (0, "two\nthree\n", "")
+    assert run(capsys, "etcd", "--tail", "2") == (0, "three\nhalf a l\n", "")
     code, out, _ = run(capsys)
     assert (code, out.splitlines()) == (
         0,
-        ["etcd: one", "etcd: two", "etcd: three", r"kwok: \x1b[31mred"],
+        ["etcd: one", "etcd: two", "etcd: three", "etcd: half a l", r"kwok: \x1b[31mred"],
     )
 
 

@@ -4,12 +4,13 @@
 
 import copy
 import io
+from pathlib import Path
 from typing import Any
 
 import pytest
 from why_world import World, condition
 
-from pkg.cli import diff, new
+from pkg.cli import diff, new, trainerctl
 from pkg.cli.diff import Effect
 from pkg.cli.terminal import Console
 from pkg.offline.inputfiles import InputObject
@@ -76,6 +77,57 @@ async def test_a_runtime_that_refuses_the_train_job_is_named() -> None:
 
     assert change.effect is Effect.REFUSED
     assert "containers" in change.lines[0]
+
+
+RUNTIME = """
+apiVersion: trainer.kubeflow.org/v1alpha1
+kind: ClusterTrainingRuntime
+metadata: {name: r}
+spec:
+  mlPolicy: {torch: {}}
+  template:
+    spec:
+      replicatedJobs:
+      - name: node
+        template:
+          metadata: {labels: {trainer.kubeflow.org/trainjob-ancestor-step: trainer}}
+          spec: {template: {spec: {containers: [{name: node, image: x}]}}}
+"""
+
+
+@pytest.mark.real_time
+@pytest.mark.parametrize(
+    ("old", "new", "code", "words"),
+    [
+        ("metadata: {name: r}", "", 2, ":2: document 1 (ClusterTrainingRuntime): metadata.name: a name is expected"),
+        ("{name: r}", "{generateName: r-}", 2, "metadata.name: a name is expected"),
+        ("{name: r}", "{name: 5}", 2, "cannot unmarshal number into Go struct field ObjectMeta.name"),
+        ("image: x", "image: 5", 2, "containers[0].image: Invalid value"),
+        ("v1alpha1", "v2", 2, 'no matches for kind "ClusterTrainingRuntime" in version "trainer.kubeflow.org/v2"'),
+        ("image: x", "image: x, comand: [a]", 1, "warning: "),
+    ],
+)  # fmt: skip
+def test_a_runtime_is_judged_before_the_cluster_is_read(
+    old: str, new: str, code: int, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "runtime.yaml"
+    file.write_text(RUNTIME.replace(old, new))
+    absent = str(tmp_path / "kubeconfig")
+
+    assert trainerctl.main(["diff", "-f", str(file), "--kubeconfig", absent]) == code
+    said = capsys.readouterr().err
+    assert words in said
+    assert (f"kubeconfig {absent}: no such file" in said) == (code == 1)
+
+
+def test_a_runtime_that_is_given_twice_is_an_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "runtime.yaml"
+    file.write_text(f"{RUNTIME}---{RUNTIME}")
+
+    assert trainerctl.main(["diff", "-f", str(file)]) == 2
+    assert "document 2 (ClusterTrainingRuntime r): duplicate of" in capsys.readouterr().err
 
 
 async def test_equal_differences_are_printed_once_with_all_names() -> None:

@@ -275,3 +275,37 @@ def test_the_rules_are_those_of_the_crd_in_the_files_or_of_a_flag(
         "node-replica-1",
     )
     assert by_crd["subGroups"][0] == {"name": "node", "minSubGroup": 2}
+
+
+def test_objects_without_a_namespace_are_found_by_that_of_the_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job = obj("batch/v1", "Job", "j", spec={})
+    objects = [pod("alone"), job, pod("owned", job)]
+    for each in objects:
+        del each["metadata"]["namespace"]
+
+    file = tmp_path / "in.yaml"
+    file.write_text(yaml.safe_dump_all(objects))
+    assert trainerctl.main(["group", "-f", str(file), "-n", "team-b", "-o", "json"]) == 0
+    pods = json.loads(capsys.readouterr().out)["pods"]
+    assert [each["pod"] for each in pods] == ["team-b/alone", "team-b/owned"]
+    assert [[owner["name"] for owner in each["owners"]] for each in pods] == [["alone"], ["j"]]
+
+
+@pytest.mark.parametrize(
+    "spec", ["x", ["x"], {"versions": ["x"]}, {"versions": [{"name": "v2alpha2", "schema": "x"}]}]
+)
+def test_a_malformed_crd_of_the_pod_group_decides_nothing(
+    spec: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    crd = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "podgroups.scheduling.run.ai"},
+        "spec": spec,
+    }
+    file = tmp_path / "in.yaml"
+    file.write_text(yaml.safe_dump_all([crd, pod("p")]))
+    assert trainerctl.main(["group", "-f", str(file)]) == 0
+    assert "minMember" in capsys.readouterr().out

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """``trainerctl new``: from flags, in a pipe, and from answers on a terminal."""
 
+import json
 import os
 import pty
 import subprocess
@@ -58,6 +59,23 @@ def test_a_copy_of_each_shipped_runtime_is_valid(runtime: str, capsys: pytest.Ca
     assert (code, err) == (0, "")
     assert (copied["kind"], copied["metadata"]["name"]) == ("TrainingRuntime", "llama-runtime")
     assert job["spec"]["runtimeRef"]["name"] == "llama-runtime"
+
+
+def test_two_objects_are_one_json_document(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "llama", "--with-runtime", "-o", "json")
+
+    listed = json.loads(out)
+    assert (code, listed["kind"]) == (0, "List")
+    assert [each["kind"] for each in listed["items"]] == ["TrainingRuntime", "TrainJob"]
+
+
+def test_files_of_several_flags_are_all_read(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        _, out, _ = run(capsys, name, "--with-runtime")
+        (tmp_path / f"{name}.yaml").write_text(out.partition("---")[0])
+
+    wanted = ("llama", "--kind", "TrainingRuntime", "--runtime", "one-runtime")
+    assert run(capsys, *wanted, "-f", str(tmp_path / "one.yaml"), "-f", str(tmp_path / "two.yaml"))[0] == 0
 
 
 @pytest.mark.parametrize(

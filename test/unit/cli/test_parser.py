@@ -108,3 +108,24 @@ def test_run_passes_the_flags_that_it_does_not_know_to_the_manager() -> None:
     parsed = parser.parse(line)
     assert parsed.name == "other"
     assert parsed.rest == ["-zap-devel", "--zap-log-level", "2", "--version", "--webhooks"]
+
+
+def test_the_separator_of_run_may_follow_other_flags() -> None:
+    parsed = parser.parse(["run", "--kubeconfig", "k", "--zap-log-level=2", "--", "--name", "--version"])
+    assert parsed.rest == ["--zap-log-level=2", "--name", "--version"]
+    assert parsed.name == "default"
+
+
+def test_a_flag_with_several_values_can_be_repeated() -> None:
+    parsed = parser.parse(["events", "llama", "--types", "Normal", "--types", "Warning"])
+    assert parsed.types == ["Normal", "Warning"]
+    lists = [action for action in actions(parser.parser()) if action.nargs == "+" and action.option_strings]
+    assert {type(action).__name__ for action in lists} == {"_ExtendAction"}
+
+
+def actions(of: argparse.ArgumentParser) -> Iterator[argparse.Action]:
+    for action in of._actions:
+        yield action
+        if isinstance(action, argparse._SubParsersAction):
+            for below in action.choices.values():
+                yield from actions(below)

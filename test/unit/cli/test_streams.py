@@ -106,6 +106,38 @@ def test_a_full_disk_is_one_line(folder: Path) -> None:
     assert (process.returncode, err) == (1, b"trainerctl: No space left on device\n")
 
 
+@pytest.mark.parametrize(
+    "command",
+    ["trainerctl --version", "trainerctl help", "app --help", "app --version", "app.podgrouper --help"],
+)
+@pytest.mark.parametrize("into", [">&-", ">/dev/full", "2>&- >&-", "| true"])
+def test_help_and_versions_survive_closed_streams_and_a_full_disk(
+    folder: Path, command: str, into: str
+) -> None:
+    module, _, argument = command.partition(" ")
+    module = "pkg.cli.trainerctl" if module == "trainerctl" else f"pkg.{module}"
+    shell = f"{{ sleep 0.2; {sys.executable} -P -m {module} {argument}; }} {into}"
+    process = subprocess.run(
+        ["bash", "-c", shell],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(HOME)},
+        capture_output=True,
+        check=False,
+        timeout=60,
+    )
+    full = into == ">/dev/full"
+    assert process.returncode == int(full)
+    assert process.stderr.endswith(b"No space left on device\n" if full else b"")
+    assert len(process.stderr.splitlines()) == int(full)
+
+
+def test_questions_need_a_standard_input(folder: Path) -> None:
+    process = start(folder, ["new"], preexec_fn=lambda: os.close(0))
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert b"the name of the TrainJob is missing" in err
+
+
 @pytest.fixture
 def silent(folder: Path) -> Iterator[None]:
     """A kubeconfig of an API server that takes connections and never answers."""

@@ -31,6 +31,10 @@ def test_cluster_up_takes_its_flags() -> None:
         ("cluster up --timeout 0", "argument --timeout: 0 is not a positive number of seconds"),
         ("cluster up --flag", "unrecognized arguments: --flag"),
         ("cluster up --timeout inf", "argument --timeout: inf is not a positive number of seconds"),
+        ("cluster status --name ../etc", '"../etc" is not a valid name for a cluster'),
+        ("run --name UPPER", '"UPPER" is not a valid name for a cluster'),
+        ("new a --env FOO", "argument --env: FOO must be NAME=VALUE"),
+        ("new a --env =x", "argument --env: =x must be NAME=VALUE"),
         ("demo --nodes 0", "argument --nodes: 0 is not an integer between 1 and 100"),
         ("demo --timeout nan", "argument --timeout: nan is not a positive number of seconds"),
         ("render -n Bad -f x", "argument -n/--namespace: Bad is not a valid namespace"),
@@ -53,11 +57,6 @@ def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.startswith("trainerctl ")
 
 
-def test_a_bad_cluster_name_is_an_expected_error(capsys: pytest.CaptureFixture[str]) -> None:
-    assert trainerctl.main(["cluster", "status", "--name", "../etc"]) == 1
-    assert '"../etc" is not a valid name for a cluster' in capsys.readouterr().err
-
-
 def test_run_without_a_cluster_says_how_to_make_one(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -74,8 +73,26 @@ def test_crds_are_printed_as_they_ship(capsys: pytest.CaptureFixture[str]) -> No
 
 
 def test_the_demo_s_cluster_cannot_be_made_to_stay(capsys: pytest.CaptureFixture[str]) -> None:
-    assert trainerctl.main(["cluster", "up", "--name", "demo"]) == 1
+    assert trainerctl.main(["cluster", "up", "--name", "demo"]) == 2
     assert "the name demo is reserved" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("up --kubernetes 1.99", "Kubernetes 1.99 is not among the pinned releases"),
+        ("build --jobset 1", "JobSet 1 is not among the pinned releases"),
+        ("up --feature-gates Nope=true", "unrecognized feature gate: Nope"),
+        ("up --kai-scheduler x", "required together"),
+        ("up --workloads --kubernetes 1.34", "has no gangs"),
+    ],
+)
+def test_flags_that_no_cluster_can_have_are_an_invalid_command_line(
+    line: str, words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    assert trainerctl.main(["cluster", *line.split()]) == 2
+    assert words in capsys.readouterr().err
 
 
 def test_a_cluster_that_cannot_be_read_is_not_replaced(
@@ -127,3 +144,14 @@ def test_a_cluster_is_not_begun_on_a_full_disk(
 
 def homeless() -> Path:
     raise RuntimeError("Could not determine home directory.")
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [(["--all-namespaces"], "use --namespace"), (["--watch", "-o", "json"], "the output format table alone")],
+)
+def test_get_explains_which_flags_exclude_each_other(
+    flags: list[str], words: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert trainerctl.main(["get", "llama", *flags, "--kubeconfig", str(tmp_path / "none")]) == 2
+    assert words in capsys.readouterr().err

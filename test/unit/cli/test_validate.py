@@ -80,6 +80,40 @@ spec: {template: {spec: {}}}
     assert run(capsys, tmp_path, runtime % "other" + job, "-n", "team")[0] == 1
 
 
+@pytest.mark.parametrize(
+    ("metadata", "spec", "words"),
+    [
+        ("ownerReferences: 5", "", "cannot unmarshal number into Go struct field ObjectMeta.ownerReferences of type []v1.OwnerReference"),
+        ("ownerReferences: [a]", "", "cannot unmarshal string into Go struct field ObjectMeta.ownerReferences of type v1.OwnerReference"),
+        ("generation: x", "", "cannot unmarshal string into Go struct field ObjectMeta.generation of type int64"),
+        ("creationTimestamp: 5", "", "cannot unmarshal number into Go value of type string"),
+        ("creationTimestamp: yesterday", "", 'parsing time "yesterday" as "2006-01-02T15:04:05Z07:00"'),
+        ("deletionTimestamp: 2024-01-01", "", 'parsing time "2024-01-01"'),
+        ("finalizers: [null]", "", 'metadata.finalizers: Invalid value: ""'),
+        ("namespace: A_B", "", 'metadata.namespace: Invalid value: "A_B"'),
+        ("labels: {}", "activeDeadlineSeconds: 99999999999999999999", 'spec.activeDeadlineSeconds in body must be of type integer: "number"'),
+    ],
+)  # fmt: skip
+def test_metadata_and_numbers_that_go_cannot_decode_are_refused(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, metadata: str, spec: str, words: str
+) -> None:
+    head = "apiVersion: trainer.kubeflow.org/v1alpha1\nkind: TrainJob\n"
+    job = f"{head}metadata: {{name: a, {metadata}}}\nspec: {{runtimeRef: {{name: torch-distributed}}, {spec}}}\n"
+    code, out, err = run(capsys, tmp_path, job)
+    assert (code, err) == (1, "")
+    assert words in out
+
+
+def test_a_runtime_with_malformed_metadata_has_a_verdict_of_its_own(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    runtime = "apiVersion: trainer.kubeflow.org/v1alpha1\nkind: TrainingRuntime\nmetadata: {name: r, managedFields: {}}\n"
+    code, out, err = run(capsys, tmp_path, f"{runtime}---{JOB % ('fine', 'torch-distributed')}")
+    assert (code, err) == (1, "")
+    assert "document 1 (TrainingRuntime r): Error from server (BadRequest)" in out
+    assert "document 2 (TrainJob fine): valid" in out
+
+
 def test_programs_get_json(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     text = JOB % ("fine", "torch-distributed") + "---" + JOB % ("odd", "x") + "  nope: 1\n"
     code, out, _ = run(capsys, tmp_path, text, "-o", "json")

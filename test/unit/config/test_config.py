@@ -111,7 +111,7 @@ def test_a_feature_gate_that_does_not_exist_is_named(tmp_path: Path) -> None:
         (HEAD + "webhook: {port: 0}\n", "invalid configuration: webhook.port: Invalid value: 0: must be between 1 and 65535"),
         (
             HEAD + "podGrouper: {schedulerName: ''}\n",
-            "invalid configuration: podGrouper.schedulerName: Required value: whose pods are grouped?",
+            "invalid configuration: podGrouper.schedulerName: Required value: pods of this scheduler are grouped",
         ),
         (HEAD + "podGrouper: {rules: v0.14}\n", 'invalid configuration: podGrouper.rules: Unsupported value: "v0.14"'),
         (HEAD + "podGrouper: {maxConcurrentReconciles: 0}\n", "invalid configuration: podGrouper.maxConcurrentReconciles: Invalid value: 0"),
@@ -160,7 +160,9 @@ def test_a_bad_file_is_one_line_that_names_file_line_and_key(tmp_path: Path, tex
     assert "\n" not in shown
 
 
-@pytest.mark.parametrize("duration", ["15", "fifteen", "", "15 s", "1d", "15ss"])
+@pytest.mark.parametrize(
+    "duration", ["15", "fifteen", "", "15 s", "1d", "15ss", "99999999h", "9" * 400 + "s"]
+)
 def test_a_duration_that_go_would_not_read_is_refused(tmp_path: Path, duration: str) -> None:
     path = write(tmp_path, HEAD + f"leaderElection:\n  leaseDuration: '{duration}'\n")
     with pytest.raises(config.ConfigurationError, match=r"leaderElection\.leaseDuration"):

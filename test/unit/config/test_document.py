@@ -29,6 +29,21 @@ def test_an_empty_document_is_an_empty_map(text: bytes) -> None:
         (b"just words", "line 1: a map is expected at the top"),
         (b"a:\n  1: x\n", "line 2: a: a key is not a string"),
         (b"a: &x\n  b: *x\n", "line 1: a.b contains itself"),
+        (b"a:\n  b: !!bool maybe\n", "line 2: a.b: 'maybe' is not a value of type bool"),
+        (b"a:\n- !!int ''\n", "line 2: a[0]: '' is not a value of type int"),
+        (b"a: !!float ''\n", "line 1: a: '' is not a value of type float"),
+        (b"a: 2024-13-45\n", "line 1: a: '2024-13-45' is not a value of type timestamp"),
+        (b"a: " + b"9" * 5_000, f"line 1: a: '{'9' * 60}' is not a value of type int"),
+        (b"a: .nan\n", "line 1: a: '.nan' is not a finite number"),
+        (b"a: -.inf\n", "line 1: a: '-.inf' is not a finite number"),
+        (b"a: " + b"[" * 5_000 + b"]" * 5_000, "line 1: nested more than 100 levels deep"),
+        (
+            b"a: &a [x, x, x, x, x, x, x, x, x]\n"
+            + b"".join(
+                b"%c: &%c [%s]\n" % (98 + n, 98 + n, b", ".join([b"*%c" % (97 + n)] * 9)) for n in range(8)
+            ),
+            "more than 100,000 keys and items; do aliases repeat them?",
+        ),
     ],
 )
 def test_what_is_no_clean_document_is_refused_with_its_line(text: bytes, message: str) -> None:

@@ -79,6 +79,6 @@ def test_the_manager_may_group_pods_and_the_default_queue_exists() -> None:
 
 @pytest.mark.parametrize("flag", ["--kai-scheduler", "--kai-binder", "--kai-crds"])
 def test_scheduler_and_binder_are_required_together(flag: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert trainerctl.main(["cluster", "up", "--name", "never-made", flag, "/a"]) == 1
+    assert trainerctl.main(["cluster", "up", "--name", "never-made", flag, "/a"]) == 2
 
     assert "--kai-scheduler and --kai-binder are required together" in capsys.readouterr().err

@@ -89,7 +89,7 @@ def test_status_updates_are_served_with_their_gate(gates: dict[str, bool], serve
 def test_wrong_feature_gates_are_one_line(
     gates: str, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert trainerctl.main(["cluster", "up", "--name", "no-such", "--feature-gates", gates]) == 1
+    assert trainerctl.main(["cluster", "up", "--name", "no-such", "--feature-gates", gates]) == 2
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1
@@ -99,7 +99,7 @@ def test_wrong_feature_gates_are_one_line(
 def test_the_command_names_the_releases_that_are_pinned(
     flag: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert trainerctl.main(["cluster", "up", "--name", "no-such", flag, "9.9"]) == 1
+    assert trainerctl.main(["cluster", "up", "--name", "no-such", flag, "9.9"]) == 2
     assert "9.9 is not among the pinned releases: " in capsys.readouterr().err
 
 

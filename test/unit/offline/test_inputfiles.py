@@ -96,6 +96,11 @@ async def test_standard_input_is_read_once(monkeypatch: pytest.MonkeyPatch) -> N
         ("yes", True),
         ("~", None),
         ("=", "="),
+        ("0x_", "0x_"),
+        ("-0b_", "-0b_"),
+        ("0o_", "0o_"),
+        ("0_", 0),
+        ("0x_f", 15),
         ("1.2.3", "1.2.3"),
         ("{1: a, true: b}", {"1": "a", "true": "b"}),
         ("{<<: {a: 1, b: 1}, b: 2}", {"a": 1, "b": 2}),
@@ -211,6 +216,21 @@ def test_aliases_share_nothing() -> None:
         (JOB + "spec: {a: .nan}", "job.yaml:4: .nan is not a number in JSON"),
         (JOB + "spec: {a: !!binary aGk=}", "job.yaml:4: a value of type binary has no place in JSON"),
         (JOB + "spec: &a {a: *a}", "job.yaml: an alias contains itself"),
+        (JOB + "spec: {a: !!int x}", "job.yaml:4: 'x' is not a value of type int"),
+        (JOB + "spec:\n  a: !!int\n", "job.yaml:5: '' is not a value of type int"),
+        (JOB + "spec: {a: !!float ''}", "job.yaml:4: '' is not a value of type float"),
+        (JOB + "spec: {a: !!bool maybe}", "job.yaml:4: 'maybe' is not a value of type bool"),
+        (
+            JOB.replace("trainer.kubeflow.org/v1alpha1", "a/b/c"),
+            (
+                "job.yaml:1: document 1 (TrainJob team-a/llama): apiVersion: "
+                'GROUP/VERSION or VERSION is expected, not "a/b/c"'
+            ),
+        ),
+        (
+            "apiVersion: v1\nkind: A\nmetadata: ''\n",
+            "job.yaml:3: document 1 (A): metadata: a map is expected",
+        ),
         (MAP + "---\n- a\n", "job.yaml: document 2, [0]: a map is expected"),
         (MAP + "---\nkind: A\n", "job.yaml:5: document 2: apiVersion is missing or not a string"),
         ("apiVersion: v1\nkind: A\nmetadata: 3\n", "job.yaml:3: document 1 (A): metadata: a map is expected"),
@@ -248,6 +268,19 @@ def test_bad_json_tells_its_line(tmp_path: Path) -> None:
     assert complaint(tmp_path, '{\n"a": }', "a.json") == "a.json:2: not JSON: Expecting value"
 
 
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ('{"a": 1,\n"b": {\n"a": 1,\n"a": 2}}', "4: key a is given twice"),
+        ('{"a": "NaN",\n"b": NaN}', "2: NaN is not a number in JSON"),
+        ('{"a": [1,\n2,\n-1e999]}', '3: "-1e999" is not a number in JSON'),
+        ('{"a": "\\"",\n"b": ' + "1" * 1_001 + "}", "2: a number has more than 1000 digits"),
+    ],
+)
+def test_json_that_cannot_be_represented_has_a_line(text: str, line: str, tmp_path: Path) -> None:
+    assert complaint(tmp_path, text, "a.json") == f"a.json:{line}"
+
+
 def test_items_of_a_list_are_named_by_their_place(tmp_path: Path) -> None:
     job = {"apiVersion": TrainJob.gvk.api_version, "kind": "TrainJob", "spec": {"suspend": "no"}}
     text = json.dumps({"apiVersion": "v1", "kind": "List", "items": [job]}, indent=1)
@@ -262,6 +295,18 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(inputfiles.InputError, match="not UTF-8 text"):
         inputfiles.read([str(tmp_path / "a.yaml")])
+
+
+def test_a_link_of_a_folder_that_leads_nowhere_is_named(tmp_path: Path) -> None:
+    write(tmp_path, JOB)
+    (tmp_path / "later.yaml").symlink_to("none.yaml")
+    with pytest.raises(inputfiles.InputError, match=r"later\.yaml: No such file or directory"):
+        inputfiles.read([str(tmp_path)])
+
+
+def test_a_name_that_the_system_refuses_is_an_error_of_the_input() -> None:
+    with pytest.raises(inputfiles.InputError, match=r"a: File name too long"):
+        inputfiles.read(["a" * 300])
 
 
 def test_a_bomb_of_aliases_is_refused_at_once() -> None:

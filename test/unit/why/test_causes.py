@@ -322,6 +322,15 @@ def test_the_size_of_a_gang_is_not_judged_by_nodes_of_unknown_size(node: dict[st
     assert "gang-too-large" not in {each.cause for each in world.verdict().findings}
 
 
+def test_the_container_of_an_image_follows_the_sentence() -> None:
+    world = World()
+    world.waits("ErrImagePull", "connection refused")
+
+    (finding,) = world.verdict().findings
+
+    assert finding.summary == "the image registry.example/train:1 cannot be pulled (for the container node)"
+
+
 def test_the_log_is_evidence_of_a_failed_container() -> None:
     world = World()
     crash_loop(world)

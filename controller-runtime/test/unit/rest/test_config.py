@@ -57,6 +57,18 @@ async def test_the_programs_environment_is_not_ours_to_forget(
     assert (await rest.load_config()).namespace == "ns-real"
 
 
+async def test_an_unknown_home_directory_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(rest.ConfigError, match=r"^kubeconfig ~no-such-user/config: "):
+        await rest.load_config("~no-such-user/config")
+
+    def unknown(_path: Path) -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "expanduser", unknown)
+    with pytest.raises(rest.ConfigError, match=r"^no cluster configuration found: "):
+        await rest.load_config(environ={})
+
+
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
@@ -65,6 +77,15 @@ async def test_the_programs_environment_is_not_ours_to_forget(
         pytest.param("clusters: {}\ncontexts: 3", "contexts must be a list of named entries", id="no list"),
         pytest.param("clusters: []", "current-context is not set", id="no context"),
         pytest.param("current-context: x", "context 'x' is not defined", id="undefined context"),
+        pytest.param("since: 2024-13-45", "not YAML: month must be in 1..12", id="no such month"),
+        pytest.param("a: !!bool maybe", "not YAML: 'maybe'", id="no boolean"),
+        pytest.param("a: !!int ''", "not YAML", id="no number"),
+        pytest.param("a: " + "[" * 300 + "]" * 300, "nested more than 100 levels deep", id="deep"),
+        pytest.param("contexts: [{name: a, context: x}]", "context 'a': context must be a map", id="context"),
+        pytest.param(
+            "clusters: [{name: a, cluster: [b]}]", "cluster 'a': cluster must be a map", id="cluster"
+        ),
+        pytest.param("users: [{name: a, user: x}]", "user 'a': user must be a map", id="user"),
     ],
 )
 async def test_a_bad_file_is_named_on_one_line(tmp_path: Path, text: str, complaint: str) -> None:

@@ -219,3 +219,21 @@ async def test_a_plugin_that_is_not_there_is_named_and_told_once(
 async def test_a_plugin_must_give_something(write: Write, tmp_path: Path) -> None:
     with pytest.raises(rest.ConfigError, match=r"it returned neither a token nor a certificate$"):
         await rest.load_config(str(write(exec=plugin(tmp_path, {}))))
+
+
+@pytest.mark.parametrize(
+    ("plugin", "problem"),
+    [
+        ("echo", "exec must be a map with a command"),
+        ({}, "exec must be a map with a command"),
+        ({"command": "echo", "args": "hi"}, "exec.args must be a list of strings"),
+        ({"command": "echo", "env": ["A"]}, "exec.env must be a list of names and values, both strings"),
+        (
+            {"command": "echo", "env": [{"name": "A", "value": 1}]},
+            "exec.env must be a list of names and values",
+        ),
+    ],
+)
+async def test_a_plugin_with_fields_of_wrong_types_is_named(write: Write, plugin: Any, problem: str) -> None:
+    with pytest.raises(rest.ConfigError, match=rf"^kubeconfig .*: user '.*': {problem}"):
+        await rest.load_config(str(write(exec=plugin)))

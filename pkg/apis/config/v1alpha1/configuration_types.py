@@ -38,17 +38,20 @@ class ControllerWebhook(Struct):
 class ControllerMetrics(Struct):
     """Where metrics are served; ``"0"`` turns them off.
 
-    With ``require_authorization``, only to those whose token the API server knows and lets get the path.
+    With ``require_authorization``, only to clients whose token the API server accepts and that may get the path.
     """
 
-    bind_address: str | None = Field(default=None, description="where metrics are served; `0`: nowhere")
+    bind_address: str | None = Field(
+        default=None, description="the address at which metrics are served; `0`: none"
+    )
     secure_serving: bool | None = Field(
         default=None,
         description="serve them by HTTPS, with a certificate that the manager makes when it starts",
     )
     require_authorization: bool | None = Field(
         default=None,
-        description="serve them to those only whose token the API server knows and who may `get` the path",
+        description="serve them only to clients whose token the API server accepts and that may `get` the path; "
+        "unset: to every client",
     )
 
 
@@ -57,7 +60,7 @@ class ControllerHealth(Struct):
 
     health_probe_bind_address: str | None = Field(
         default=None,
-        description="where the probes are served; `0`: nowhere",
+        description="the address at which the probes are served; `0`: none",
     )
     readiness_endpoint_name: str | None = Field(default=None, description="the path of the readiness probe")
     liveness_endpoint_name: str | None = Field(default=None, description="the path of the liveness probe")
@@ -66,18 +69,20 @@ class ControllerHealth(Struct):
 class LeaderElection(Struct):
     """Whether and by which Lease one of several managers is chosen; durations as Go writes them, ``15s``."""
 
-    leader_elect: bool | None = Field(default=None, description="let one of several replicas work at a time")
+    leader_elect: bool | None = Field(
+        default=None, description="elect a leader: of several replicas, one reconciles at a time"
+    )
     lease_duration: str | None = Field(
         default=None,
         description="how long a lease is valid without renewal",
     )
     renew_deadline: str | None = Field(
         default=None,
-        description="when a leader that cannot renew gives up; less than the lease's duration",
+        description="how long a leader that cannot renew the lease tries before it stops; less than the lease duration",
     )
     retry_period: str | None = Field(
         default=None,
-        description="how often the lease is looked at; less than the renewal's deadline",
+        description="how often a replica tries to acquire or renew the lease; less than the renew deadline",
     )
     resource_lock: str | None = Field(default=None, description="only `leases`")
     resource_name: str | None = Field(default=None, description="the Lease's name")
@@ -92,7 +97,7 @@ class ControllerConfigurationSpec(Struct):
 
     group_kind_concurrency: dict[str, int] | None = Field(
         default=None,
-        description="reconciles at once, by `Kind.group`; a TrainJob's is 5 unless set, all others' 1",
+        description="concurrent reconciles, by `Kind.group`; the default is 5 for TrainJobs and 1 for other kinds",
     )
 
 
@@ -115,9 +120,9 @@ class ClientConnection(Struct):
 
     qps: float | None = Field(
         default=None,
-        description="requests a second to the API server, over a longer time; negative: any number",
+        description="sustained requests a second to the API server; negative: no limit",
     )
-    burst: int | None = Field(default=None, description="requests at once beyond that")
+    burst: int | None = Field(default=None, description="requests that may exceed `qps` at once")
 
 
 class StatusServer(Struct):
@@ -127,9 +132,11 @@ class StatusServer(Struct):
     host: str | None = Field(default=None, description="the address it listens on; empty: all")
     qps: float | None = Field(
         default=None,
-        description="status updates a second that are sent to the API server, over a longer time; `0`: the default",
+        description="sustained status updates a second that are sent to the API server; `0`: the default",
     )
-    burst: int | None = Field(default=None, description="updates at once beyond that; `0`: the default")
+    burst: int | None = Field(
+        default=None, description="updates that may exceed `qps` at once; `0`: the default"
+    )
 
 
 class TLSOptions(Struct):
@@ -169,7 +176,9 @@ class PodGrouper(Struct):
         description="the label that names a queue, on pods and owners",
     )
     scheduler_name: str | None = Field(default=None, description="pods of other schedulers are left alone")
-    max_concurrent_reconciles: int | None = Field(default=None, description="pods looked at at once")
+    max_concurrent_reconciles: int | None = Field(
+        default=None, description="pods reconciled at the same time"
+    )
     search_legacy_pod_groups: bool | None = Field(
         default=None,
         description="reuse a group that an older release made under another name",
@@ -193,7 +202,7 @@ class PodGrouper(Struct):
     )
     groupers_config_map: ObjectReference | None = Field(
         default=None,
-        description="the ConfigMap with more of them, one in each key",
+        description="the ConfigMap with more such documents, one in each key",
     )
     rules: str | None = Field(
         default=None,
