@@ -67,13 +67,19 @@ class _Connected:
 
         await add(Secret)
         await add(ValidatingWebhookConfiguration)
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(watched.start)
+
+        async def add_once_permitted() -> None:
             while True:
-                if await self._may_read_mutating():
-                    await add(MutatingWebhookConfiguration)
-                    return
                 await anyio.sleep(UNTIL_PERMITTED)
+                if await self._may_read_mutating():
+                    return await add(MutatingWebhookConfiguration)
+
+        async with anyio.create_task_group() as tasks:
+            if await self._may_read_mutating():
+                await add(MutatingWebhookConfiguration)
+            else:
+                tasks.start_soon(add_once_permitted)
+            await watched.start()
 
     async def _may_read_mutating(self) -> bool:
         """Return False if the role denies it, as that of Trainer v2.1 does: a watch would log its failures.
