@@ -136,7 +136,7 @@ class Children:
                 return await self._bring_up_to_date(runtime, train_job, live)
             except (PendingError, ConflictError, TransportError):
                 raise  # the next attempt comes soon
-            except Exception:
+            except Exception:  # any error is raised again; a queue may count the TrainJob's pods as stopped
                 if live is not None and not live.spec.suspend:
                     await self._suspend(train_job)
                 raise

@@ -33,6 +33,14 @@ def warnings(recorder: Any) -> list[str]:
     ]
 
 
+async def delete_held(client: FakeClient) -> None:
+    """Delete the JobSet, which a finalizer keeps."""
+    job_set = await client.get(JobSet, KEY)
+    job_set.metadata.finalizers = ["example.com/hold"]
+    await client.update(job_set)
+    await client.delete(job_set, propagation="Background")
+
+
 @pytest.mark.parametrize("suspend", [False, True])
 async def test_a_job_set_that_finalizers_keep_for_long_is_reported_once(
     make_runtime: Callable[..., Any], recorder: Any, new_train_job: MakeJob, suspend: bool
@@ -42,10 +50,7 @@ async def test_a_job_set_that_finalizers_keep_for_long_is_reported_once(
     runtime = make_runtime(client=client)
     reconciler = TrainJobReconciler(client, recorder, {SUPPORTED: runtime}, now=lambda: now)
     await reconciler.reconcile(KEY)
-    job_set = await client.get(JobSet, KEY)
-    job_set.metadata.finalizers = ["example.com/hold"]
-    await client.update(job_set)
-    await client.delete(job_set, propagation="Background")
+    await delete_held(client)
     began = parse_time((await client.get(JobSet, KEY)).metadata.deletion_timestamp or "")
 
     for after in (LONG / 2, LONG, LONG * 2):
@@ -105,10 +110,7 @@ async def test_a_job_set_of_an_earlier_train_job_that_stays_for_long_is_reported
     await reconciler.reconcile(KEY)
     await client.delete(await client.get(TrainJob, KEY))
     if deleted:
-        job_set = await client.get(JobSet, KEY)
-        job_set.metadata.finalizers = ["example.com/hold"]
-        await client.update(job_set)
-        await client.delete(job_set, propagation="Background")
+        await delete_held(client)
     successor = new_train_job(suspend=suspend)
     successor.metadata.uid = "uid-of-the-next"
     successor.metadata.creation_timestamp = (
