@@ -13,6 +13,14 @@ import anyio
 T = TypeVar("T")
 
 
+class _Unanswered:
+    def __repr__(self) -> str:
+        return "nothing, the first check did not end"
+
+
+_UNANSWERED = _Unanswered()
+
+
 class EventuallyError(AssertionError):
     """A wait failed. The message contains the awaited condition, the timeout and the last observed value."""
 
@@ -36,16 +44,17 @@ async def eventually(
     Raises:
         EventuallyError: no result was truthy within ``timeout`` seconds.
     """
-    last: object = None
+    last: object = _UNANSWERED
     cause: Exception | None = None
     with anyio.move_on_after(timeout):
         while True:
             try:
-                last, cause = check(), None
-                if inspect.isawaitable(last):
-                    last = await last
-                if last:
-                    return last
+                found = check()
+                if inspect.isawaitable(found):
+                    found = await found
+                if found:
+                    return found
+                last, cause = found, None
             except (AssertionError, LookupError) as error:
                 cause = error
             except Exception as error:

@@ -23,6 +23,22 @@ async def test_eventually_says_what_it_waited_for_how_long_and_what_it_saw() -> 
     assert anyio.current_time() - began == pytest.approx(3)
 
 
+async def test_a_check_that_is_cut_off_does_not_hide_the_one_before() -> None:
+    delays = iter([0, 9])
+
+    async def check() -> str:
+        await anyio.sleep(next(delays))
+        return ""
+
+    with pytest.raises(EventuallyError, match="last seen: ''"):
+        await eventually(check, timeout=3, reason="the job is done")
+
+
+async def test_a_check_that_never_ends_is_named() -> None:
+    with pytest.raises(EventuallyError, match="last seen: nothing, the first check did not end"):
+        await eventually(anyio.sleep_forever, timeout=3, reason="the job is done")
+
+
 @pytest.mark.parametrize(
     "absence", [AssertionError("not yet"), LookupError("job"), NotFoundError("no job", code=404)]
 )
