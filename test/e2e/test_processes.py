@@ -443,10 +443,33 @@ async def test_processes_end_with_a_killed_kubelet_and_run_again_after_its_resta
     await eventually(run, timeout=60, reason="the processes run again")
 
     async def reported() -> bool:
-        (status,) = (await cluster_client.get(Pod, pod.key)).status.container_statuses or []
+        status = ((await cluster_client.get(Pod, pod.key)).status.container_statuses or [])[0]
         last = status.last_state.terminated if status.last_state else None
         return status.restart_count == 1 and last is not None and last.reason == "ContainerStatusUnknown"
 
     await eventually(reported, timeout=60, reason="the status shows the restart")
     await cluster_client.delete(pod, grace_period_seconds=1)
     await _until_ended(local_cluster, "sleep 3456")
+
+
+async def test_a_container_whose_start_was_not_reported_does_not_run_twice(
+    cluster_client: LiveClient, cluster_namespace: str, local_cluster: Cluster, tmp_path: Path
+) -> None:
+    first = _container("sh", "-c", f"until test -e {tmp_path}/go; do sleep 0.1; done")
+    second = _container("sh", "-c", f"echo start >> {tmp_path}/starts; exec sleep 5678")
+    spec = {"initContainers": [{**first, "name": "first"}], "containers": [second], "restartPolicy": "Never"}
+    pod = await _pod(cluster_client, cluster_namespace, "once", spec)
+
+    async def begun() -> bool:
+        statuses = (await cluster_client.get(Pod, pod.key)).status.init_container_statuses or []
+        return any(each.state and each.state.running for each in statuses)
+
+    await eventually(begun, timeout=60, reason="the init container is reported")
+    await local_cluster.supervisor.stop("kube-apiserver")
+    (tmp_path / "go").touch()
+    await eventually((tmp_path / "starts").exists, timeout=60, reason="the container runs")
+    local_cluster.supervisor.kill([PROCESSES])
+    await _until_ended(local_cluster, "sleep 5678")
+    await local_cluster.restart()
+    assert _exit(await _until_phase(cluster_client, pod, "Failed")) == (137, "ContainerStatusUnknown")
+    assert (tmp_path / "starts").read_text() == "start\n"

@@ -20,7 +20,7 @@ from pkg.localcluster.processes import messages, process
 from pkg.localcluster.processes.downward import ConfigError
 from pkg.localcluster.processes.probes import Probes, ProbeTarget
 from pkg.localcluster.processes.settings import Settings
-from pkg.localcluster.processes.status import ContainerRecord, Running, Terminated, Waiting
+from pkg.localcluster.processes.status import ContainerRecord, Running, Terminated, Waiting, identity
 
 ALWAYS: Final = "Always"
 ON_FAILURE: Final = "OnFailure"
@@ -149,7 +149,7 @@ class ContainerRunner:
         began = self.settings.now()
         if self.record.identity:
             self.record.restarts += 1
-        self.record.identity = f"{self.pod.metadata.uid}-{self.container.name}-{self.record.restarts}"
+        self.record.identity = identity(self.pod, self.container.name, self.record.restarts)
         try:
             self._process = await process.start(plan)
         except process.StartError as error:

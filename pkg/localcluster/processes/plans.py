@@ -19,7 +19,7 @@ from pkg.localcluster.processes.environment import Environment, expand
 from pkg.localcluster.processes.ports import replace_ports
 from pkg.localcluster.processes.process import IDENTITY, Plan
 from pkg.localcluster.processes.settings import Settings
-from pkg.localcluster.processes.status import ContainerRecord
+from pkg.localcluster.processes.status import ContainerRecord, identity
 from pkg.localcluster.processes.volumes import mounted
 
 MOUNTS: Final = "POD_MOUNTS"
@@ -53,8 +53,11 @@ class Plans:
         found = await self.environment.of(container)
         given = {name: replace_ports(value, self.ports) for name, value in found.items()}
         mounts = [mounted(each, self.volumes, given) for each in container.volume_mounts or []]
-        identity = f"{self.pod.metadata.uid}-{container.name}-{start}"
-        values = {**self._base(container, folder), **given, IDENTITY: identity}
+        values = {
+            **self._base(container, folder),
+            **given,
+            IDENTITY: identity(self.pod, container.name, start),
+        }
         if "PYTHONPATH" in given:
             values["PYTHONPATH"] = os.pathsep.join([str(folder / "site"), given["PYTHONPATH"]])
         words = [*(container.command or []), *(container.args or [])]

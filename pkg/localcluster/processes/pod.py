@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -14,7 +14,7 @@ from controller_runtime.apis.machinery.errors import StatusError
 from controller_runtime.apis.machinery.time import parse_time
 from controller_runtime.rest import RestError
 
-from pkg.localcluster.processes import names, status
+from pkg.localcluster.processes import logs, names, status
 from pkg.localcluster.processes.container import ALWAYS, NEVER, ON_FAILURE, ContainerRunner
 from pkg.localcluster.processes.downward import ConfigError
 from pkg.localcluster.processes.environment import Environment, References
@@ -57,7 +57,8 @@ class PodRunner:
             (self._init, self.record.init, True),
             (self._containers, self.record.containers, False),
         ):
-            into.extend(status.records(pod, [each.container for each in runners], init=init, now=now))
+            containers = [each.container for each in runners]
+            into.extend(status.records(pod, containers, self._starts(containers), init=init, now=now))
             for runner, record in zip(runners, into, strict=True):
                 runner.record = record
                 runner.address = self.record.address
@@ -175,6 +176,12 @@ class PodRunner:
     def _own_grace(self) -> float:
         grace = self.pod.spec.termination_grace_period_seconds
         return 30.0 if grace is None else float(grace)
+
+    def _starts(self, containers: Sequence[Container]) -> dict[str, int]:
+        """Return the number of the last start of each container that has a log of this machine."""
+        uid = self.pod.metadata.uid or ""
+        found = {each.name: logs.attempts(self._settings.logs(uid, each.name)) for each in containers}
+        return {name: starts[-1] for name, starts in found.items() if starts}
 
     def _runner(self, container: Container) -> ContainerRunner:
         policy = self.pod.spec.restart_policy or ALWAYS

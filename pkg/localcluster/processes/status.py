@@ -175,14 +175,29 @@ def condition_is_true(obj: Pod | Node, kind: str) -> bool:
     return any(each.type == kind and each.status == "True" for each in obj.status.conditions or [])
 
 
-def records(pod: Pod, containers: Sequence[Container], *, init: bool, now: datetime) -> list[ContainerRecord]:
-    """Return the containers as their last written status has them.
+def records(
+    pod: Pod, containers: Sequence[Container], starts: Mapping[str, int], *, init: bool, now: datetime
+) -> list[ContainerRecord]:
+    """Return the containers as an earlier kubelet left them.
 
-    A container that ran is terminated: the kubelet that ran it has ended, and its processes with it.
+    A container that ran is terminated: the kubelet that ran it has ended, and its processes with it. Its last written
+    status says whether it ran, and ``starts``, the number of the last start of each container that has a log: the
+    kubelet may have ended before it could write the status.
     """
     statuses = pod.status.init_container_statuses if init else pod.status.container_statuses
     written = {each.name: each for each in statuses or []}
-    return [_record(each, written.get(each.name), now) for each in containers]
+    found = [_record(each, written.get(each.name), now) for each in containers]
+    for record in found:
+        newest = starts.get(record.name, -1)
+        if newest > (record.restarts if record.identity else -1):
+            record.restarts, record.identity = newest, identity(pod, record.name, newest)
+            record.state = Terminated(137, "ContainerStatusUnknown", now, now, _LOST)
+    return found
+
+
+def identity(pod: Pod, container: str, start: int) -> str:
+    """Return the name of one start of a container; 0 is the first."""
+    return f"{pod.metadata.uid}-{container}-{start}"
 
 
 def _record(container: Container, written: ContainerStatus | None, now: datetime) -> ContainerRecord:

@@ -99,9 +99,52 @@ def test_a_container_that_waited_to_be_started_again_counts_as_ended() -> None:
         "lastState": {"terminated": last},
     }
     pod = Pod.from_dict({"spec": {"containers": [{"name": "a"}]}, "status": {"containerStatuses": [written]}})
-    (record,) = status.records(pod, pod.spec.containers or [], init=False, now=NOW)
+    (record,) = status.records(pod, pod.spec.containers or [], {}, init=False, now=NOW)
     assert isinstance(record.state, Terminated)
     assert (record.state.exit_code, record.restarts) == (4, 2)
+
+
+@pytest.mark.parametrize(
+    ("container_status", "starts", "restarts"),
+    [
+        (None, {"a": 0}, 0),
+        ({"state": {"waiting": {"reason": "ContainerCreating"}}}, {"a": 0}, 0),
+        ({"containerID": "process://u-a-0", "restartCount": 0, "state": {"running": {}}}, {"a": 0}, 0),
+        ({"containerID": "process://u-a-0", "restartCount": 0, "state": {"running": {}}}, {"a": 1}, 1),
+        (
+            {
+                "containerID": "process://u-a-1",
+                "restartCount": 1,
+                "state": {"waiting": {"reason": "CrashLoopBackOff"}},
+                "lastState": {"terminated": {"exitCode": 4}},
+            },
+            {"a": 2},
+            2,
+        ),
+    ],
+)
+def test_a_start_that_no_status_reports_counts_as_lost(
+    container_status: dict[str, Any] | None, starts: dict[str, int], restarts: int
+) -> None:
+    statuses = [{"name": "a", **container_status}] if container_status else []
+    pod = Pod.from_dict(
+        {
+            "metadata": {"uid": "u"},
+            "spec": {"containers": [{"name": "a"}]},
+            "status": {"containerStatuses": statuses},
+        }
+    )
+    (record,) = status.records(pod, pod.spec.containers or [], starts, init=False, now=NOW)
+    assert isinstance(record.state, Terminated)
+    assert (record.state.exit_code, record.state.reason) == (137, "ContainerStatusUnknown")
+    assert (record.restarts, record.identity) == (restarts, f"u-a-{restarts}")
+
+
+def test_a_container_without_status_and_log_has_not_run() -> None:
+    pod = Pod.from_dict({"metadata": {"uid": "u"}, "spec": {"containers": [{"name": "a"}]}})
+    (record,) = status.records(pod, pod.spec.containers or [], {"b": 0}, init=False, now=NOW)
+    assert isinstance(record.state, Waiting)
+    assert (record.restarts, record.identity) == (0, "")
 
 
 def test_the_back_off_doubles_up_to_its_limit() -> None:
