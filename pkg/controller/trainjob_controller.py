@@ -30,7 +30,7 @@ from .children import Children
 from .gangs import GangReports
 from .lifecycle import Lifecycle, log_created, log_outcome
 from .pending import PendingError
-from .unbuilt import UnbuiltFirst
+from .unbuilt import unbuilt_first
 
 if TYPE_CHECKING:
     from controller_runtime import controller
@@ -259,7 +259,7 @@ class TrainJobReconciler:
             for registrar in runtime.event_handler_registrars():
                 builder = registrar(builder, mgr.client, mgr.cache)
         builder = wake.watch_obstacles(builder, mgr.client)
-        builder.watches_raw_source(self.alarms).watches_raw_source(UnbuiltFirst(mgr.cache)).complete(self)
+        builder.watches_raw_source(self.alarms).watches_raw_source(unbuilt_first(mgr.cache)).complete(self)
 
 
 def _with_own_status(stored: TrainJob) -> TrainJob:

@@ -32,7 +32,7 @@ from .pod_controller import Options, PodReconciler
 from .podgroup import OLDEST, Handler, Rules
 from .podgrouper import PodGrouper
 from .servedrules import PERIOD, FixedRules, RulesSource, ServedRules
-from .ungrouped import UngroupedFirst
+from .ungrouped import ungrouped_first
 
 NAME: Final = "podgrouper"
 """The name in ``--controllers``."""
@@ -169,7 +169,7 @@ async def setup(mgr: ctrl.Manager, options: Settings) -> None:
         _watch_declarations(builder, mgr, options.hub.declared_config_map)
     if served is not None:
         builder.watches_raw_source(_changes_of(served, mgr))
-    builder.watches_raw_source(UngroupedFirst(mgr.cache, mgr.client))
+    builder.watches_raw_source(ungrouped_first(mgr.cache, mgr.client))
     builder.complete(_reconciler(mgr, options, served or FixedRules(options.rules or OLDEST)))
 
 

@@ -42,6 +42,10 @@ class Informer(Generic[T]):
         """Yield the keys that the watch has reported, in one namespace or all; nothing is decoded for that."""
         return self.engine.store.observed_keys(namespace)
 
+    def has(self, key: NamespacedName) -> bool:
+        """Return True if the watch has reported an object of this key; nothing is decoded for that."""
+        return self.engine.store.observed(key) is not None
+
     def add_event_handler(self, handler: EventHandlerFuncs[T] | LazyHandlerFuncs[T]) -> Registration:
         """Report every existing object to ``handler``, then changes, in order."""
         return self.engine.processor.register(self.kind, handler)

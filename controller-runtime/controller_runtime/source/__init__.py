@@ -6,6 +6,9 @@ A source runs as a task of its controller and feeds that controller's queue. A k
 serve, or denies, does not stop its controller: the source waits for the kind, and other sources continue.
 """
 
+from .expedited import EXPEDITED as EXPEDITED
+from .expedited import Expedited as Expedited
+from .expedited import NeedsWork as NeedsWork
 from .pipe import LONGEST_RETRY as LONGEST_RETRY
 from .pipe import MAX_RETRIES as MAX_RETRIES
 from .pipe import Discovers as Discovers

@@ -15,7 +15,7 @@ from controller_runtime.reconcile import Request
 from controller_runtime.workqueue import LOW_PRIORITY, PriorityQueue
 
 from pkg.constants import kai
-from pkg.podgrouper.ungrouped import UngroupedFirst
+from pkg.podgrouper.ungrouped import ungrouped_first
 
 GROUPED = {kai.POD_GROUP_ANNOTATION_FOR_POD: "pg"}
 
@@ -60,7 +60,7 @@ async def order(pods: Pods) -> list[str]:
     for name in pods.pods:
         queue.add(Request("ns", name), priority=LOW_PRIORITY)
     queue.add(Request("ns", "new event"))
-    await UngroupedFirst(pods, pods).start(queue)  # type: ignore[arg-type]
+    await ungrouped_first(pods, pods).start(queue)  # type: ignore[arg-type]
     return [(await queue.get()).name for _ in range(len(queue))]
 
 

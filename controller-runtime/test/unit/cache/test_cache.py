@@ -10,7 +10,7 @@ from named import names
 from controller_runtime import cache as room
 from controller_runtime.apis.core.v1 import ConfigMap, Node
 from controller_runtime.apis.machinery.errors import NotFoundError
-from controller_runtime.apis.machinery.gvk import GVK
+from controller_runtime.apis.machinery.gvk import GVK, NamespacedName
 from controller_runtime.apis.machinery.object import Object, metadata_only, unstructured
 from controller_runtime.cache import (
     ByObject,
@@ -128,6 +128,21 @@ async def test_reading_before_the_cache_runs_says_so(server: Any) -> None:
 async def test_an_absent_object_is_the_servers_own_not_found(watched: Any) -> None:
     with pytest.raises(NotFoundError, match=r'^configmaps "a" not found$'):
         await watched.get(ConfigMap, ("team-a", "a"))
+
+
+async def test_an_informer_knows_which_objects_the_watch_reported(
+    server: Any, start: Any, settle: Any
+) -> None:
+    server.put("a")
+    made = await start()
+    informer = await made.get_informer(ConfigMap)
+    await informer.wait_for_sync()
+    a, b = NamespacedName("team-a", "a"), NamespacedName("team-a", "b")
+    assert (informer.has(a), informer.has(b), informer.has(NamespacedName("", "a"))) == (True, False, False)
+    server.put("b")
+    server.remove("a")
+    await settle()
+    assert (informer.has(a), informer.has(b)) == (False, True)
 
 
 async def test_the_name_of_an_absent_object_is_quoted(watched: Any) -> None:
