@@ -56,6 +56,8 @@ _STEP_BYTES: Final = 256 << 10
 """Bytes of them: large objects are fewer."""
 _SPREAD: Final = 0.1
 """The largest part by which a wait that the server requested is lengthened, so that clients do not retry at once."""
+MAX_BROKEN_STREAMS: Final = 2
+"""Streams of all objects that break, in a row, before objects are listed; each later one that breaks is replaced too."""
 SHORT_WATCH: Final = 1.0
 """Seconds; a watch that ends sooner is not reopened at once."""
 
@@ -104,6 +106,7 @@ class Reflector:
         self._waited = 0.0
         self._intake = Intake(sink, target.transform, target.limits)
         self._quiet = 0
+        self._broken_streams = 0
         self.state: State = self._anew(Streaming(""))
 
     async def run(self) -> None:
@@ -168,10 +171,16 @@ class Reflector:
             self._sink.begin()
             if await self._consume(lines, lambda: self._target.streaming_timeout, initial=True):
                 await self._sink.finish(self._intake.known)
-                complete = True
+                complete, self._broken_streams = True, 0
                 return Watching(self._intake.known, lines=lines)
             # Objects already reported stay. A list reports the rest: a proxy may end every stream.
             raise Silence("the stream ended before it had delivered every object")
+        except rest.TransportError as error:
+            # A proxy may bound the time or size of a response, which pages stay below.
+            self._broken_streams += 1
+            if self._broken_streams >= MAX_BROKEN_STREAMS:
+                raise Silence(f"the stream broke again: {error}") from error
+            raise
         finally:
             if not complete:
                 await lines.close()

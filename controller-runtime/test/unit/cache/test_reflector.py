@@ -320,6 +320,44 @@ async def test_streams_that_end_before_everything_was_delivered_are_reported_and
     assert "limit" in answers[1]
 
 
+async def test_streams_of_all_objects_that_break_twice_are_replaced_by_a_list(
+    server: Any, start: Any
+) -> None:
+    server.put("a")
+    served, lists = server.transport, []
+
+    async def broken_streams(request: Any) -> Any:
+        query = dict(request.query)
+        if "sendInitialEvents" in query:
+            lists.append("stream")
+            return FakeResponse(lines=broken())
+        if "watch" not in query:
+            lists.append("pages" if "limit" in query else "list")
+        return await served.send(request)
+
+    async def broken() -> AsyncIterator[bytes]:
+        yield b""
+        raise LOST
+
+    server.transport = rest.FakeTransport(broken_streams)
+    cache = await start(read_timeout=20.0)
+    assert [obj.name for obj in await cache.list(ConfigMap)] == ["a"]
+    assert lists == ["stream", "stream", "pages"]
+    # The next time, one stream is tried: the network may have been at fault.
+    server.faults.append(refusal(410, "Expired"))
+    server.hang_up()
+    await anyio.sleep(30)
+    assert lists[3:] == ["stream", "list"]
+
+
+async def test_a_server_that_is_away_is_not_listed_because_of_it(server: Any, start: Any) -> None:
+    server.put("a")
+    server.faults.extend([lambda _request: LOST] * 4)
+    cache = await start(read_timeout=60.0)
+    assert [obj.name for obj in await cache.list(ConfigMap)] == ["a"]
+    assert all("sendInitialEvents" in query for query in server.queries[:5])
+
+
 async def test_resuming_is_given_up_after_some_failures_and_everything_is_listed_anew(
     server: Any, watched: Any, heard: Any
 ) -> None:
