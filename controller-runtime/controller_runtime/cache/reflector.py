@@ -57,7 +57,7 @@ _STEP_BYTES: Final = 256 << 10
 _SPREAD: Final = 0.1
 """The largest part by which a wait that the server requested is lengthened, so that clients do not retry at once."""
 MAX_BROKEN_STREAMS: Final = 2
-"""Streams of all objects that break, in a row, before objects are listed; each later one that breaks is replaced too."""
+"""Streams of all objects that break, in a row, before objects are listed."""
 SHORT_WATCH: Final = 1.0
 """Seconds; a watch that ends sooner is not reopened at once."""
 

@@ -13,6 +13,7 @@ from .cached import CachedClient as CachedClient
 from .cached import CacheReader as CacheReader
 from .client import LiveClient as LiveClient
 from .interfaces import Client as Client
+from .interfaces import Events as Events
 from .interfaces import FieldIndexer as FieldIndexer
 from .interfaces import IndexerFunc as IndexerFunc
 from .interfaces import ObjectList as ObjectList
@@ -21,6 +22,7 @@ from .interfaces import Reader as Reader
 from .interfaces import ReaderWriter as ReaderWriter
 from .interfaces import StatusClient as StatusClient
 from .interfaces import SubResourceClient as SubResourceClient
+from .interfaces import Watcher as Watcher
 from .interfaces import Writer as Writer
 from .interfaces import reads as reads
 from .interfaces import view_of as view_of

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Arguments and results of a FakeClient: recorded calls, watches, and objects as documents."""
+"""Arguments and results of a FakeClient: recorded calls, and objects as documents."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypedDict, TypeVar, cast
 
@@ -17,7 +17,7 @@ from controller_runtime.apis.machinery.object import Object
 
 from . import options as opts
 from .bodies import decode, is_metadata
-from .tables import Change, Document, Follower
+from .tables import Document
 
 T = TypeVar("T", bound=Object)
 
@@ -41,37 +41,11 @@ class Call:
         return self.verb not in ("get", "list")
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
-    """A watch event with a decoded object."""
-
-    type: str
-    object: Object
-
-
 class Write(TypedDict):
     """The field manager of a write, and True for a dry run."""
 
     manager: str
     dry_run: bool
-
-
-class FakeWatch:
-    """The decoded changes of a kind: ``async for event in watch``, until it is closed."""
-
-    def __init__(self, kind: type[Object], follower: Follower, namespace: str) -> None:
-        self._kind = kind
-        self._follower = follower
-        self._namespace = namespace
-
-    async def __aiter__(self) -> AsyncIterator[Event]:
-        async for change in self._follower:
-            if not self._namespace or _namespace_of(change) == self._namespace:
-                yield Event(change.type, object_of(self._kind, change.document))
-
-    def close(self) -> None:
-        """End the watch."""
-        self._follower.close()
 
 
 def document_of(obj: Object) -> Document:
@@ -110,7 +84,3 @@ def write_of(options: opts.WriteOptions) -> Write:
     """Return the options of a write for :class:`.memory.Memory`."""
     owner = options.get("field_owner") or DEFAULT_OWNER
     return {"manager": owner, "dry_run": options.get("dry_run", False)}
-
-
-def _namespace_of(change: Change) -> str:
-    return change.document["metadata"].get("namespace") or ""

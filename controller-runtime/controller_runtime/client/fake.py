@@ -11,7 +11,8 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, TypeVar, Unpack
+from functools import partial
+from typing import Any, Final, TypeVar, Unpack
 
 from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.apis.machinery.gvk import GVK, NamespacedName
@@ -20,14 +21,16 @@ from controller_runtime.apis.machinery.object import Object
 from . import deletion, garbage, interfaces, kinds, patching, selection
 from . import options as opts
 from .calls import Call as Call
-from .calls import FakeWatch, document_of, given, no_field_owner, object_of, write_of
+from .calls import document_of, given, no_field_owner, object_of, write_of
+from .fakewatch import FakeWatch
 from .memory import Memory
 from .patch import APPLY
-from .tables import Document, Follower, Table, key_of
+from .tables import Document, Table, key_of
 
 T = TypeVar("T", bound=Object)
 K = TypeVar("K", bound=Object)
 
+_KEPT_CHANGES: Final = 1000
 Indexes = Mapping[tuple[type[Object], str], Callable[[Any], Iterable[str]]]
 
 
@@ -58,7 +61,8 @@ class FakeClient:
         self._indexes: dict[tuple[GVK, str], tuple[type[Object], Callable[[Any], Iterable[str]]]] = {}
         for crd in crds:
             body = crd.to_dict() if isinstance(crd, Object) else crd
-            self._tables.update({facts.gvk: Table(facts) for facts in kinds.facts_of_crd(body)})
+            for facts in kinds.facts_of_crd(body):
+                self._tables[facts.gvk] = Table(facts, kept_changes=_KEPT_CHANGES)
         for (kind, name), extract in (indexes or {}).items():
             self._indexes[kind.gvk, name] = (kind, extract)
         for obj in objects:
@@ -82,12 +86,20 @@ class FakeClient:
         """Store an object unchanged and unchecked, without recording a call."""
         self.memory.seed(self._table(type(obj)), document_of(obj))
 
-    def watch(self, kind: type[T], *, namespace: str = "") -> FakeWatch:
-        """Return the changes of ``kind`` from now on. Close the watch after use."""
-        table = self._table(kind)
-        follower = Follower(table.followers.remove)
-        table.followers.append(follower)
-        return FakeWatch(kind, follower, namespace)
+    def watch(self, kind: type[T], **options: Unpack[opts.WatchOptions]) -> FakeWatch[T]:
+        """Return the changes of ``kind`` as an endless async iterator, as :meth:`LiveClient.watch` does.
+
+        Without ``resource_version``, the existing objects come first, as ADDED. The last 1,000 changes of a kind are
+        kept for watches that begin at an earlier version.
+
+        Iterating raises:
+            ExpiredError: the changes since ``resource_version`` are not kept any more.
+            BadRequestError: the version or a selector is not valid.
+        """
+        opts.check_options(opts.WatchOptions, options)
+        table, version = self._table(kind), options.get("resource_version", "")
+        selects = partial(self._matcher, kind, options)
+        return FakeWatch(kind, table, selects, version, self.memory.version)
 
     async def index_field(self, kind: type[K], field: str, extract: interfaces.IndexerFunc[K]) -> None:
         """Add an index; ValueError if the kind already has one of that name."""
@@ -211,11 +223,28 @@ class FakeClient:
         return object_of(type(obj), stored)
 
     def _pick(self, kind: type[Object], options: opts.Selection) -> Sequence[Document]:
-        table = self._table(kind)
-        documents = selection.by_labels(table, options.get("namespace", ""), options.get("labels"))
-        for path, value in (options.get("fields") or {}).items():
-            documents = [document for document in documents if self._has(table, kind, document, path, value)]
-        return documents
+        """Return the objects that match the selectors, ordered by namespace and name."""
+        matches = self._matcher(kind, options)
+        rows = sorted(self._table(kind).rows.items())
+        return [row.document for _, row in rows if matches(row.document)]
+
+    def _matcher(self, kind: type[Object], options: opts.Selection) -> Callable[[Document], bool]:
+        table, namespace = self._table(kind), options.get("namespace", "")
+        labels = selection.matcher_of(options.get("labels"))
+        fields = (options.get("fields") or {}).items()
+        for path, value in fields:
+            if (kind.gvk, path) not in self._indexes:
+                selection.has_field(table, {}, path, value)  # refuse it also where no object exists
+
+        def matches(document: Document) -> bool:
+            own = key_of(document).namespace
+            return (
+                (not namespace or not own or own == namespace)
+                and labels.matches(document["metadata"].get("labels"))
+                and all(self._has(table, kind, document, path, value) for path, value in fields)
+            )
+
+        return matches
 
     def _has(self, table: Table, kind: type[Object], document: Document, path: str, value: str) -> bool:
         index = self._indexes.get((kind.gvk, path))
@@ -227,7 +256,7 @@ class FakeClient:
     def _table(self, kind: type[Object]) -> Table:
         table = self._tables.get(kind.gvk)
         if table is None:
-            table = self._tables[kind.gvk] = Table(self._facts(kind))
+            table = self._tables[kind.gvk] = Table(self._facts(kind), kept_changes=_KEPT_CHANGES)
         elif kinds.knows_more(kind, table.facts):
             table.learn(self._facts(kind))
         return table

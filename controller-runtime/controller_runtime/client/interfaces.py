@@ -9,7 +9,8 @@ Every call raises :class:`controller_runtime.apis.machinery.errors.StatusError` 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Final, Generic, Protocol, TypeVar, Unpack
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, Self, TypeVar, Unpack
 
 import msgspec
 
@@ -17,6 +18,9 @@ from controller_runtime.apis.machinery.gvk import NamespacedName
 from controller_runtime.apis.machinery.object import Object
 
 from . import options as opts
+
+if TYPE_CHECKING:
+    from .watching import WatchEvent
 
 T = TypeVar("T", bound=Object)
 K = TypeVar("K", bound=Object)
@@ -125,6 +129,43 @@ class StatusClient(Protocol):
     @property
     def status(self) -> SubResourceClient:
         """The writer of the ``status`` subresource."""
+        ...
+
+
+class Events(Protocol[T]):
+    """The changes of a kind, in order: an async iterator, and a context manager that ends it."""
+
+    resource_version: str
+    """The version up to which all changes have been returned; a later watch can continue from it."""
+
+    def __aiter__(self) -> Self:
+        """Return the iterator itself."""
+        ...
+
+    async def __anext__(self) -> WatchEvent[T]:
+        """Return the next change."""
+        ...
+
+    async def __aenter__(self) -> Self:
+        """Return the iterator itself."""
+        ...
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End the watch."""
+        ...
+
+    async def aclose(self) -> None:
+        """End the watch."""
+        ...
+
+
+class Watcher(Protocol):
+    """Watches without a cache, as :class:`LiveClient` and :class:`FakeClient` do."""
+
+    def watch(self, kind: type[T], **options: Unpack[opts.WatchOptions]) -> Events[T]:
+        """Return the changes of ``kind``: see :meth:`LiveClient.watch`."""
         ...
 
 

@@ -244,15 +244,16 @@ class Memory:
     def _store(self, table: Table, key: NamespacedName, row: Stored, change: str) -> Document:
         self._version += 1
         row.document["metadata"]["resourceVersion"] = self.version
+        before = table.rows.get(key)
         table.rows[key] = row
-        table.notify(Change(change, row.document))
+        table.notify(Change(change, row.document, before.document if before else None))
         return row.document
 
     def _drop(self, table: Table, key: NamespacedName, document: Document) -> None:
         self._version += 1
-        del table.rows[key]
+        before = table.rows.pop(key)
         last = {**document, "metadata": {**document["metadata"], "resourceVersion": self.version}}
-        table.notify(Change("DELETED", last))
+        table.notify(Change("DELETED", last, before.document))
 
 
 def _placed(table: Table, document: Document) -> NamespacedName:

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final
 
 from controller_runtime.apis.machinery import errors, labels
@@ -45,21 +45,6 @@ def matcher_of(selector: labels.LabelSelectorLike | None) -> labels.Selector:
         return labels.selector(selector)
     except labels.SelectorError as error:
         raise errors.BadRequestError(str(error), code=400, reason="BadRequest") from error
-
-
-def by_labels(table: Table, namespace: str, selector: labels.LabelSelectorLike | None) -> Sequence[Document]:
-    """Return the objects that match the label selector, ordered by namespace and name.
-
-    Raises:
-        BadRequestError: the selector cannot be parsed.
-    """
-    matcher = matcher_of(selector)
-    return [
-        row.document
-        for key, row in sorted(table.rows.items())
-        if (not namespace or not key.namespace or key.namespace == namespace)
-        and matcher.matches(row.document["metadata"].get("labels"))
-    ]
 
 
 def has_field(table: Table, document: Document, path: str, value: str) -> bool:

@@ -5,11 +5,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
-
-import anyio
+from typing import NamedTuple, Protocol
 
 from controller_runtime.apis.machinery import errors
 from controller_runtime.apis.machinery.base import JSON
@@ -36,6 +34,8 @@ class Change(NamedTuple):
 
     type: str
     document: Document
+    before: Document | None = None
+    """The state before it, if there was one."""
 
 
 @dataclass(slots=True)
@@ -46,45 +46,25 @@ class Stored:
     owners: dict[Manager, ownership.FieldSet] = field(default_factory=dict)
 
 
-class Follower:
-    """The changes of one kind since the follower was created: an async iterator until it is closed."""
-
-    def __init__(self, forget: Callable[[Follower], None]) -> None:
-        self._pending: deque[Change] = deque()
-        self._changed = anyio.Event()
-        self._closed = False
-        self._forget = forget
+class Follower(Protocol):
+    """Receives the changes of one kind."""
 
     def notify(self, change: Change) -> None:
-        """Add a change."""
-        self._pending.append(change)
-        self._changed.set()
-
-    def close(self) -> None:
-        """End the iteration after the pending changes."""
-        self._closed = True
-        self._forget(self)
-        self._changed.set()
-
-    def __aiter__(self) -> Follower:
-        return self
-
-    async def __anext__(self) -> Change:
-        while not self._pending:
-            if self._closed:
-                raise StopAsyncIteration
-            self._changed = anyio.Event()
-            await self._changed.wait()
-        return self._pending.popleft()
+        """Take a change."""
+        ...
 
 
 class Table:
     """The objects of one kind, by key."""
 
-    def __init__(self, facts: Facts) -> None:
+    def __init__(self, facts: Facts, *, kept_changes: int = 0) -> None:
         self.facts = facts
         self.rows: dict[NamespacedName, Stored] = {}
         self.followers: list[Follower] = []
+        self.changes: deque[Change] = deque(maxlen=kept_changes)
+        """The last changes."""
+        self.forgotten = 0
+        """The resourceVersion of the last change that is not among them."""
 
     @property
     def resource(self) -> Resource:
@@ -130,6 +110,10 @@ class Table:
 
     def notify(self, change: Change) -> None:
         """Deliver a change to every watch."""
+        if len(self.changes) == self.changes.maxlen:
+            oldest = self.changes[0] if self.changes else change
+            self.forgotten = int(oldest.document["metadata"]["resourceVersion"])
+        self.changes.append(change)
         for follower in self.followers:
             follower.notify(change)
 

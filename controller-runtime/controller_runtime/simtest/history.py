@@ -61,7 +61,7 @@ class History:
     def follow(self, table: Table) -> None:
         """Record the changes of a table from now on."""
         self._kept[table] = _Kept()
-        table.followers.append(_Recorder(table, self.record))  # type: ignore[arg-type]
+        table.followers.append(_Recorder(table, self.record))
 
     def record(self, table: Table, change: Change) -> None:
         """Add a change."""

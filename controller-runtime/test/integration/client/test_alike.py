@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import pytest
-from alike import applies, creates, deletes, differences, patches, reads, updates
+from alike import applies, creates, deletes, differences, patches, reads, updates, watches
 from alike.world import CRD, CRDS, RAW_PLANET, RAW_WIDGET, Gadget, cases_of, comparable
 
 from controller_runtime import rest
@@ -19,7 +19,7 @@ from controller_runtime.client import FakeClient, LiveClient
 from controller_runtime.envtest import eventually
 
 pytestmark = pytest.mark.integration
-CASES: Final = cases_of(creates, reads, updates, patches, applies, deletes)
+CASES: Final = cases_of(creates, reads, updates, patches, applies, deletes, watches)
 DIFFERENT: Final = cases_of(differences)
 
 

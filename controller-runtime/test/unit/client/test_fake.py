@@ -5,6 +5,7 @@
 from datetime import UTC, datetime
 from typing import Any
 
+import anyio
 import pytest
 from sample_kinds import Fleet
 
@@ -12,7 +13,16 @@ from controller_runtime.apis.core.v1 import ConfigMap, Pod
 from controller_runtime.apis.machinery import errors
 from controller_runtime.apis.machinery.gvk import GVK
 from controller_runtime.apis.machinery.object import metadata_only, unstructured
-from controller_runtime.client import APPLY, JSON, MERGE, STRATEGIC, FakeClient, merge_from, raw_patch
+from controller_runtime.client import (
+    APPLY,
+    JSON,
+    MERGE,
+    STRATEGIC,
+    FakeClient,
+    Watcher,
+    merge_from,
+    raw_patch,
+)
 
 NOW = datetime(2025, 6, 1, 12, 0, tzinfo=UTC)
 WIDGET = unstructured(GVK("example.org", "v1", "Widget"))
@@ -387,6 +397,69 @@ async def test_a_watch_tells_every_change_until_it_is_closed(client: FakeClient)
     await client.create(config_map("late"))
     seen = [(each.type, each.object.metadata.resource_version) async for each in watch]
     assert seen == [("ADDED", "1000"), ("MODIFIED", "1001"), ("DELETED", "1002")]
+
+
+async def test_a_watch_returns_existing_objects_first(client: FakeClient) -> None:
+    await client.create(config_map("b"))
+    await client.create(config_map("a"))
+    async with client.watch(ConfigMap) as watch:
+        assert [(await anext(watch)).object.name for _ in range(2)] == ["a", "b"]
+        assert watch.resource_version == ""
+        await client.create(config_map("c"))
+        assert (await anext(watch)).object.name == "c"
+        assert watch.resource_version == "1002"
+    await watch.aclose()
+    assert [each async for each in watch] == []
+
+
+async def test_the_version_of_a_watch_advances_with_changes_that_it_does_not_select(
+    client: FakeClient,
+) -> None:
+    watch = client.watch(ConfigMap, namespace="n")
+    elsewhere = config_map()
+    elsewhere.metadata.namespace = "m"
+    await client.create(elsewhere)
+    watch.close()
+    assert [each async for each in watch] == []
+    assert watch.resource_version == "1000"
+
+
+async def test_a_cancelled_wait_loses_no_event(client: FakeClient) -> None:
+    watch = client.watch(ConfigMap)
+    with anyio.move_on_after(1):
+        await anext(watch)
+    await client.create(config_map())
+    assert (await anext(watch)).object.name == "c"
+
+
+async def test_a_watch_from_a_version_whose_changes_are_forgotten_is_expired(client: FakeClient) -> None:
+    listed = await client.list(ConfigMap)
+    for number in range(1001):
+        await client.create(config_map(f"c{number}"))
+    with pytest.raises(errors.ExpiredError, match=r"too old resource version: 999 \(1001\)"):
+        await anext(client.watch(ConfigMap, resource_version=listed.resource_version))
+    watch = client.watch(ConfigMap, resource_version="1000")
+    watch.close()
+    assert [each.object.name async for each in watch] == [f"c{number}" for number in range(1, 1001)]
+
+
+async def test_a_watch_that_is_refused_leaves_writes_alone(client: FakeClient) -> None:
+    for options in ({"resource_version": "x"}, {"labels": "a==("}, {"fields": {"data.a": "1"}}):
+        watch = client.watch(ConfigMap, **options)
+        await client.create(config_map(next(iter(options)).replace("_", "-")))
+        with pytest.raises(errors.BadRequestError):
+            await anext(watch)
+
+
+async def test_a_watcher_is_either_client(client: FakeClient) -> None:
+    async def first(watcher: Watcher) -> str:
+        async with watcher.watch(ConfigMap, namespace="n") as events:
+            async for event in events:
+                return event.object.name
+        raise AssertionError("a watch does not end")
+
+    await client.create(config_map())
+    assert await first(client) == "c"
 
 
 async def test_calls_are_remembered_also_when_refused(client: FakeClient) -> None:

@@ -13,7 +13,7 @@ import pytest
 from controller_runtime import rest
 from controller_runtime.apis.core.v1 import ConfigMap
 from controller_runtime.apis.machinery import errors
-from controller_runtime.client import LiveClient, Watch
+from controller_runtime.client import Events, LiveClient, Watcher
 
 Answer = Callable[[], rest.FakeResponse]
 
@@ -55,7 +55,7 @@ def serving(*answers: Answer) -> tuple[LiveClient, rest.FakeTransport]:
     return LiveClient(transport), transport
 
 
-async def take(watch: Watch[ConfigMap], count: int) -> list[str]:
+async def take(watch: Events[ConfigMap], count: int) -> list[str]:
     return [f"{event.type} {event.object.name}" for event in [await anext(watch) for _ in range(count)]]
 
 
@@ -67,7 +67,8 @@ async def test_what_exists_comes_first_then_changes_after_the_list() -> None:
     items = [{"metadata": {"name": name}} for name in "ab"]
     listed = answer(200, {"metadata": {"resourceVersion": "7"}, "items": items})
     client, transport = serving(listed, lines(line("MODIFIED", "a", 8), line("DELETED", "b", 9), quiet=True))
-    async with client.watch(ConfigMap, namespace="n", labels={"x": "y"}) as watch:
+    watcher: Watcher = client
+    async with watcher.watch(ConfigMap, namespace="n", labels={"x": "y"}) as watch:
         assert await take(watch, 4) == ["ADDED a", "ADDED b", "MODIFIED a", "DELETED b"]
         assert watch.resource_version == "9"
     assert versions(transport.requests) == [None, "7"]

@@ -70,7 +70,7 @@ class World:
 
     async def watch(self, changed: Callable[[], None]) -> None:
         async def follow(kind: type[Object]) -> None:
-            following = self.server.watch(kind)
+            following = self.server.watch(kind, resource_version=self.server.memory.version)
             changed()  # a list comes before a watch
             async for _ in following:
                 changed()
