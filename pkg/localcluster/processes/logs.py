@@ -42,7 +42,8 @@ def tail(folder: Path, lines: int) -> bytes:
 
 def _cut(data: bytes, lines: int) -> bytes | None:
     """Return the records of the last lines in ``data``, or None if it has fewer lines."""
-    records = data.splitlines(keepends=True)
+    *complete, rest = data.split(b"\n")  # a progress bar's carriage returns end no record
+    records = [record + b"\n" for record in complete] + ([rest] if rest else [])
     ends = [place for place, record in enumerate(records) if _is_full(record)]
     open_end = bool(records) and not _is_full(records[-1])
     needed = lines - open_end

@@ -68,6 +68,21 @@ def test_an_unfinished_line_counts_in_the_tail(tmp_path: Path) -> None:
     assert _read(tmp_path, Query(tail=2)) == b"two\nthr"
 
 
+@pytest.mark.parametrize(
+    ("lines", "want"),
+    [(1, b"step 2: 10%\r50%\r100%\n"), (2, b"step 1: 10%\r50%\r100%\nstep 2: 10%\r50%\r100%\n")],
+)
+def test_carriage_returns_of_a_progress_bar_end_no_line_of_the_tail(
+    tmp_path: Path, lines: int, want: bytes
+) -> None:
+    writer = LogWriter(str(tmp_path))
+    for step in range(3):
+        writer.write(b"step %d: 10%%\r" % step)
+        writer.flush()
+        writer.write(b"50%\r100%\n")
+    assert _read(tmp_path, Query(tail=lines)) == want
+
+
 def test_old_files_are_removed_and_a_slow_reader_skips_them(tmp_path: Path) -> None:
     writer = LogWriter(str(tmp_path), segment_bytes=1000, segments=3)
     reader = LogReader(tmp_path, Query())
