@@ -55,7 +55,9 @@ class ProbeTarget:
                     return await grpchealth.check(self.address, port, handler.grpc.service or "")
         except TimeoutError:
             return False, f"timed out after {timeout:g} s"
-        except (OSError, ValueError, anyio.BrokenResourceError) as error:
+        except (anyio.EndOfStream, anyio.BrokenResourceError):
+            return False, "the server closed the connection"
+        except (OSError, ValueError) as error:
             return False, str(error)
         return False, "this kind of probe is not supported by local processes"
 
@@ -75,10 +77,12 @@ class ProbeTarget:
             "Connection": "close",
         }
         lines = [f"GET {path} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
-        stream: anyio.abc.ByteStream = await anyio.connect_tcp(host, port)
-        if tls is not None:
-            stream = await TLSStream.wrap(stream, ssl_context=tls, standard_compatible=False)
-        async with stream:
+        async with await anyio.connect_tcp(host, port) as connection:
+            stream: anyio.abc.ByteStream = connection
+            if tls is not None:
+                stream = await TLSStream.wrap(
+                    connection, server_side=False, ssl_context=tls, standard_compatible=False
+                )
             await stream.send("\r\n".join([*lines, "", ""]).encode())
             answer = b""
             while b"\r\n" not in answer and len(answer) < _LONGEST_ANSWER:

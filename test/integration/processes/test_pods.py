@@ -16,6 +16,7 @@ import pytest
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.client.fake import FakeClient
 from controller_runtime.envtest import eventually
+from controller_runtime.envtest.pki import Authority
 from controller_runtime.envtest.ports import free_ports
 
 from pkg.localcluster.podlogs.query import Query
@@ -269,6 +270,36 @@ async def test_readiness_follows_http(settings: Settings) -> None:
         await _until(lambda: record.ready, "it is ready")
         (folder / "ok").unlink()
         await _until(lambda: not record.ready, "it is not ready")
+
+
+async def test_readiness_follows_https(
+    settings: Settings, events: list[tuple[str, str]], tmp_path: Path
+) -> None:
+    # The first connection is closed within the handshake, as by a server that starts.
+    pair = Authority.create("test").server("web", ["localhost"])
+    certificate, key = pair.write(tmp_path / "pki")
+    code = (
+        "import os, socket, ssl\n"
+        "server = socket.create_server((os.environ['IP'], int(os.environ['PORT'])))\n"
+        "first = server.accept()[0]; first.recv(1); first.shutdown(socket.SHUT_WR)\n"
+        "while first.recv(999): pass\n"
+        "tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)\n"
+        f"tls.load_cert_chain({str(certificate)!r}, {str(key)!r})\n"
+        "while True:\n"
+        "    with tls.wrap_socket(server.accept()[0], server_side=True) as peer:\n"
+        "        peer.recv(999); peer.sendall(b'HTTP/1.1 200 OK\\r\\n\\r\\n')\n"
+    )
+    (port,) = free_ports(1)
+    get = {"port": port, "scheme": "HTTPS"}
+    probe = {"httpGet": get, "periodSeconds": 1, "failureThreshold": 1, "timeoutSeconds": 5}
+    env: list[dict[str, Any]] = [{"name": "IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}]
+    env.append({"name": "PORT", "value": str(port)})
+    pod = _pod(_container("python", "-c", code, readinessProbe=probe, env=env))
+    async with _running(pod, settings) as runner:
+        record = runner.record.containers[0]
+        await _until(lambda: record.ready or runner.finished.is_set(), "it is ready")
+        assert record.ready
+    assert ("Unhealthy", "Readiness probe failed: the server closed the connection") in events
 
 
 async def test_a_missing_secret_is_waited_for(settings: Settings, events: list[tuple[str, str]]) -> None:
