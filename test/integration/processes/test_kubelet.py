@@ -11,12 +11,13 @@ from typing import Any
 
 import anyio
 import anyio.lowlevel
+import msgspec
 import pytest
 from controller_runtime import reconcile
 from controller_runtime.apis.coordination.v1 import Lease
 from controller_runtime.apis.core.v1 import Node, Pod
 from controller_runtime.apis.machinery.errors import NotFoundError, ServerError
-from controller_runtime.client import interceptor
+from controller_runtime.client import STRATEGIC, interceptor, raw_patch
 from controller_runtime.client.fake import FakeClient
 from controller_runtime.envtest import eventually
 
@@ -201,6 +202,24 @@ async def test_a_status_is_written_when_the_server_is_back(settings: Settings) -
         assert (await client.get(Pod, REQUEST)).status.phase == "Pending"
         away[0] = False
         await world.until(lambda pod: pod.status.phase == "Succeeded", "the status arrives")
+
+
+async def test_a_condition_that_another_writer_has_changed_is_written_again(settings: Settings) -> None:
+    client = FakeClient(_pod("sleep", "2468"))
+    async with _world(client, settings) as world:
+        pod = await world.until(lambda pod: _ready(pod) == "True", "the pod is ready")
+        # The node controller does that to the pods of a node whose lease was not renewed.
+        unready = {"type": "Ready", "status": "False", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+        body = msgspec.json.encode({"status": {"conditions": [unready]}})
+        await client.status.patch(pod, raw_patch(STRATEGIC, body))
+        world.add(REQUEST)
+        pod = await world.until(lambda pod: _ready(pod) == "True", "the pod is ready again")
+    (since,) = [each.last_transition_time for each in pod.status.conditions or [] if each.type == "Ready"]
+    assert since != unready["lastTransitionTime"]
+
+
+def _ready(pod: Pod) -> str:
+    return next((each.status for each in pod.status.conditions or [] if each.type == "Ready"), "")
 
 
 async def test_a_container_that_ran_in_an_earlier_kubelet_has_ended(settings: Settings) -> None:
