@@ -56,6 +56,7 @@ class ProcessLogs:
                 if not follows:
                     return
                 await anyio.sleep(_POLL)
+                yield b""  # the client may have disconnected
         finally:
             reader.close()
 

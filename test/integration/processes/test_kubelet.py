@@ -257,6 +257,14 @@ async def test_logs_follow_a_container_and_name_a_reason_without_one(settings: S
             await world.log("previous=true")
 
 
+async def test_a_followed_log_without_output_lets_the_server_look_for_its_client(settings: Settings) -> None:
+    async with _world(FakeClient(_pod("sleep", "3579")), settings) as world:
+        await world.until(lambda pod: pod.status.phase == "Running", "the pod runs")
+        pieces = world.logs.log("/containerLogs/team/web/main?follow=true")
+        with anyio.fail_after(30):
+            assert [await anext(pieces) for _ in range(3)] == [b"", b"", b""]
+
+
 async def test_the_previous_log_of_a_container_that_waits_is_that_of_its_last_start(
     settings: Settings,
 ) -> None:
