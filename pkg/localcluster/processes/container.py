@@ -82,7 +82,9 @@ class ContainerRunner:
         await self._end(grace, hook=first)
 
     async def kill(self, reason: str) -> None:
-        """End the process, which is started again by the policy."""
+        """End the process, which is started again by the policy, unless the container is stopped."""
+        if self._stopping.is_set():
+            return
         self.settings.record(
             self.pod, "Killing", f"Container {self.container.name} {reason}, will be restarted"
         )
@@ -165,7 +167,9 @@ class ContainerRunner:
     async def _watch(self, running: process.Process, plan: process.Plan, began: datetime) -> None:
         self.record.state = Running(began)
         self._target = target = ProbeTarget(running.pid, plan, self.address, self.container.ports or [])
-        probes = Probes(self.pod, self.container, self.record, target, self.settings.record, self._probed)
+        stopping = self._stopping.is_set
+        report = self.settings.record
+        probes = Probes(self.pod, self.container, self.record, target, report, self._probed, stopping)
         if self.container.startup_probe is None:
             self.record.started = True
             self._started.set()

@@ -122,6 +122,8 @@ class Probes:
     target: ProbeTarget
     report: Callable[[Pod, str, str], None]
     changed: Callable[[], None]
+    is_stopping: Callable[[], bool]
+    """Returns True once the container is stopped: only its readiness is probed then."""
 
     async def run(self, kill: _Kill) -> None:
         """Probe until cancelled; ``kill`` is called when the container has failed its probes."""
@@ -142,17 +144,19 @@ class Probes:
                 tasks.cancel_scope.cancel()
 
     async def _until(self, probe: Probe, kind: str, *, wanted: bool) -> bool:
-        """Probe until the result is settled: ``wanted``, or a failure."""
+        """Probe until the result is settled: ``wanted``, or a failure. It is not settled while the container stops."""
         await anyio.sleep(probe.initial_delay_seconds or 0)
         failures = 0
-        while True:
+        while not self.is_stopping():
             ok = await self._once(probe, kind)
             failures = 0 if ok else failures + 1
             if ok and wanted:
                 return True
-            if failures >= (probe.failure_threshold or 3):
+            if failures >= (probe.failure_threshold or 3) and not self.is_stopping():
                 return False
             await anyio.sleep(probe.period_seconds or 10)
+        while True:
+            await anyio.sleep_forever()
 
     async def _readiness(self, probe: Probe) -> None:
         await anyio.sleep(probe.initial_delay_seconds or 0)

@@ -245,6 +245,23 @@ async def test_a_probe_that_fails_restarts_the_container(
     assert ("Unhealthy", "Liveness probe failed: broken") in events
 
 
+async def test_a_container_that_is_stopped_is_not_killed_by_its_liveness_probe(
+    settings: Settings, events: list[tuple[str, str]]
+) -> None:
+    script = "trap 'rm ok; echo term' TERM; touch ok; echo up; while :; do sleep 0.05; done"
+    probe = {"exec": {"command": ["test", "-e", "ok"]}, "periodSeconds": 1, "failureThreshold": 1}
+    hook = {"preStop": {"exec": {"command": ["sh", "-c", "echo hook >> hooks"]}}}
+    pod = _pod(_container("sh", "-c", script, livenessProbe=probe, lifecycle=hook))
+    async with _running(pod, settings) as runner:
+        await _until(lambda: "up" in _log(settings), "it runs")
+        runner.stop(4)
+        with anyio.fail_after(30):
+            await runner.finished.wait()
+    assert _log(settings).splitlines().count("term") == 1
+    assert (settings.pod("u1") / "containers" / "main" / "work" / "hooks").read_text() == "hook\n"
+    assert not [reason for reason, _ in events if reason == "Killing"]
+
+
 async def test_readiness_follows_http(settings: Settings) -> None:
     code = (
         "import http.server, os, pathlib\n"
