@@ -30,7 +30,7 @@ _START_ERROR: Final = 128
 MakePlan = Callable[[Container, ContainerRecord], Awaitable[process.Plan]]
 
 
-@dataclass
+@dataclass(eq=False)
 class ContainerRunner:
     """Runs one container until its policy ends it or it is stopped; ``changed`` is called after each change."""
 

@@ -28,6 +28,9 @@ DEADLINE: Final = "DeadlineExceeded"
 _RENEW_AFTER: Final = 0.4
 """The part of a token's life after which it is renewed; a renewal that fails is tried again before its end."""
 
+_LEAST_GRACE: Final = 2.0
+"""The seconds that a sidecar has for its end after the others have used up the pod's, as with a kubelet."""
+
 
 class PodRunner:
     """Runs a pod; ``changed`` is called when its record has changed."""
@@ -52,6 +55,7 @@ class PodRunner:
         spec = pod.spec
         self._init = [self._runner(each) for each in spec.init_containers or []]
         self._containers = [self._runner(each) for each in spec.containers or []]
+        self._sidecars = [runner for runner in self._init if runner.policy == ALWAYS]
         self.record = PodRecord(names.address(pod, settings.cluster), started, [], [])
         for runners, into, init in (
             (self._init, self.record.init, True),
@@ -150,8 +154,8 @@ class PodRunner:
                 async with anyio.create_task_group() as containers:
                     for runner in self._containers:
                         containers.start_soon(runner.run)
-            for runner in reversed(self._init):
-                if runner.policy == ALWAYS:
+            for runner in reversed(self._sidecars):
+                if not self._stopping.is_set():  # then they are stopped with the pod
                     await runner.stop(self._own_grace)
 
     async def _stop_when_asked(self) -> None:
@@ -159,11 +163,20 @@ class PodRunner:
         while True:
             grace = self._grace
             async with anyio.create_task_group() as tasks:
-                for runner in self._containers + self._init:
-                    tasks.start_soon(runner.stop, grace)
+                tasks.start_soon(self._stop_in_order, grace)
                 while self._grace == grace:  # noqa: ASYNC110 a second call may shorten it
                     await anyio.sleep(0.1)
                 tasks.cancel_scope.cancel()
+
+    async def _stop_in_order(self, grace: float) -> None:
+        """Stop the containers, and the sidecars after them, the last one first, within the rest of ``grace``."""
+        end = anyio.current_time() + grace
+        async with anyio.create_task_group() as tasks:
+            for runner in self._containers + self._init:
+                if runner not in self._sidecars:
+                    tasks.start_soon(runner.stop, grace)
+        for runner in reversed(self._sidecars):
+            await runner.stop(max(end - anyio.current_time(), min(grace, _LEAST_GRACE)))
 
     async def _stop_at_deadline(self, seconds: float) -> None:
         passed = (self._settings.now() - self.record.started_at).total_seconds()

@@ -153,6 +153,42 @@ async def test_a_sidecar_starts_before_the_others_and_ends_after_them(settings: 
     assert runner.record.phase == "Succeeded"
 
 
+async def test_sidecars_are_stopped_after_the_others_the_last_one_first(
+    settings: Settings, tmp_path: Path
+) -> None:
+    ends = tmp_path / "ends"
+
+    def ending(name: str) -> list[str]:
+        script = (
+            f"trap 'sleep 0.5; echo {name} >> {ends}; exit 0' TERM; echo up; while :; do sleep 0.05; done"
+        )
+        return ["sh", "-c", script]
+
+    sidecars = [_container(*ending(name), name=name, restartPolicy="Always") for name in ("one", "two")]
+    pod = _pod(_container(*ending("main")), initContainers=sidecars)
+    async with _running(pod, settings) as runner:
+        for name in ("one", "two", "main"):
+            await _until(lambda name=name: "up" in _log(settings, name), f"{name} runs")  # type: ignore[misc]
+        runner.stop(60)
+        with anyio.fail_after(30):
+            await runner.finished.wait()
+    assert ends.read_text().split() == ["main", "two", "one"]
+
+
+async def test_sidecars_are_killed_at_the_end_of_the_grace_that_the_others_used_up(
+    settings: Settings,
+) -> None:
+    script = "trap '' TERM; echo up; while :; do sleep 0.05; done"
+    sidecar = _container("sh", "-c", script, name="one", restartPolicy="Always")
+    pod = _pod(_container("sh", "-c", script), initContainers=[sidecar])
+    async with _running(pod, settings) as runner:
+        await _until(lambda: "up" in _log(settings), "it runs")
+        runner.stop(0.2)
+        with anyio.fail_after(30):
+            await runner.finished.wait()
+    assert _code(runner) == 137
+
+
 async def test_a_container_is_started_again_after_failures_until_it_succeeds(settings: Settings) -> None:
     path = settings.directory / "count"
     script = f'echo x >> {path}; test "$(wc -l < {path})" -ge 3'.replace("$(", "$$(")
