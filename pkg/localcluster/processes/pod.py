@@ -97,7 +97,8 @@ class PodRunner:
             tasks.cancel_scope.cancel()
         for runner in self._init + self._containers:
             if not isinstance(runner.record.state, Terminated) and self._stopping.is_set():
-                await runner.run()  # it was stopped before, so this only writes its end
+                await runner.stop(0)  # the pod may have been stopped before anything of it ran
+                await runner.run()  # it is stopped, so this only writes its end
 
     async def _prepare(self) -> bool:
         """Make the volumes; return False if the pod is stopped before they exist."""

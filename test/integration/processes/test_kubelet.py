@@ -167,6 +167,23 @@ async def test_a_deleted_pod_is_stopped_and_then_removed(settings: Settings) -> 
         await eventually(gone, timeout=30, reason="its folder is removed")
 
 
+async def test_a_pod_that_is_deleted_before_its_kubelet_starts_ends_without_running(
+    settings: Settings,
+) -> None:
+    pod = _pod("sh", "-c", "echo ran")
+    pod.metadata.finalizers = ["batch.kubernetes.io/job-tracking"]
+    client = FakeClient(pod)
+    await client.delete(pod, grace_period_seconds=30)
+    async with _world(client, settings) as world:
+        pod = await world.until(lambda pod: pod.status.phase == "Failed", "the pod has ended")
+        with pytest.raises(LogError, match="waiting to start"):
+            await world.log()
+    (found,) = pod.status.container_statuses or []
+    assert found.state is not None
+    assert found.state.terminated is not None
+    assert found.state.terminated.message == "The container was stopped before it started"
+
+
 async def test_a_pod_that_vanishes_ends_and_another_of_its_name_runs(settings: Settings) -> None:
     client = FakeClient(_pod("sleep", "1357"))
     async with _world(client, settings) as world:
