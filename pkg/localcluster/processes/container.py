@@ -149,20 +149,27 @@ class ContainerRunner:
         if plan is None:
             return
         began = self.settings.now()
-        if self.record.identity:
-            self.record.restarts += 1
-        self.record.identity = identity(self.pod, self.container.name, self.record.restarts)
         try:
             self._process = await process.start(plan)
+        except OSError as error:  # the machine has too many processes or open files, for example
+            await self._wait_to_create("CreateContainerError", error)
+            return
         except process.StartError as error:
+            self._count_start()
             self.settings.record(self.pod, "Failed", f"Error: {error}")
             self._ended(Terminated(_START_ERROR, "StartError", began, self.settings.now(), str(error)))
             return
+        self._count_start()
         try:
             await self._watch(self._process, plan, began)
         finally:
             running, self._process, self._target = self._process, None, None
             await running.close()
+
+    def _count_start(self) -> None:
+        if self.record.identity:
+            self.record.restarts += 1
+        self.record.identity = identity(self.pod, self.container.name, self.record.restarts)
 
     async def _watch(self, running: process.Process, plan: process.Plan, began: datetime) -> None:
         self.record.state = Running(began)
@@ -212,13 +219,16 @@ class ContainerRunner:
             try:
                 return await self.make_plan(self.container, self.record)
             except ConfigError as error:
-                if not isinstance(self.record.state, Waiting) or self.record.state.message != str(error):
-                    self.settings.record(self.pod, "Failed", f"Error: {error}")
-                    self.record.state = Waiting("CreateContainerConfigError", str(error))
-                    self.changed()
+                await self._wait_to_create("CreateContainerConfigError", error)
             except (StatusError, RestError, OSError) as error:
-                self.record.state = Waiting("CreateContainerError", str(error))
-                self.changed()
-            with anyio.move_on_after(self.settings.retry):
-                await self._stopping.wait()
+                await self._wait_to_create("CreateContainerError", error)
         return None
+
+    async def _wait_to_create(self, reason: str, error: Exception) -> None:
+        """Report why the container cannot be started, and wait until it is tried again."""
+        if not isinstance(self.record.state, Waiting) or self.record.state.message != str(error):
+            self.settings.record(self.pod, "Failed", f"Error: {error}")
+            self.record.state = Waiting(reason, str(error))
+            self.changed()
+        with anyio.move_on_after(self.settings.retry):
+            await self._stopping.wait()

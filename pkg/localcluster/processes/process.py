@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -98,6 +99,7 @@ async def start(plan: Plan) -> Process:
     """Start a process.
 
     Raises:
+        OSError: the machine does not allow another process; nothing was started.
         StartError: the program cannot be run.
     """
     shim = await anyio.open_process(_command(), stdin=subprocess.PIPE, stderr=None, env=_environment())
@@ -105,7 +107,8 @@ async def start(plan: Plan) -> Process:
         raise StartError("the shim has no pipes")
     reports = BufferedByteReceiveStream(shim.stdout)
     try:
-        await shim.stdin.send(msgspec.json.encode(asdict(plan)) + b"\n")
+        with suppress(anyio.BrokenResourceError):  # the shim has ended, and reports nothing
+            await shim.stdin.send(msgspec.json.encode(asdict(plan)) + b"\n")
         report = await _report(reports)
     except BaseException:
         with anyio.CancelScope(shield=True):

@@ -3,9 +3,10 @@
 """Pods as local processes without an API server: real processes, a client in memory."""
 
 import os
+import resource
 import sys
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -368,6 +369,34 @@ async def test_a_missing_secret_is_waited_for(settings: Settings, events: list[t
         with anyio.fail_after(30):
             await runner.finished.wait()
     assert runner.record.phase == "Failed"
+
+
+async def test_a_container_waits_until_the_machine_allows_another_process(
+    settings: Settings, events: list[tuple[str, str]]
+) -> None:
+    async with _running(_pod(_container("sh", "-c", "echo ran")), settings) as runner:
+        with _one_more_file():
+            await _until(lambda: bool(events) or runner.finished.is_set(), "it is reported")
+            state = runner.record.containers[0].state
+        assert events == [("Failed", "Error: [Errno 24] Too many open files")]
+        assert state == Waiting("CreateContainerError", "[Errno 24] Too many open files")
+        with anyio.fail_after(30):
+            await runner.finished.wait()
+    assert (_code(runner), runner.record.containers[0].restarts) == (0, 0)
+    assert _log(settings) == "ran\n"
+
+
+@contextmanager
+def _one_more_file() -> Iterator[None]:
+    """Allow this process one more open file than it has: enough for a plan, not for the pipes of a process."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with Path(os.devnull).open() as lowest:
+        free = lowest.fileno()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free + 1, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
 async def test_a_deadline_ends_the_pod(settings: Settings) -> None:
