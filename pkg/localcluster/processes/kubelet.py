@@ -121,7 +121,6 @@ class Kubelet:
             await self._write(pod, status.refused(pod, REASON, reason, self._settings.now()))
             self._refused[key] = uid
             return None
-        self._settings.hosts.add(pod, self._settings.cluster)
         running = {
             group_of(each.runner.pod) for each in self._entries.values() if not each.runner.finished.is_set()
         }

@@ -112,6 +112,7 @@ class PodRunner:
                 self.pod, folder / "volumes", claims, address, references, settings.tokens, rooms
             )
             try:
+                settings.hosts.add(self.pod, settings.cluster)
                 made = await volumes.make()
                 self._volumes = volumes
                 environment = Environment(self.pod, address, references, rooms)

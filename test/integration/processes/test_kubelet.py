@@ -129,6 +129,23 @@ async def test_a_pod_runs_and_its_end_is_written(settings: Settings) -> None:
     assert len(writes) <= 5, writes
 
 
+async def test_a_pod_waits_with_an_event_while_the_disk_is_full(settings: Settings) -> None:
+    events: list[tuple[str, str]] = []
+    settings = replace(
+        settings, retry=0.05, record=lambda pod, reason, message: events.append((reason, message))
+    )
+    settings.hosts.path("team").symlink_to("/dev/full")
+    async with _world(FakeClient(_pod("true")), settings) as world:
+
+        async def reported() -> bool:
+            return bool(events)
+
+        await eventually(reported, timeout=60, reason="it is reported")
+        settings.hosts.path("team").unlink()
+        await world.until(lambda pod: pod.status.phase == "Succeeded", "the pod has ended")
+    assert events == [("FailedMount", "MountVolume.SetUp failed: [Errno 28] No space left on device")]
+
+
 async def test_pods_of_other_nodes_are_left_alone(settings: Settings) -> None:
     client = FakeClient(_pod("true", nodeName="node-9"))
     async with _world(client, settings) as world:

@@ -70,7 +70,6 @@ def _container(*command: str, name: str = "main", **fields: Any) -> dict[str, An
 
 @asynccontextmanager
 async def _running(pod: Pod, settings: Settings) -> AsyncIterator[PodRunner]:
-    settings.hosts.add(pod, settings.cluster)
     runner = PodRunner(pod, settings, lambda: None)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(runner.run)
