@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from typing import Final
@@ -26,6 +26,13 @@ ALWAYS: Final = "Always"
 ON_FAILURE: Final = "OnFailure"
 NEVER: Final = "Never"
 _START_ERROR: Final = 128
+
+
+def terminated(ended: process.Ended, began: datetime, at: datetime) -> Terminated:
+    """Return the state of a container whose process has ended."""
+    reason = "OOMKilled" if ended.out_of_memory else "Error" if ended.code else "Completed"
+    return Terminated(137 if ended.out_of_memory else ended.code, reason, began, at)
+
 
 MakePlan = Callable[[Container, ContainerRecord], Awaitable[process.Plan]]
 
@@ -190,10 +197,9 @@ class ContainerRunner:
                 tasks.start_soon(partial(self._end, self._grace, hook=False))
             ended = await running.wait()
             tasks.cancel_scope.cancel()
-        reason = "OOMKilled" if ended.out_of_memory else "Error" if ended.code else "Completed"
-        code = 137 if ended.out_of_memory else ended.code
-        message = messages.read(self.container, plan, failed=bool(code))
-        self._ended(Terminated(code, reason, began, self.settings.now(), message))
+        end = terminated(ended, began, self.settings.now())
+        message = messages.read(self.container, plan, failed=bool(end.exit_code))
+        self._ended(replace(end, message=message))
 
     async def _post_start(self, target: ProbeTarget) -> None:
         lifecycle = self.container.lifecycle

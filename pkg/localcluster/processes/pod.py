@@ -14,8 +14,8 @@ from controller_runtime.apis.machinery.errors import StatusError
 from controller_runtime.apis.machinery.time import parse_time
 from controller_runtime.rest import RestError
 
-from pkg.localcluster.processes import logs, names, status
-from pkg.localcluster.processes.container import ALWAYS, NEVER, ON_FAILURE, ContainerRunner
+from pkg.localcluster.processes import logs, names, process, status
+from pkg.localcluster.processes.container import ALWAYS, NEVER, ON_FAILURE, ContainerRunner, terminated
 from pkg.localcluster.processes.downward import ConfigError
 from pkg.localcluster.processes.environment import Environment, References
 from pkg.localcluster.processes.plans import Plans
@@ -62,7 +62,9 @@ class PodRunner:
             (self._containers, self.record.containers, False),
         ):
             containers = [each.container for each in runners]
-            into.extend(status.records(pod, containers, self._starts(containers), init=init, now=now))
+            starts = self._starts(containers)
+            ends = self._ends(starts)
+            into.extend(status.records(pod, containers, starts, ends, init=init, now=now))
             for runner, record in zip(runners, into, strict=True):
                 runner.record = record
                 runner.address = self.record.address
@@ -197,6 +199,14 @@ class PodRunner:
         uid = self.pod.metadata.uid or ""
         found = {each.name: logs.attempts(self._settings.logs(uid, each.name)) for each in containers}
         return {name: starts[-1] for name, starts in found.items() if starts}
+
+    def _ends(self, starts: Mapping[str, int]) -> dict[str, Terminated]:
+        """Return the ends of starts, by container, that this machine's disk has."""
+        uid = self.pod.metadata.uid or ""
+        found = {
+            name: process.end(self._settings.logs(uid, name) / str(start)) for name, start in starts.items()
+        }
+        return {name: terminated(*end) for name, end in found.items() if end is not None}
 
     def _runner(self, container: Container) -> ContainerRunner:
         policy = self.pod.spec.restart_policy or ALWAYS

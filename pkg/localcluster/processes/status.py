@@ -182,13 +182,20 @@ def condition_is_true(obj: Pod | Node, kind: str) -> bool:
 
 
 def records(
-    pod: Pod, containers: Sequence[Container], starts: Mapping[str, int], *, init: bool, now: datetime
+    pod: Pod,
+    containers: Sequence[Container],
+    starts: Mapping[str, int],
+    ends: Mapping[str, Terminated],
+    *,
+    init: bool,
+    now: datetime,
 ) -> list[ContainerRecord]:
     """Return the containers as an earlier kubelet left them.
 
     A container that ran is terminated: the kubelet that ran it has ended, and its processes with it. Its last written
     status says whether it ran, and ``starts``, the number of the last start of each container that has a log: the
-    kubelet may have ended before it could write the status.
+    kubelet may have ended before it could write the status. ``ends`` has the ends of these starts that were not caused
+    by the end of the kubelet.
     """
     statuses = pod.status.init_container_statuses if init else pod.status.container_statuses
     written = {each.name: each for each in statuses or []}
@@ -198,7 +205,13 @@ def records(
         if newest > (record.restarts if record.identity else -1):
             record.restarts, record.identity = newest, identity(pod, record.name, newest)
             record.state = Terminated(137, "ContainerStatusUnknown", now, now, _LOST)
+        if record.name in ends and newest == record.restarts and _is_lost(record.state):
+            record.state = ends[record.name]
     return found
+
+
+def _is_lost(state: State) -> bool:
+    return isinstance(state, Terminated) and state.message == _LOST
 
 
 def identity(pod: Pod, container: str, start: int) -> str:

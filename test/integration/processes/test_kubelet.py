@@ -238,6 +238,32 @@ async def test_a_status_is_written_when_the_server_is_back(settings: Settings) -
         await world.until(lambda pod: pod.status.phase == "Succeeded", "the status arrives")
 
 
+@pytest.mark.parametrize(("command", "phase", "code"), [("exit 0", "Succeeded", 0), ("exit 6", "Failed", 6)])
+async def test_an_end_that_a_kubelet_could_not_report_is_reported_by_the_next(
+    settings: Settings, command: str, phase: str, code: int
+) -> None:
+    async def refuse(*args: Any, **options: Any) -> Any:
+        raise ServerError("away")
+
+    client = FakeClient(_pod("sh", "-c", f"echo ran; {command}"))
+    async with _world(
+        interceptor.wrap(client, interceptor.Funcs(subresource_patch=refuse)), settings
+    ) as world:
+
+        async def ended() -> bool:
+            runner = world.kubelet.runner("team", "web")
+            return runner is not None and runner.finished.is_set()
+
+        await eventually(ended, timeout=60, reason="the container has ended")
+    async with _world(client, settings) as world:
+        pod = await world.until(lambda pod: pod.status.phase in ("Succeeded", "Failed"), "the pod has ended")
+        assert await world.log() == b"ran\n"
+    (found,) = pod.status.container_statuses or []
+    assert found.state is not None
+    assert found.state.terminated is not None
+    assert (pod.status.phase, found.state.terminated.exit_code) == (phase, code)
+
+
 async def test_a_condition_that_another_writer_has_changed_is_written_again(settings: Settings) -> None:
     client = FakeClient(_pod("sleep", "2468"))
     async with _world(client, settings) as world:
