@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from typing import Final
 
 import anyio
@@ -26,7 +25,7 @@ from pkg.localcluster.processes.volumes import Volumes
 
 DEADLINE: Final = "DeadlineExceeded"
 _RENEW_AFTER: Final = 0.4
-"""The part of a token's life after which it is renewed; a renewal that fails is tried again before its end."""
+"""The part of a token's life after which it is renewed."""
 
 _LEAST_GRACE: Final = 2.0
 """The seconds that a sidecar has for its end after the others have used up the pod's, as with a kubelet."""
@@ -135,11 +134,22 @@ class PodRunner:
 
     async def _renew_tokens(self) -> None:
         """Renew the tokens of service accounts before they expire."""
-        life = self._volumes.token_seconds
+        life, reported = self._volumes.token_seconds, ""
         while life is not None:
-            await anyio.sleep(life * _RENEW_AFTER)
-            with suppress(StatusError, RestError, OSError):  # the next renewal may succeed
+            await self._let_pass(life * _RENEW_AFTER if not reported else self._settings.retry)
+            try:
                 await self._volumes.renew_tokens()
+                reported = ""
+            except (StatusError, RestError, OSError) as error:
+                if reported != str(error):
+                    reported = str(error)
+                    self._settings.record(self.pod, "FailedMount", f"a token cannot be renewed: {error}")
+
+    async def _let_pass(self, seconds: float) -> None:
+        """Return after ``seconds`` of either clock: that of sleeps stands still while the machine sleeps."""
+        began, end = self._settings.now(), anyio.current_time() + seconds
+        while anyio.current_time() < end and (self._settings.now() - began).total_seconds() < seconds:  # noqa: ASYNC110
+            await anyio.sleep(min(self._settings.retry, max(0.0, end - anyio.current_time())))
 
     async def _run_containers(self) -> None:
         """Run the init containers one after the other, then the containers; sidecars run until the others end."""

@@ -8,6 +8,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import anyio
 import psutil
 import pytest
 from controller_runtime.apis.core.v1 import Pod
+from controller_runtime.apis.machinery.errors import ServerError
 from controller_runtime.client.fake import FakeClient
 from controller_runtime.envtest import eventually
 from controller_runtime.envtest.pki import Authority
@@ -396,6 +398,33 @@ def _one_more_file() -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+class _RefusedOnce:
+    def __init__(self) -> None:
+        self._answers: list[Any] = ["second", ServerError("away"), "first"]
+
+    async def token(self, pod: Pod, projection: Any) -> str:
+        answer = self._answers.pop() if len(self._answers) > 1 else self._answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return str(answer)
+
+
+async def test_a_token_is_renewed_after_the_machine_has_slept_and_tried_again_after_a_refusal(
+    settings: Settings, events: list[tuple[str, str]]
+) -> None:
+    slept = timedelta()
+    settings = replace(settings, tokens=_RefusedOnce(), now=lambda: datetime.now(UTC) + slept)
+    token = {"serviceAccountToken": {"path": "token", "expirationSeconds": 3600}}
+    pod = _pod(_container("sleep", "4680"), volumes=[{"name": "api", "projected": {"sources": [token]}}])
+    path = settings.pod("u1") / "volumes" / "api" / "token"
+    async with _running(pod, settings) as runner:
+        await _until(lambda: isinstance(runner.record.containers[0].state, Running), "it runs")
+        assert path.read_text() == "first"
+        slept = timedelta(seconds=1800)
+        await _until(lambda: path.read_text() == "second", "the token is renewed")
+    assert events == [("FailedMount", "a token cannot be renewed: away")]
 
 
 async def test_a_deadline_ends_the_pod(settings: Settings) -> None:
