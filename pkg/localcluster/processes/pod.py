@@ -194,7 +194,7 @@ class PodRunner:
 
     async def _stop_at_deadline(self, seconds: float) -> None:
         passed = (self._settings.now() - self.record.started_at).total_seconds()
-        await anyio.sleep(max(0.0, seconds - passed))
+        await self._let_pass(seconds - passed)
         self.record.reason = DEADLINE
         self.record.message = "Pod was active on the node longer than the specified deadline"
         self.stop(self._own_grace)

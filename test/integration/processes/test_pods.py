@@ -432,6 +432,18 @@ async def test_a_deadline_ends_the_pod(settings: Settings) -> None:
     assert (runner.record.phase, runner.record.reason) == ("Failed", "DeadlineExceeded")
 
 
+async def test_a_deadline_passes_while_the_machine_sleeps(settings: Settings) -> None:
+    slept = timedelta()
+    settings = replace(settings, now=lambda: datetime.now(UTC) + slept)
+    pod = _pod(_container("sleep", "5791"), activeDeadlineSeconds=3600)
+    async with _running(pod, settings) as runner:
+        await _until(lambda: isinstance(runner.record.containers[0].state, Running), "it runs")
+        slept = timedelta(seconds=3600)
+        with anyio.fail_after(30):
+            await runner.finished.wait()
+    assert (runner.record.phase, runner.record.reason) == ("Failed", "DeadlineExceeded")
+
+
 async def test_logs_have_a_bound_and_lose_only_their_beginning(settings: Settings) -> None:
     script = "import sys; [sys.stdout.write(f'{n:079d}\\n') for n in range(1_250_000)]"
     env = [{"name": "PYTHONUNBUFFERED", "value": ""}]
