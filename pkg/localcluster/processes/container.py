@@ -156,6 +156,7 @@ class ContainerRunner:
         if plan is None:
             return
         began = self.settings.now()
+        self.record.starting = self.record.next_start
         try:
             self._process = await process.start(plan)
         except OSError as error:  # the machine has too many processes or open files, for example
@@ -166,6 +167,8 @@ class ContainerRunner:
             self.settings.record(self.pod, "Failed", f"Error: {error}")
             self._ended(Terminated(_START_ERROR, "StartError", began, self.settings.now(), str(error)))
             return
+        finally:
+            self.record.starting = None
         self._count_start()
         try:
             await self._watch(self._process, plan, began)
@@ -174,8 +177,7 @@ class ContainerRunner:
             await running.close()
 
     def _count_start(self) -> None:
-        if self.record.identity:
-            self.record.restarts += 1
+        self.record.restarts = self.record.next_start
         self.record.identity = identity(self.pod, self.container.name, self.record.restarts)
 
     async def _watch(self, running: process.Process, plan: process.Plan, began: datetime) -> None:

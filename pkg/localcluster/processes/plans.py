@@ -45,7 +45,7 @@ class Plans:
             ConfigError: something that the container refers to does not exist.
             StatusError: something cannot be read.
         """
-        start = record.restarts + 1 if record.identity else record.restarts
+        start = record.next_start
         folder = self.settings.pod(self.pod.metadata.uid or "") / "containers" / container.name
         work, scratch = folder / "work", folder / "scratch"
         for path in (work, scratch):

@@ -85,6 +85,13 @@ class ContainerRecord:
     ready: bool = False
     started: bool = False
     identity: str = ""
+    starting: int | None = None
+    """The number of the start that is under way: its process does not run yet, and its log may exist."""
+
+    @property
+    def next_start(self) -> int:
+        """The number of the next start; that of the first is 0."""
+        return self.restarts + 1 if self.identity else self.restarts
 
     def to_dict(self) -> dict[str, JSON]:
         """Return the status of the container."""

@@ -317,6 +317,19 @@ async def test_logs_follow_a_container_and_name_a_reason_without_one(settings: S
             await world.log("previous=true")
 
 
+async def test_a_log_is_followed_while_its_container_starts(settings: Settings) -> None:
+    client = FakeClient(_pod("sh", "-c", "echo one; sleep 0.3; echo two"))
+    async with _world(client, settings) as world:
+        with anyio.fail_after(30):
+            while True:
+                try:
+                    found = await world.log("follow=true")
+                    break
+                except LogError:
+                    await anyio.lowlevel.checkpoint()
+    assert found == b"one\ntwo\n"
+
+
 async def test_a_followed_log_without_output_lets_the_server_look_for_its_client(settings: Settings) -> None:
     async with _world(FakeClient(_pod("sleep", "3579")), settings) as world:
         await world.until(lambda pod: pod.status.phase == "Running", "the pod runs")
