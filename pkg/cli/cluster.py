@@ -58,7 +58,7 @@ async def up_command(parsed: argparse.Namespace, out: Console, err: Console) -> 
     kept = State.read(directory)
     if kept is not None and (address := kept.address_of(prometheus.NAME)):
         err.say(f"Prometheus shows the dashboard's queries at {address}/{prometheus.PAGE}")
-    err.say("The cluster keeps running; its service accounts' tokens are valid for 24 hours.")
+    err.say("The cluster keeps running until it is stopped.")
     out.say(f"export KUBECONFIG={shlex.quote(str(cluster.kubeconfig))}")
     return 0
 
