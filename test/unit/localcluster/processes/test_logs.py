@@ -110,3 +110,15 @@ def test_output_is_dropped_when_the_disk_is_full(tmp_path: Path) -> None:
     writer._file = os.open("/dev/full", os.O_WRONLY)
     writer.write(b"lost\n")
     writer.write(b"lost too\n")
+
+
+def test_output_is_dropped_when_no_file_can_be_made(tmp_path: Path) -> None:
+    folder = tmp_path / "log"
+    folder.mkdir()
+    writer = LogWriter(str(folder), segment_bytes=60)
+    writer.write(b"kept\n")
+    folder.rename(tmp_path / "away")
+    writer.write(b"dropped, because the file would be too long with it\n")
+    (tmp_path / "away").rename(folder)
+    writer.write(b"kept too, in the next file, because it is long again\n")
+    assert _read(folder) == b"kept\nkept too, in the next file, because it is long again\n"
