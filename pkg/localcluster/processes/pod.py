@@ -67,7 +67,6 @@ class PodRunner:
             for runner, record in zip(runners, into, strict=True):
                 runner.record = record
                 runner.address = self.record.address
-        self._references = References(settings.reader, pod.namespace)
 
     async def run(self) -> None:
         """Run until every container has ended for good. If it is cancelled, all processes end at once."""
@@ -116,9 +115,7 @@ class PodRunner:
                 settings.hosts.add(self.pod, settings.cluster)
                 made = await volumes.make()
                 self._volumes = volumes
-                environment = Environment(self.pod, address, references, rooms)
-                self._plans = Plans(self.pod, settings, made, environment, self._ports)
-                self._references = references
+                self._plans = Plans(self.pod, settings, made, self._environment, self._ports)
             except (ConfigError, StatusError, RestError, OSError) as error:
                 if reported != str(error):
                     reported = str(error)
@@ -131,6 +128,11 @@ class PodRunner:
             self._update()
             return True
         return False
+
+    def _environment(self) -> Environment:
+        """Return an environment that reads every reference again: a value may be missing or change between starts."""
+        references = References(self._settings.reader, self.pod.namespace)
+        return Environment(self.pod, self.record.address, references, self._settings.allocatable)
 
     async def _renew_tokens(self) -> None:
         """Renew the tokens of service accounts before they expire."""

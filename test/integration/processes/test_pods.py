@@ -15,7 +15,7 @@ from typing import Any
 import anyio
 import psutil
 import pytest
-from controller_runtime.apis.core.v1 import Pod
+from controller_runtime.apis.core.v1 import ConfigMap, Pod
 from controller_runtime.apis.machinery.errors import ServerError
 from controller_runtime.client.fake import FakeClient
 from controller_runtime.envtest import eventually
@@ -398,6 +398,43 @@ def _one_more_file() -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+async def test_a_key_that_is_missing_in_a_config_map_is_waited_for(
+    settings: Settings, events: list[tuple[str, str]]
+) -> None:
+    made = ConfigMap.from_dict({"metadata": {"name": "c", "namespace": "team"}, "data": {"other": "x"}})
+    client = FakeClient(made)
+    env = [{"name": "X", "valueFrom": {"configMapKeyRef": {"name": "c", "key": "k"}}}]
+    pod = _pod(_container("sh", "-c", "echo $X", env=env))
+    async with _running(pod, replace(settings, reader=client)) as runner:
+        await _until(lambda: bool(events), "it waits")
+        made = await client.get(ConfigMap, made.key)
+        made.data = {"k": "value"}
+        await client.update(made)
+        with anyio.fail_after(30):
+            await runner.finished.wait()
+    assert _log(settings) == "value\n"
+    assert events == [("Failed", "Error: couldn't find key k in ConfigMap team/c")]
+
+
+async def test_a_container_that_is_started_again_gets_the_present_value_of_a_config_map(
+    settings: Settings, tmp_path: Path
+) -> None:
+    made = ConfigMap.from_dict({"metadata": {"name": "c", "namespace": "team"}, "data": {"k": "first"}})
+    client = FakeClient(made)
+    env = [{"name": "X", "valueFrom": {"configMapKeyRef": {"name": "c", "key": "k"}}}]
+    script = f"echo $X; until test -e {tmp_path}/go; do sleep 0.05; done; test $X = second"
+    pod = _pod(_container("sh", "-c", script, env=env), restartPolicy="OnFailure")
+    async with _running(pod, replace(settings, reader=client)) as runner:
+        await _until(lambda: _log(settings) == "first\n", "it runs")
+        made = await client.get(ConfigMap, made.key)
+        made.data = {"k": "second"}
+        await client.update(made)
+        (tmp_path / "go").touch()
+        with anyio.fail_after(30):
+            await runner.finished.wait()
+    assert runner.record.containers[0].restarts == 1
 
 
 class _RefusedOnce:
