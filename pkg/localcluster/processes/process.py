@@ -153,7 +153,8 @@ async def run_beside(pid: int, plan: Plan, timeout: float) -> tuple[int, str]:
     finally:
         with anyio.CancelScope(shield=True):
             if shim.returncode is None:
-                os.killpg(shim.pid, signal.SIGKILL)
+                with suppress(ProcessLookupError):  # it has ended, and the event loop does not know yet
+                    os.killpg(shim.pid, signal.SIGKILL)
             await shim.aclose()
     return code, output.decode(errors="replace").strip()
 
