@@ -234,13 +234,14 @@ def _record(container: Container, written: ContainerStatus | None, now: datetime
     record.identity = (written.container_id or "").removeprefix(_SCHEME)
     state = written.state or ContainerState()
     last = (written.last_state or ContainerState()).terminated
+    record.last = None if last is None else _terminated(last, now)
     if state.terminated is not None:
         record.state = _terminated(state.terminated, now)
     elif state.running is not None:
         began = _time(state.running.started_at, now)
         record.state = Terminated(137, "ContainerStatusUnknown", began, now, _LOST)
-    elif record.identity and last is not None:  # it waited to be started again
-        record.state = _terminated(last, now)
+    elif record.identity and record.last is not None:  # it waited to be started again
+        record.state = record.last
     return record
 
 

@@ -140,6 +140,21 @@ def test_a_start_that_no_status_reports_counts_as_lost(
     assert (record.restarts, record.identity) == (restarts, f"u-a-{restarts}")
 
 
+def test_the_end_before_the_last_start_is_kept_for_the_next_kubelet() -> None:
+    last = {"exitCode": 4, "reason": "Error", "startedAt": "2026-01-01T00:00:00Z"}
+    written = {
+        "name": "a",
+        "restartCount": 1,
+        "containerID": "process://x",
+        "state": {"terminated": {"exitCode": 0, "reason": "Completed"}},
+        "lastState": {"terminated": last},
+    }
+    pod = Pod.from_dict({"spec": {"containers": [{"name": "a"}]}, "status": {"containerStatuses": [written]}})
+    (record,) = status.records(pod, pod.spec.containers or [], {}, {}, init=False, now=NOW)
+    assert record.last is not None
+    assert (record.last.exit_code, record.last.started_at) == (4, NOW)
+
+
 @pytest.mark.parametrize(
     ("written", "starts", "code"),
     [
