@@ -88,14 +88,18 @@ class ContainerRunner:
         self._stopping.set()
         await self._end(grace, hook=first)
 
-    async def kill(self, reason: str) -> None:
-        """End the process, which is started again by the policy, unless the container is stopped."""
+    async def kill(self, reason: str, grace: int | None = None) -> None:
+        """End the process, which is started again by the policy, unless the container is stopped.
+
+        Without a ``grace``, that of the pod counts.
+        """
         if self._stopping.is_set():
             return
         self.settings.record(
             self.pod, "Killing", f"Container {self.container.name} {reason}, will be restarted"
         )
-        grace = self.pod.spec.termination_grace_period_seconds
+        if grace is None:
+            grace = self.pod.spec.termination_grace_period_seconds
         await self._end(30.0 if grace is None else float(grace), hook=True)
 
     async def _end(self, grace: float, *, hook: bool) -> None:

@@ -23,7 +23,7 @@ from controller_runtime.apis.core.v1 import (
 from pkg.localcluster.processes import grpchealth, process
 from pkg.localcluster.processes.status import ContainerRecord
 
-_Kill = Callable[[str], Awaitable[None]]
+_Kill = Callable[[str, int | None], Awaitable[None]]
 _LONGEST_ANSWER: Final = 10 << 10
 
 
@@ -126,11 +126,11 @@ class Probes:
     """Returns True once the container is stopped: only its readiness is probed then."""
 
     async def run(self, kill: _Kill) -> None:
-        """Probe until cancelled; ``kill`` is called when the container has failed its probes."""
+        """Probe until cancelled; ``kill`` is called with the probe's own grace when the container has failed it."""
         startup, liveness = self.container.startup_probe, self.container.liveness_probe
         if startup is not None:
             if not await self._until(startup, "Startup", wanted=True):
-                await kill("failed startup probe")
+                await kill("failed startup probe", startup.termination_grace_period_seconds)
                 return
             self.record.started = True
             self.record.ready = self.container.readiness_probe is None
@@ -140,7 +140,7 @@ class Probes:
                 tasks.start_soon(self._readiness, self.container.readiness_probe)
             if liveness is not None:
                 await self._until(liveness, "Liveness", wanted=False)
-                await kill("failed liveness probe")
+                await kill("failed liveness probe", liveness.termination_grace_period_seconds)
                 tasks.cancel_scope.cancel()
 
     async def _until(self, probe: Probe, kind: str, *, wanted: bool) -> bool:

@@ -284,6 +284,25 @@ async def test_a_probe_that_fails_restarts_the_container(
     assert ("Unhealthy", "Liveness probe failed: broken") in events
 
 
+@pytest.mark.parametrize("kind", ["livenessProbe", "startupProbe"])
+async def test_a_probe_has_a_grace_of_its_own(settings: Settings, kind: str) -> None:
+    probe: dict[str, Any] = {
+        "exec": {"command": ["false"]},
+        "periodSeconds": 1,
+        "failureThreshold": 1,
+        "terminationGracePeriodSeconds": 1,
+    }
+    fields: dict[str, Any] = {kind: probe}
+    script = "trap '' TERM; while :; do sleep 0.05; done"
+    pod = _pod(
+        _container("sh", "-c", script, **fields),
+        restartPolicy="Always",
+        terminationGracePeriodSeconds=3600,
+    )
+    async with _running(pod, settings) as runner:
+        await _until(lambda: runner.record.containers[0].restarts > 0, "it is started again")
+
+
 async def test_a_container_that_is_stopped_is_not_killed_by_its_liveness_probe(
     settings: Settings, events: list[tuple[str, str]]
 ) -> None:
