@@ -58,7 +58,7 @@ async def up_command(parsed: argparse.Namespace, out: Console, err: Console) -> 
     kept = State.read(directory)
     if kept is not None and (address := kept.address_of(prometheus.NAME)):
         err.say(f"Prometheus shows the dashboard's queries at {address}/{prometheus.PAGE}")
-    err.say("The cluster keeps running; its service accounts' tokens are valid for 24 hours.")
+    err.say("The cluster keeps running until it is stopped.")
     out.say(f"export KUBECONFIG={shlex.quote(str(cluster.kubeconfig))}")
     return 0
 
@@ -151,9 +151,9 @@ async def down_command(parsed: argparse.Namespace, out: Console, err: Console) -
 async def stop_command(parsed: argparse.Namespace, out: Console, err: Console) -> int:
     """Stop the cluster and keep its objects; return 1 if it does not exist."""
     directory = state_directory(parsed.name)
-    if not State.exists(directory):
-        return _absent(parsed.name, err)
     async with _lock(parsed.name, err):
+        if not State.exists(directory):
+            return _absent(parsed.name, err)
         out.say(_stopped(await Cluster(directory).stop(), f"Cluster {parsed.name} is stopped already."))
     return 0
 
@@ -165,10 +165,10 @@ def _stopped(components: Sequence[str], otherwise: str) -> str:
 async def start_command(parsed: argparse.Namespace, out: Console, err: Console) -> int:
     """Start a stopped cluster with its objects; return 1 if it does not exist."""
     directory = state_directory(parsed.name)
-    if not State.exists(directory):
-        return _absent(parsed.name, err)
     cluster = Cluster(directory, Options(timeout=parsed.timeout))
     async with _lock(parsed.name, err):
+        if not State.exists(directory):
+            return _absent(parsed.name, err)
         if await cluster.is_up():
             err.say(f"Cluster {parsed.name} is running already.")
         else:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 import anyio
+import anyio.to_thread
 import msgspec
 from controller_runtime import log
 from controller_runtime.apis.machinery.errors import NotFoundError, StatusError
@@ -46,7 +47,8 @@ async def recycle_one(client: Writer, volume: Object, forget: Forget) -> None:
     if found.text("status", "phase") != "Released":
         return
     claim = found.at("spec", "claimRef")
-    forget(text(claim, "namespace"), text(claim, "name"), text(claim, "uid"))
+    names = text(claim, "namespace"), text(claim, "name"), text(claim, "uid")
+    await anyio.to_thread.run_sync(lambda: forget(*names))  # a data set may have many files
     version = found.text("metadata", "resourceVersion")
     body = msgspec.json.encode({"metadata": {"resourceVersion": version}, "spec": {"claimRef": None}})
     try:

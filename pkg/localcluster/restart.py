@@ -44,14 +44,18 @@ async def restart(directory: Path, kept: State, supervisor: Supervisor, *, timeo
                 supervisor.start(component)
                 started.append(component.name)
 
+    supervisor.kill(
+        [name for name in supervisor.processes if name not in running]
+    )  # the watch is for those that run
     try:
-        start(STORE)
-        await _ready(kept, supervisor, STORE, timeout)
-        others = {component.name for component in ended} - set(STORE)
-        if others & ACCOUNTS.keys():
-            await write_tokens(directory, kept.server, others & ACCOUNTS.keys())
-        start(others)
-        await _ready(kept, supervisor, kept.names, timeout)
+        async with supervisor.watching():
+            start(STORE)
+            await _ready(kept, supervisor, STORE, timeout)
+            others = {component.name for component in ended} - set(STORE)
+            if others & ACCOUNTS.keys():
+                await write_tokens(directory, kept.server, others & ACCOUNTS.keys())
+            start(others)
+            await _ready(kept, supervisor, kept.names, timeout)
     except BaseException:
         supervisor.kill(started)
         raise

@@ -32,6 +32,7 @@ _END: Final = b"0\r\n\r\n"
 _log = logging.getLogger(__name__)
 
 Log = Callable[[str], AsyncIterator[bytes]]
+"""Yields the pieces of a log; an empty one allows the server to notice that the client has disconnected."""
 
 
 class LogError(Exception):
@@ -126,7 +127,7 @@ class LogServer:
             elif target == HEALTH:
                 await _send(writer, HTTPStatus.OK, b"ok")
             else:
-                await self._answer(target, writer)
+                await self._answer(target, reader, writer)
         except (ValueError, TimeoutError, OSError, EOFError, asyncio.LimitOverrunError) as error:
             _log.debug("A request was not answered: %s", error)
         finally:
@@ -134,10 +135,14 @@ class LogServer:
             with suppress(OSError):
                 await writer.wait_closed()
 
-    async def _answer(self, target: str, writer: asyncio.StreamWriter) -> None:
+    async def _answer(self, target: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         begun = False
         try:
             async for data in self._log_of(target):
+                if (
+                    reader.at_eof()
+                ):  # nothing has to be written for a long time to a quiet container's followers
+                    return
                 if not begun:
                     writer.write(_start(HTTPStatus.OK) + b"Transfer-Encoding: chunked\r\n\r\n")
                     begun = True

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from typing import Final
@@ -27,10 +27,17 @@ ON_FAILURE: Final = "OnFailure"
 NEVER: Final = "Never"
 _START_ERROR: Final = 128
 
+
+def terminated(ended: process.Ended, began: datetime, at: datetime) -> Terminated:
+    """Return the state of a container whose process has ended."""
+    reason = "OOMKilled" if ended.out_of_memory else "Error" if ended.code else "Completed"
+    return Terminated(137 if ended.out_of_memory else ended.code, reason, began, at)
+
+
 MakePlan = Callable[[Container, ContainerRecord], Awaitable[process.Plan]]
 
 
-@dataclass
+@dataclass(eq=False)
 class ContainerRunner:
     """Runs one container until its policy ends it or it is stopped; ``changed`` is called after each change."""
 
@@ -81,12 +88,18 @@ class ContainerRunner:
         self._stopping.set()
         await self._end(grace, hook=first)
 
-    async def kill(self, reason: str) -> None:
-        """End the process, which is started again by the policy."""
+    async def kill(self, reason: str, grace: int | None = None) -> None:
+        """End the process, which is started again by the policy, unless the container is stopped.
+
+        Without a ``grace``, that of the pod counts.
+        """
+        if self._stopping.is_set():
+            return
         self.settings.record(
             self.pod, "Killing", f"Container {self.container.name} {reason}, will be restarted"
         )
-        grace = self.pod.spec.termination_grace_period_seconds
+        if grace is None:
+            grace = self.pod.spec.termination_grace_period_seconds
         await self._end(30.0 if grace is None else float(grace), hook=True)
 
     async def _end(self, grace: float, *, hook: bool) -> None:
@@ -147,25 +160,36 @@ class ContainerRunner:
         if plan is None:
             return
         began = self.settings.now()
-        if self.record.identity:
-            self.record.restarts += 1
-        self.record.identity = identity(self.pod, self.container.name, self.record.restarts)
+        self.record.starting = self.record.next_start
         try:
             self._process = await process.start(plan)
+        except OSError as error:  # the machine has too many processes or open files, for example
+            await self._wait_to_create("CreateContainerError", error)
+            return
         except process.StartError as error:
+            self._count_start()
             self.settings.record(self.pod, "Failed", f"Error: {error}")
             self._ended(Terminated(_START_ERROR, "StartError", began, self.settings.now(), str(error)))
             return
+        finally:
+            self.record.starting = None
+        self._count_start()
         try:
             await self._watch(self._process, plan, began)
         finally:
             running, self._process, self._target = self._process, None, None
             await running.close()
 
+    def _count_start(self) -> None:
+        self.record.restarts = self.record.next_start
+        self.record.identity = identity(self.pod, self.container.name, self.record.restarts)
+
     async def _watch(self, running: process.Process, plan: process.Plan, began: datetime) -> None:
         self.record.state = Running(began)
         self._target = target = ProbeTarget(running.pid, plan, self.address, self.container.ports or [])
-        probes = Probes(self.pod, self.container, self.record, target, self.settings.record, self._probed)
+        stopping = self._stopping.is_set
+        report = self.settings.record
+        probes = Probes(self.pod, self.container, self.record, target, report, self._probed, stopping)
         if self.container.startup_probe is None:
             self.record.started = True
             self._started.set()
@@ -179,10 +203,9 @@ class ContainerRunner:
                 tasks.start_soon(partial(self._end, self._grace, hook=False))
             ended = await running.wait()
             tasks.cancel_scope.cancel()
-        reason = "OOMKilled" if ended.out_of_memory else "Error" if ended.code else "Completed"
-        code = 137 if ended.out_of_memory else ended.code
-        message = messages.read(self.container, plan, failed=bool(code))
-        self._ended(Terminated(code, reason, began, self.settings.now(), message))
+        end = terminated(ended, began, self.settings.now())
+        message = messages.read(self.container, plan, failed=bool(end.exit_code))
+        self._ended(replace(end, message=message))
 
     async def _post_start(self, target: ProbeTarget) -> None:
         lifecycle = self.container.lifecycle
@@ -208,13 +231,16 @@ class ContainerRunner:
             try:
                 return await self.make_plan(self.container, self.record)
             except ConfigError as error:
-                if not isinstance(self.record.state, Waiting) or self.record.state.message != str(error):
-                    self.settings.record(self.pod, "Failed", f"Error: {error}")
-                    self.record.state = Waiting("CreateContainerConfigError", str(error))
-                    self.changed()
+                await self._wait_to_create("CreateContainerConfigError", error)
             except (StatusError, RestError, OSError) as error:
-                self.record.state = Waiting("CreateContainerError", str(error))
-                self.changed()
-            with anyio.move_on_after(self.settings.retry):
-                await self._stopping.wait()
+                await self._wait_to_create("CreateContainerError", error)
         return None
+
+    async def _wait_to_create(self, reason: str, error: Exception) -> None:
+        """Report why the container cannot be started, and wait until it is tried again."""
+        if not isinstance(self.record.state, Waiting) or self.record.state.message != str(error):
+            self.settings.record(self.pod, "Failed", f"Error: {error}")
+            self.record.state = Waiting(reason, str(error))
+            self.changed()
+        with anyio.move_on_after(self.settings.retry):
+            await self._stopping.wait()

@@ -37,6 +37,8 @@ class _Entry:
     runner: PodRunner
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     written: _Status | None = None
+    version: str | None = None
+    """The version of the pod that was read before the last write."""
     deleted: bool = False
 
 
@@ -119,7 +121,6 @@ class Kubelet:
             await self._write(pod, status.refused(pod, REASON, reason, self._settings.now()))
             self._refused[key] = uid
             return None
-        self._settings.hosts.add(pod, self._settings.cluster)
         running = {
             group_of(each.runner.pod) for each in self._entries.values() if not each.runner.finished.is_set()
         }
@@ -143,11 +144,17 @@ class Kubelet:
                 _log.error("A pod cannot be run", pod=str(entry.runner.pod.key), error=error)
 
     async def _report(self, pod: Pod, entry: _Entry) -> None:
-        """Write the status, unless it is written already."""
+        """Write the status, unless it is written already and no other writer has changed it since.
+
+        The node controller does that: it makes the pods of a node unready whose lease was not renewed for a while.
+        """
+        version = pod.metadata.resource_version
+        if entry.written is not None and version != entry.version and status.is_changed(entry.written, pod):
+            entry.written = None
         desired = status.render(entry.runner.record, pod, self._settings.now(), entry.written)
         if entry.written is None or desired != entry.written:
             await self._write(pod, desired)
-            entry.written = desired
+            entry.written, entry.version = desired, version
 
     async def _write(self, pod: Pod, desired: _Status) -> None:
         body = msgspec.json.encode({"metadata": {"uid": pod.metadata.uid}, "status": desired})

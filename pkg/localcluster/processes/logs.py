@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
@@ -42,7 +43,8 @@ def tail(folder: Path, lines: int) -> bytes:
 
 def _cut(data: bytes, lines: int) -> bytes | None:
     """Return the records of the last lines in ``data``, or None if it has fewer lines."""
-    records = data.splitlines(keepends=True)
+    *complete, rest = data.split(b"\n")  # a progress bar's carriage returns end no record
+    records = [record + b"\n" for record in complete] + ([rest] if rest else [])
     ends = [place for place, record in enumerate(records) if _is_full(record)]
     open_end = bool(records) and not _is_full(records[-1])
     needed = lines - open_end
@@ -79,10 +81,14 @@ class LogReader:
             yield from self._begin_at_tail(self.query.tail)
         self._begun = True
         while True:
+            following = self._following()
+            # A file grows until the next one exists, so its end is read after the look for that.
             if self._file is not None and (data := self._file.read(_READ_BYTES)):
                 yield self._rendered(data)
-            elif not self._open_next():
+            elif following is None:
                 return
+            else:
+                self._open(following)
 
     def close(self) -> None:
         """Close the file."""
@@ -105,18 +111,15 @@ class LogReader:
     def _path(self, number: int) -> Path:
         return self.folder / f"{number}.log"
 
-    def _open_next(self) -> bool:
-        number = next((each for each in segments(self.folder) if each > self._number), None)
-        if number is None:
-            return False
-        try:
-            opened = self._path(number).open("rb")
-        except FileNotFoundError:  # removed meanwhile; a later one exists
-            self._number = number
-            return self._open_next()
+    def _following(self) -> int | None:
+        """Return the number of the next file, if it exists."""
+        return next((each for each in segments(self.folder) if each > self._number), None)
+
+    def _open(self, number: int) -> None:
         self.close()
-        self._file, self._number = opened, number
-        return True
+        self._file, self._number = None, number
+        with suppress(FileNotFoundError):  # removed meanwhile; a later one exists
+            self._file = self._path(number).open("rb")
 
     def _rendered(self, data: bytes) -> bytes:
         *records, self._rest = (self._rest + data).split(b"\n")

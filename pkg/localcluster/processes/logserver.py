@@ -56,6 +56,7 @@ class ProcessLogs:
                 if not follows:
                     return
                 await anyio.sleep(_POLL)
+                yield b""  # the client may have disconnected
         finally:
             reader.close()
 
@@ -83,7 +84,9 @@ class ProcessLogs:
         def runs() -> bool:
             runner = self._runner(wanted.namespace, wanted.pod)
             record = _record(runner, wanted.container) if runner and runner.pod.metadata.uid == uid else None
-            return record is not None and isinstance(record.state, Running) and record.restarts == start
+            if record is None or record.starting == start:
+                return record is not None
+            return isinstance(record.state, Running) and record.restarts == start
 
         return folder / str(start), runs
 

@@ -54,6 +54,8 @@ class Hosts:
         self._folder = folder
         self._machine = machine
         self._lines: dict[str, dict[str, None]] = {}
+        self._complete: set[str] = set()
+        """The namespaces whose file has all lines."""
         self._addresses: dict[str, dict[str, str]] = {}
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
@@ -77,16 +79,19 @@ class Hosts:
         return self.path(pod.namespace)
 
     def _add(self, namespace: str, lines: Iterable[str]) -> None:
-        path, known = self.path(namespace), self._lines.get(namespace)
-        if known is None:
-            known = self._lines[namespace] = {}
+        path, known = self.path(namespace), self._lines.setdefault(namespace, {})
+        new = dict.fromkeys(line for line in lines if line not in known)
+        known.update(new)
+        if namespace not in self._complete:
             # The file is replaced in place: processes of an earlier kubelet have it mounted.
-            path.write_text(f"{self._of_machine()}\n127.0.0.1\t{contents.TRAINER_SERVER}\n")
-        new = [line for line in dict.fromkeys(lines) if line not in known]
-        known.update(dict.fromkeys(new))
-        if new:
+            first = f"{self._of_machine()}\n127.0.0.1\t{contents.TRAINER_SERVER}\n"
+            path.write_text(first + "".join(f"{line}\n" for line in known))
+            self._complete.add(namespace)
+        elif new:
+            self._complete.remove(namespace)  # if the disk is full, the next call writes all lines
             with path.open("a") as file:
                 file.write("".join(f"{line}\n" for line in new))
+            self._complete.add(namespace)
 
     def _of_machine(self) -> str:
         try:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -34,7 +34,7 @@ class Plans:
     pod: Pod
     settings: Settings
     volumes: Mapping[str, Path]
-    environment: Environment
+    environment: Callable[[], Environment]
     ports: Mapping[int, int] = field(default_factory=dict)
     """Substitutes of ports that other programs use."""
 
@@ -45,12 +45,12 @@ class Plans:
             ConfigError: something that the container refers to does not exist.
             StatusError: something cannot be read.
         """
-        start = record.restarts + 1 if record.identity else record.restarts
+        start = record.next_start
         folder = self.settings.pod(self.pod.metadata.uid or "") / "containers" / container.name
         work, scratch = folder / "work", folder / "scratch"
         for path in (work, scratch):
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        found = await self.environment.of(container)
+        found = await self.environment().of(container)
         given = {name: replace_ports(value, self.ports) for name, value in found.items()}
         mounts = [mounted(each, self.volumes, given) for each in container.volume_mounts or []]
         values = {

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from typing import Final
 
 import anyio
@@ -14,8 +13,8 @@ from controller_runtime.apis.machinery.errors import StatusError
 from controller_runtime.apis.machinery.time import parse_time
 from controller_runtime.rest import RestError
 
-from pkg.localcluster.processes import logs, names, status
-from pkg.localcluster.processes.container import ALWAYS, NEVER, ON_FAILURE, ContainerRunner
+from pkg.localcluster.processes import logs, names, process, status
+from pkg.localcluster.processes.container import ALWAYS, NEVER, ON_FAILURE, ContainerRunner, terminated
 from pkg.localcluster.processes.downward import ConfigError
 from pkg.localcluster.processes.environment import Environment, References
 from pkg.localcluster.processes.plans import Plans
@@ -26,7 +25,10 @@ from pkg.localcluster.processes.volumes import Volumes
 
 DEADLINE: Final = "DeadlineExceeded"
 _RENEW_AFTER: Final = 0.4
-"""The part of a token's life after which it is renewed; a renewal that fails is tried again before its end."""
+"""The part of a token's life after which it is renewed."""
+
+_LEAST_GRACE: Final = 2.0
+"""The seconds that a sidecar has for its end after the others have used up the pod's, as with a kubelet."""
 
 
 class PodRunner:
@@ -52,17 +54,19 @@ class PodRunner:
         spec = pod.spec
         self._init = [self._runner(each) for each in spec.init_containers or []]
         self._containers = [self._runner(each) for each in spec.containers or []]
+        self._sidecars = [runner for runner in self._init if runner.policy == ALWAYS]
         self.record = PodRecord(names.address(pod, settings.cluster), started, [], [])
         for runners, into, init in (
             (self._init, self.record.init, True),
             (self._containers, self.record.containers, False),
         ):
             containers = [each.container for each in runners]
-            into.extend(status.records(pod, containers, self._starts(containers), init=init, now=now))
+            starts = self._starts(containers)
+            ends = self._ends(starts)
+            into.extend(status.records(pod, containers, starts, ends, init=init, now=now))
             for runner, record in zip(runners, into, strict=True):
                 runner.record = record
                 runner.address = self.record.address
-        self._references = References(settings.reader, pod.namespace)
 
     async def run(self) -> None:
         """Run until every container has ended for good. If it is cancelled, all processes end at once."""
@@ -93,7 +97,8 @@ class PodRunner:
             tasks.cancel_scope.cancel()
         for runner in self._init + self._containers:
             if not isinstance(runner.record.state, Terminated) and self._stopping.is_set():
-                await runner.run()  # it was stopped before, so this only writes its end
+                await runner.stop(0)  # the pod may have been stopped before anything of it ran
+                await runner.run()  # it is stopped, so this only writes its end
 
     async def _prepare(self) -> bool:
         """Make the volumes; return False if the pod is stopped before they exist."""
@@ -107,11 +112,10 @@ class PodRunner:
                 self.pod, folder / "volumes", claims, address, references, settings.tokens, rooms
             )
             try:
+                settings.hosts.add(self.pod, settings.cluster)
                 made = await volumes.make()
                 self._volumes = volumes
-                environment = Environment(self.pod, address, references, rooms)
-                self._plans = Plans(self.pod, settings, made, environment, self._ports)
-                self._references = references
+                self._plans = Plans(self.pod, settings, made, self._environment, self._ports)
             except (ConfigError, StatusError, RestError, OSError) as error:
                 if reported != str(error):
                     reported = str(error)
@@ -125,13 +129,29 @@ class PodRunner:
             return True
         return False
 
+    def _environment(self) -> Environment:
+        """Return an environment that reads every reference again: a value may be missing or change between starts."""
+        references = References(self._settings.reader, self.pod.namespace)
+        return Environment(self.pod, self.record.address, references, self._settings.allocatable)
+
     async def _renew_tokens(self) -> None:
         """Renew the tokens of service accounts before they expire."""
-        life = self._volumes.token_seconds
+        life, reported = self._volumes.token_seconds, ""
         while life is not None:
-            await anyio.sleep(life * _RENEW_AFTER)
-            with suppress(StatusError, RestError, OSError):  # the next renewal may succeed
+            await self._let_pass(life * _RENEW_AFTER if not reported else self._settings.retry)
+            try:
                 await self._volumes.renew_tokens()
+                reported = ""
+            except (StatusError, RestError, OSError) as error:
+                if reported != str(error):
+                    reported = str(error)
+                    self._settings.record(self.pod, "FailedMount", f"a token cannot be renewed: {error}")
+
+    async def _let_pass(self, seconds: float) -> None:
+        """Return after ``seconds`` of either clock: that of sleeps stands still while the machine sleeps."""
+        began, end = self._settings.now(), anyio.current_time() + seconds
+        while anyio.current_time() < end and (self._settings.now() - began).total_seconds() < seconds:  # noqa: ASYNC110
+            await anyio.sleep(min(self._settings.retry, max(0.0, end - anyio.current_time())))
 
     async def _run_containers(self) -> None:
         """Run the init containers one after the other, then the containers; sidecars run until the others end."""
@@ -150,8 +170,8 @@ class PodRunner:
                 async with anyio.create_task_group() as containers:
                     for runner in self._containers:
                         containers.start_soon(runner.run)
-            for runner in reversed(self._init):
-                if runner.policy == ALWAYS:
+            for runner in reversed(self._sidecars):
+                if not self._stopping.is_set():  # then they are stopped with the pod
                     await runner.stop(self._own_grace)
 
     async def _stop_when_asked(self) -> None:
@@ -159,15 +179,24 @@ class PodRunner:
         while True:
             grace = self._grace
             async with anyio.create_task_group() as tasks:
-                for runner in self._containers + self._init:
-                    tasks.start_soon(runner.stop, grace)
+                tasks.start_soon(self._stop_in_order, grace)
                 while self._grace == grace:  # noqa: ASYNC110 a second call may shorten it
                     await anyio.sleep(0.1)
                 tasks.cancel_scope.cancel()
 
+    async def _stop_in_order(self, grace: float) -> None:
+        """Stop the containers, and the sidecars after them, the last one first, within the rest of ``grace``."""
+        end = anyio.current_time() + grace
+        async with anyio.create_task_group() as tasks:
+            for runner in self._containers + self._init:
+                if runner not in self._sidecars:
+                    tasks.start_soon(runner.stop, grace)
+        for runner in reversed(self._sidecars):
+            await runner.stop(max(end - anyio.current_time(), min(grace, _LEAST_GRACE)))
+
     async def _stop_at_deadline(self, seconds: float) -> None:
         passed = (self._settings.now() - self.record.started_at).total_seconds()
-        await anyio.sleep(max(0.0, seconds - passed))
+        await self._let_pass(seconds - passed)
         self.record.reason = DEADLINE
         self.record.message = "Pod was active on the node longer than the specified deadline"
         self.stop(self._own_grace)
@@ -182,6 +211,14 @@ class PodRunner:
         uid = self.pod.metadata.uid or ""
         found = {each.name: logs.attempts(self._settings.logs(uid, each.name)) for each in containers}
         return {name: starts[-1] for name, starts in found.items() if starts}
+
+    def _ends(self, starts: Mapping[str, int]) -> dict[str, Terminated]:
+        """Return the ends of starts, by container, that this machine's disk has."""
+        uid = self.pod.metadata.uid or ""
+        found = {
+            name: process.end(self._settings.logs(uid, name) / str(start)) for name, start in starts.items()
+        }
+        return {name: terminated(*end) for name, end in found.items() if end is not None}
 
     def _runner(self, container: Container) -> ContainerRunner:
         policy = self.pod.spec.restart_policy or ALWAYS

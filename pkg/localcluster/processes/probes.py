@@ -23,7 +23,7 @@ from controller_runtime.apis.core.v1 import (
 from pkg.localcluster.processes import grpchealth, process
 from pkg.localcluster.processes.status import ContainerRecord
 
-_Kill = Callable[[str], Awaitable[None]]
+_Kill = Callable[[str, int | None], Awaitable[None]]
 _LONGEST_ANSWER: Final = 10 << 10
 
 
@@ -55,7 +55,9 @@ class ProbeTarget:
                     return await grpchealth.check(self.address, port, handler.grpc.service or "")
         except TimeoutError:
             return False, f"timed out after {timeout:g} s"
-        except (OSError, ValueError, anyio.BrokenResourceError) as error:
+        except (anyio.EndOfStream, anyio.BrokenResourceError):
+            return False, "the server closed the connection"
+        except (OSError, ValueError) as error:
             return False, str(error)
         return False, "this kind of probe is not supported by local processes"
 
@@ -75,10 +77,12 @@ class ProbeTarget:
             "Connection": "close",
         }
         lines = [f"GET {path} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
-        stream: anyio.abc.ByteStream = await anyio.connect_tcp(host, port)
-        if tls is not None:
-            stream = await TLSStream.wrap(stream, ssl_context=tls, standard_compatible=False)
-        async with stream:
+        async with await anyio.connect_tcp(host, port) as connection:
+            stream: anyio.abc.ByteStream = connection
+            if tls is not None:
+                stream = await TLSStream.wrap(
+                    connection, server_side=False, ssl_context=tls, standard_compatible=False
+                )
             await stream.send("\r\n".join([*lines, "", ""]).encode())
             answer = b""
             while b"\r\n" not in answer and len(answer) < _LONGEST_ANSWER:
@@ -118,13 +122,15 @@ class Probes:
     target: ProbeTarget
     report: Callable[[Pod, str, str], None]
     changed: Callable[[], None]
+    is_stopping: Callable[[], bool]
+    """Returns True once the container is stopped: only its readiness is probed then."""
 
     async def run(self, kill: _Kill) -> None:
-        """Probe until cancelled; ``kill`` is called when the container has failed its probes."""
+        """Probe until cancelled; ``kill`` is called with the probe's own grace when the container has failed it."""
         startup, liveness = self.container.startup_probe, self.container.liveness_probe
         if startup is not None:
             if not await self._until(startup, "Startup", wanted=True):
-                await kill("failed startup probe")
+                await kill("failed startup probe", startup.termination_grace_period_seconds)
                 return
             self.record.started = True
             self.record.ready = self.container.readiness_probe is None
@@ -134,21 +140,23 @@ class Probes:
                 tasks.start_soon(self._readiness, self.container.readiness_probe)
             if liveness is not None:
                 await self._until(liveness, "Liveness", wanted=False)
-                await kill("failed liveness probe")
+                await kill("failed liveness probe", liveness.termination_grace_period_seconds)
                 tasks.cancel_scope.cancel()
 
     async def _until(self, probe: Probe, kind: str, *, wanted: bool) -> bool:
-        """Probe until the result is settled: ``wanted``, or a failure."""
+        """Probe until the result is settled: ``wanted``, or a failure. It is not settled while the container stops."""
         await anyio.sleep(probe.initial_delay_seconds or 0)
         failures = 0
-        while True:
+        while not self.is_stopping():
             ok = await self._once(probe, kind)
             failures = 0 if ok else failures + 1
             if ok and wanted:
                 return True
-            if failures >= (probe.failure_threshold or 3):
+            if failures >= (probe.failure_threshold or 3) and not self.is_stopping():
                 return False
             await anyio.sleep(probe.period_seconds or 10)
+        while True:
+            await anyio.sleep_forever()
 
     async def _readiness(self, probe: Probe) -> None:
         await anyio.sleep(probe.initial_delay_seconds or 0)

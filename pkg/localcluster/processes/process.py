@@ -9,7 +9,9 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,7 +20,7 @@ import msgspec
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 import pkg
-from pkg.localcluster.processes.shim import tree
+from pkg.localcluster.processes.shim import ends, tree
 
 IDENTITY: Final = tree.IDENTITY
 _SHIM: Final = "pkg.localcluster.processes.shim"
@@ -87,9 +89,10 @@ class Process:
                 return
 
     async def close(self) -> None:
-        """End the process at once, if it runs, and release the pipes."""
+        """End the process at once, if it runs, and release the pipes. The end is that of the kubelet, not its own."""
         with anyio.CancelScope(shield=True):
-            await self.signal(signal.SIGKILL.name)
+            if self._shim.stdin is not None:
+                await self._shim.stdin.aclose()
             await self._shim.wait()
             await self._shim.aclose()
 
@@ -98,6 +101,7 @@ async def start(plan: Plan) -> Process:
     """Start a process.
 
     Raises:
+        OSError: the machine does not allow another process; nothing was started.
         StartError: the program cannot be run.
     """
     shim = await anyio.open_process(_command(), stdin=subprocess.PIPE, stderr=None, env=_environment())
@@ -105,7 +109,8 @@ async def start(plan: Plan) -> Process:
         raise StartError("the shim has no pipes")
     reports = BufferedByteReceiveStream(shim.stdout)
     try:
-        await shim.stdin.send(msgspec.json.encode(asdict(plan)) + b"\n")
+        with suppress(anyio.BrokenResourceError):  # the shim has ended, and reports nothing
+            await shim.stdin.send(msgspec.json.encode(asdict(plan)) + b"\n")
         report = await _report(reports)
     except BaseException:
         with anyio.CancelScope(shield=True):
@@ -118,6 +123,15 @@ async def start(plan: Plan) -> Process:
     await shim.wait()
     await shim.aclose()
     raise StartError(report.get("failed", "the shim ended"))
+
+
+def end(folder: Path) -> tuple[Ended, datetime, datetime] | None:
+    """Return the end, and the times of begin and end, of the start whose log is in ``folder``, or None without them."""
+    found = ends.read(str(folder))
+    if found is None:
+        return None
+    began, ended = (datetime.fromtimestamp(found[name], UTC) for name in ("began", "ended"))
+    return Ended(found["code"], found["oom"]), began, ended
 
 
 async def run_beside(pid: int, plan: Plan, timeout: float) -> tuple[int, str]:
@@ -139,7 +153,8 @@ async def run_beside(pid: int, plan: Plan, timeout: float) -> tuple[int, str]:
     finally:
         with anyio.CancelScope(shield=True):
             if shim.returncode is None:
-                os.killpg(shim.pid, signal.SIGKILL)
+                with suppress(ProcessLookupError):  # it has ended, and the event loop does not know yet
+                    os.killpg(shim.pid, signal.SIGKILL)
             await shim.aclose()
     return code, output.decode(errors="replace").strip()
 

@@ -85,6 +85,13 @@ class ContainerRecord:
     ready: bool = False
     started: bool = False
     identity: str = ""
+    starting: int | None = None
+    """The number of the start that is under way: its process does not run yet, and its log may exist."""
+
+    @property
+    def next_start(self) -> int:
+        """The number of the next start; that of the first is 0."""
+        return self.restarts + 1 if self.identity else self.restarts
 
     def to_dict(self) -> dict[str, JSON]:
         """Return the status of the container."""
@@ -170,19 +177,32 @@ def refused(pod: Pod, reason: str, message: str, now: datetime) -> dict[str, JSO
     }
 
 
+def is_changed(written: Mapping[str, JSON], pod: Pod) -> bool:
+    """Return True if a condition in ``written`` has another status in ``pod``."""
+    found = {each.type: each.status for each in pod.status.conditions or []}
+    return any(found.get(each["type"]) != each["status"] for each in written["conditions"])
+
+
 def condition_is_true(obj: Pod | Node, kind: str) -> bool:
     """Return True if a condition of the object is True."""
     return any(each.type == kind and each.status == "True" for each in obj.status.conditions or [])
 
 
 def records(
-    pod: Pod, containers: Sequence[Container], starts: Mapping[str, int], *, init: bool, now: datetime
+    pod: Pod,
+    containers: Sequence[Container],
+    starts: Mapping[str, int],
+    ends: Mapping[str, Terminated],
+    *,
+    init: bool,
+    now: datetime,
 ) -> list[ContainerRecord]:
     """Return the containers as an earlier kubelet left them.
 
     A container that ran is terminated: the kubelet that ran it has ended, and its processes with it. Its last written
     status says whether it ran, and ``starts``, the number of the last start of each container that has a log: the
-    kubelet may have ended before it could write the status.
+    kubelet may have ended before it could write the status. ``ends`` has the ends of these starts that were not caused
+    by the end of the kubelet.
     """
     statuses = pod.status.init_container_statuses if init else pod.status.container_statuses
     written = {each.name: each for each in statuses or []}
@@ -192,7 +212,13 @@ def records(
         if newest > (record.restarts if record.identity else -1):
             record.restarts, record.identity = newest, identity(pod, record.name, newest)
             record.state = Terminated(137, "ContainerStatusUnknown", now, now, _LOST)
+        if record.name in ends and newest == record.restarts and _is_lost(record.state):
+            record.state = ends[record.name]
     return found
+
+
+def _is_lost(state: State) -> bool:
+    return isinstance(state, Terminated) and state.message == _LOST
 
 
 def identity(pod: Pod, container: str, start: int) -> str:
@@ -208,13 +234,14 @@ def _record(container: Container, written: ContainerStatus | None, now: datetime
     record.identity = (written.container_id or "").removeprefix(_SCHEME)
     state = written.state or ContainerState()
     last = (written.last_state or ContainerState()).terminated
+    record.last = None if last is None else _terminated(last, now)
     if state.terminated is not None:
         record.state = _terminated(state.terminated, now)
     elif state.running is not None:
         began = _time(state.running.started_at, now)
         record.state = Terminated(137, "ContainerStatusUnknown", began, now, _LOST)
-    elif record.identity and last is not None:  # it waited to be started again
-        record.state = _terminated(last, now)
+    elif record.identity and record.last is not None:  # it waited to be started again
+        record.state = record.last
     return record
 
 

@@ -11,12 +11,13 @@ from typing import Any
 
 import anyio
 import anyio.lowlevel
+import msgspec
 import pytest
 from controller_runtime import reconcile
 from controller_runtime.apis.coordination.v1 import Lease
 from controller_runtime.apis.core.v1 import Node, Pod
 from controller_runtime.apis.machinery.errors import NotFoundError, ServerError
-from controller_runtime.client import interceptor
+from controller_runtime.client import STRATEGIC, interceptor, raw_patch
 from controller_runtime.client.fake import FakeClient
 from controller_runtime.envtest import eventually
 
@@ -128,6 +129,23 @@ async def test_a_pod_runs_and_its_end_is_written(settings: Settings) -> None:
     assert len(writes) <= 5, writes
 
 
+async def test_a_pod_waits_with_an_event_while_the_disk_is_full(settings: Settings) -> None:
+    events: list[tuple[str, str]] = []
+    settings = replace(
+        settings, retry=0.05, record=lambda pod, reason, message: events.append((reason, message))
+    )
+    settings.hosts.path("team").symlink_to("/dev/full")
+    async with _world(FakeClient(_pod("true")), settings) as world:
+
+        async def reported() -> bool:
+            return bool(events)
+
+        await eventually(reported, timeout=60, reason="it is reported")
+        settings.hosts.path("team").unlink()
+        await world.until(lambda pod: pod.status.phase == "Succeeded", "the pod has ended")
+    assert events == [("FailedMount", "MountVolume.SetUp failed: [Errno 28] No space left on device")]
+
+
 async def test_pods_of_other_nodes_are_left_alone(settings: Settings) -> None:
     client = FakeClient(_pod("true", nodeName="node-9"))
     async with _world(client, settings) as world:
@@ -164,6 +182,23 @@ async def test_a_deleted_pod_is_stopped_and_then_removed(settings: Settings) -> 
             return not (settings.directory / "pods" / "u1").exists()
 
         await eventually(gone, timeout=30, reason="its folder is removed")
+
+
+async def test_a_pod_that_is_deleted_before_its_kubelet_starts_ends_without_running(
+    settings: Settings,
+) -> None:
+    pod = _pod("sh", "-c", "echo ran")
+    pod.metadata.finalizers = ["batch.kubernetes.io/job-tracking"]
+    client = FakeClient(pod)
+    await client.delete(pod, grace_period_seconds=30)
+    async with _world(client, settings) as world:
+        pod = await world.until(lambda pod: pod.status.phase == "Failed", "the pod has ended")
+        with pytest.raises(LogError, match="waiting to start"):
+            await world.log()
+    (found,) = pod.status.container_statuses or []
+    assert found.state is not None
+    assert found.state.terminated is not None
+    assert found.state.terminated.message == "The container was stopped before it started"
 
 
 async def test_a_pod_that_vanishes_ends_and_another_of_its_name_runs(settings: Settings) -> None:
@@ -203,6 +238,50 @@ async def test_a_status_is_written_when_the_server_is_back(settings: Settings) -
         await world.until(lambda pod: pod.status.phase == "Succeeded", "the status arrives")
 
 
+@pytest.mark.parametrize(("command", "phase", "code"), [("exit 0", "Succeeded", 0), ("exit 6", "Failed", 6)])
+async def test_an_end_that_a_kubelet_could_not_report_is_reported_by_the_next(
+    settings: Settings, command: str, phase: str, code: int
+) -> None:
+    async def refuse(*args: Any, **options: Any) -> Any:
+        raise ServerError("away")
+
+    client = FakeClient(_pod("sh", "-c", f"echo ran; {command}"))
+    async with _world(
+        interceptor.wrap(client, interceptor.Funcs(subresource_patch=refuse)), settings
+    ) as world:
+
+        async def ended() -> bool:
+            runner = world.kubelet.runner("team", "web")
+            return runner is not None and runner.finished.is_set()
+
+        await eventually(ended, timeout=60, reason="the container has ended")
+    async with _world(client, settings) as world:
+        pod = await world.until(lambda pod: pod.status.phase in ("Succeeded", "Failed"), "the pod has ended")
+        assert await world.log() == b"ran\n"
+    (found,) = pod.status.container_statuses or []
+    assert found.state is not None
+    assert found.state.terminated is not None
+    assert (pod.status.phase, found.state.terminated.exit_code) == (phase, code)
+
+
+async def test_a_condition_that_another_writer_has_changed_is_written_again(settings: Settings) -> None:
+    client = FakeClient(_pod("sleep", "2468"))
+    async with _world(client, settings) as world:
+        pod = await world.until(lambda pod: _ready(pod) == "True", "the pod is ready")
+        # The node controller does that to the pods of a node whose lease was not renewed.
+        unready = {"type": "Ready", "status": "False", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+        body = msgspec.json.encode({"status": {"conditions": [unready]}})
+        await client.status.patch(pod, raw_patch(STRATEGIC, body))
+        world.add(REQUEST)
+        pod = await world.until(lambda pod: _ready(pod) == "True", "the pod is ready again")
+    (since,) = [each.last_transition_time for each in pod.status.conditions or [] if each.type == "Ready"]
+    assert since != unready["lastTransitionTime"]
+
+
+def _ready(pod: Pod) -> str:
+    return next((each.status for each in pod.status.conditions or [] if each.type == "Ready"), "")
+
+
 async def test_a_container_that_ran_in_an_earlier_kubelet_has_ended(settings: Settings) -> None:
     began = "2026-01-01T00:00:00Z"
     ran = {"name": "main", "image": "i", "imageID": "", "restartCount": 1, "containerID": "process://x"}
@@ -236,6 +315,27 @@ async def test_logs_follow_a_container_and_name_a_reason_without_one(settings: S
             await world.log(container="no")
         with pytest.raises(LogError, match="previous terminated"):
             await world.log("previous=true")
+
+
+async def test_a_log_is_followed_while_its_container_starts(settings: Settings) -> None:
+    client = FakeClient(_pod("sh", "-c", "echo one; sleep 0.3; echo two"))
+    async with _world(client, settings) as world:
+        with anyio.fail_after(30):
+            while True:
+                try:
+                    found = await world.log("follow=true")
+                    break
+                except LogError:
+                    await anyio.lowlevel.checkpoint()
+    assert found == b"one\ntwo\n"
+
+
+async def test_a_followed_log_without_output_lets_the_server_look_for_its_client(settings: Settings) -> None:
+    async with _world(FakeClient(_pod("sleep", "3579")), settings) as world:
+        await world.until(lambda pod: pod.status.phase == "Running", "the pod runs")
+        pieces = world.logs.log("/containerLogs/team/web/main?follow=true")
+        with anyio.fail_after(30):
+            assert [await anext(pieces) for _ in range(3)] == [b"", b"", b""]
 
 
 async def test_the_previous_log_of_a_container_that_waits_is_that_of_its_last_start(

@@ -3,19 +3,24 @@
 """Pods as local processes without an API server: real processes, a client in memory."""
 
 import os
+import resource
 import sys
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import anyio
 import psutil
 import pytest
-from controller_runtime.apis.core.v1 import Pod
+from controller_runtime.apis.core.v1 import ConfigMap, Pod
+from controller_runtime.apis.machinery.errors import ServerError
 from controller_runtime.client.fake import FakeClient
 from controller_runtime.envtest import eventually
+from controller_runtime.envtest.pki import Authority
 from controller_runtime.envtest.ports import free_ports
 
 from pkg.localcluster.podlogs.query import Query
@@ -68,7 +73,6 @@ def _container(*command: str, name: str = "main", **fields: Any) -> dict[str, An
 
 @asynccontextmanager
 async def _running(pod: Pod, settings: Settings) -> AsyncIterator[PodRunner]:
-    settings.hosts.add(pod, settings.cluster)
     runner = PodRunner(pod, settings, lambda: None)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(runner.run)
@@ -150,6 +154,42 @@ async def test_a_sidecar_starts_before_the_others_and_ends_after_them(settings: 
     assert path.read_text().split() == ["up", "main", "term"]
     assert _log(settings) == "up\n"
     assert runner.record.phase == "Succeeded"
+
+
+async def test_sidecars_are_stopped_after_the_others_the_last_one_first(
+    settings: Settings, tmp_path: Path
+) -> None:
+    ends = tmp_path / "ends"
+
+    def ending(name: str) -> list[str]:
+        script = (
+            f"trap 'sleep 0.5; echo {name} >> {ends}; exit 0' TERM; echo up; while :; do sleep 0.05; done"
+        )
+        return ["sh", "-c", script]
+
+    sidecars = [_container(*ending(name), name=name, restartPolicy="Always") for name in ("one", "two")]
+    pod = _pod(_container(*ending("main")), initContainers=sidecars)
+    async with _running(pod, settings) as runner:
+        for name in ("one", "two", "main"):
+            await _until(lambda name=name: "up" in _log(settings, name), f"{name} runs")  # type: ignore[misc]
+        runner.stop(60)
+        with anyio.fail_after(30):
+            await runner.finished.wait()
+    assert ends.read_text().split() == ["main", "two", "one"]
+
+
+async def test_sidecars_are_killed_at_the_end_of_the_grace_that_the_others_used_up(
+    settings: Settings,
+) -> None:
+    script = "trap '' TERM; echo up; while :; do sleep 0.05; done"
+    sidecar = _container("sh", "-c", script, name="one", restartPolicy="Always")
+    pod = _pod(_container("sh", "-c", script), initContainers=[sidecar])
+    async with _running(pod, settings) as runner:
+        await _until(lambda: "up" in _log(settings), "it runs")
+        runner.stop(0.2)
+        with anyio.fail_after(30):
+            await runner.finished.wait()
+    assert _code(runner) == 137
 
 
 async def test_a_container_is_started_again_after_failures_until_it_succeeds(settings: Settings) -> None:
@@ -244,6 +284,57 @@ async def test_a_probe_that_fails_restarts_the_container(
     assert ("Unhealthy", "Liveness probe failed: broken") in events
 
 
+@pytest.mark.parametrize("kind", ["livenessProbe", "startupProbe"])
+async def test_a_probe_has_a_grace_of_its_own(settings: Settings, kind: str) -> None:
+    probe: dict[str, Any] = {
+        "exec": {"command": ["false"]},
+        "periodSeconds": 1,
+        "failureThreshold": 1,
+        "terminationGracePeriodSeconds": 1,
+    }
+    fields: dict[str, Any] = {kind: probe}
+    script = "trap '' TERM; while :; do sleep 0.05; done"
+    pod = _pod(
+        _container("sh", "-c", script, **fields),
+        restartPolicy="Always",
+        terminationGracePeriodSeconds=3600,
+    )
+    async with _running(pod, settings) as runner:
+        await _until(lambda: runner.record.containers[0].restarts > 0, "it is started again")
+
+
+async def test_a_container_that_is_stopped_is_not_killed_by_its_liveness_probe(
+    settings: Settings, events: list[tuple[str, str]]
+) -> None:
+    script = "trap 'rm ok; echo term' TERM; touch ok; echo up; while :; do sleep 0.05; done"
+    probe = {"exec": {"command": ["test", "-e", "ok"]}, "periodSeconds": 1, "failureThreshold": 1}
+    hook = {"preStop": {"exec": {"command": ["sh", "-c", "echo hook >> hooks"]}}}
+    pod = _pod(_container("sh", "-c", script, livenessProbe=probe, lifecycle=hook))
+    async with _running(pod, settings) as runner:
+        await _until(lambda: "up" in _log(settings), "it runs")
+        runner.stop(4)
+        with anyio.fail_after(30):
+            await runner.finished.wait()
+    assert _log(settings).splitlines().count("term") == 1
+    assert (settings.pod("u1") / "containers" / "main" / "work" / "hooks").read_text() == "hook\n"
+    assert not [reason for reason, _ in events if reason == "Killing"]
+
+
+async def test_a_command_beside_a_container_that_ends_as_it_is_cancelled_is_released(tmp_path: Path) -> None:
+    environment = {**os.environ, process.IDENTITY: "test"}
+    command = ["sh", "-c", f"touch {tmp_path}/up; sleep 0.2"]
+    plan = process.Plan(command, environment, str(tmp_path), "", "", "", [], isolated=False)
+    async with await anyio.open_process(["sleep", "7913"], env=environment) as container:
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(process.run_beside, container.pid, plan, 60.0)
+                await _until((tmp_path / "up").exists, "the command runs")
+                tasks.cancel_scope.cancel()
+                time.sleep(1)  # noqa: ASYNC251 the command ends before the event loop can learn of it
+        finally:
+            container.kill()
+
+
 async def test_readiness_follows_http(settings: Settings) -> None:
     code = (
         "import http.server, os, pathlib\n"
@@ -271,6 +362,36 @@ async def test_readiness_follows_http(settings: Settings) -> None:
         await _until(lambda: not record.ready, "it is not ready")
 
 
+async def test_readiness_follows_https(
+    settings: Settings, events: list[tuple[str, str]], tmp_path: Path
+) -> None:
+    # The first connection is closed within the handshake, as by a server that starts.
+    pair = Authority.create("test").server("web", ["localhost"])
+    certificate, key = pair.write(tmp_path / "pki")
+    code = (
+        "import os, socket, ssl\n"
+        "server = socket.create_server((os.environ['IP'], int(os.environ['PORT'])))\n"
+        "first = server.accept()[0]; first.recv(1); first.shutdown(socket.SHUT_WR)\n"
+        "while first.recv(999): pass\n"
+        "tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)\n"
+        f"tls.load_cert_chain({str(certificate)!r}, {str(key)!r})\n"
+        "while True:\n"
+        "    with tls.wrap_socket(server.accept()[0], server_side=True) as peer:\n"
+        "        peer.recv(999); peer.sendall(b'HTTP/1.1 200 OK\\r\\n\\r\\n')\n"
+    )
+    (port,) = free_ports(1)
+    get = {"port": port, "scheme": "HTTPS"}
+    probe = {"httpGet": get, "periodSeconds": 1, "failureThreshold": 1, "timeoutSeconds": 5}
+    env: list[dict[str, Any]] = [{"name": "IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}]
+    env.append({"name": "PORT", "value": str(port)})
+    pod = _pod(_container("python", "-c", code, readinessProbe=probe, env=env))
+    async with _running(pod, settings) as runner:
+        record = runner.record.containers[0]
+        await _until(lambda: record.ready or runner.finished.is_set(), "it is ready")
+        assert record.ready
+    assert ("Unhealthy", "Readiness probe failed: the server closed the connection") in events
+
+
 async def test_a_missing_secret_is_waited_for(settings: Settings, events: list[tuple[str, str]]) -> None:
     env = [{"name": "X", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]
     async with _running(_pod(_container("sh", "-c", "echo $X", env=env)), settings) as runner:
@@ -286,8 +407,112 @@ async def test_a_missing_secret_is_waited_for(settings: Settings, events: list[t
     assert runner.record.phase == "Failed"
 
 
+async def test_a_container_waits_until_the_machine_allows_another_process(
+    settings: Settings, events: list[tuple[str, str]]
+) -> None:
+    async with _running(_pod(_container("sh", "-c", "echo ran")), settings) as runner:
+        with _one_more_file():
+            await _until(lambda: bool(events) or runner.finished.is_set(), "it is reported")
+            state = runner.record.containers[0].state
+        assert events == [("Failed", "Error: [Errno 24] Too many open files")]
+        assert state == Waiting("CreateContainerError", "[Errno 24] Too many open files")
+        with anyio.fail_after(30):
+            await runner.finished.wait()
+    assert (_code(runner), runner.record.containers[0].restarts) == (0, 0)
+    assert _log(settings) == "ran\n"
+
+
+@contextmanager
+def _one_more_file() -> Iterator[None]:
+    """Allow this process one more open file than it has: enough for a plan, not for the pipes of a process."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with Path(os.devnull).open() as lowest:
+        free = lowest.fileno()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free + 1, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+async def test_a_key_that_is_missing_in_a_config_map_is_waited_for(
+    settings: Settings, events: list[tuple[str, str]]
+) -> None:
+    made = ConfigMap.from_dict({"metadata": {"name": "c", "namespace": "team"}, "data": {"other": "x"}})
+    client = FakeClient(made)
+    env = [{"name": "X", "valueFrom": {"configMapKeyRef": {"name": "c", "key": "k"}}}]
+    pod = _pod(_container("sh", "-c", "echo $X", env=env))
+    async with _running(pod, replace(settings, reader=client)) as runner:
+        await _until(lambda: bool(events), "it waits")
+        made = await client.get(ConfigMap, made.key)
+        made.data = {"k": "value"}
+        await client.update(made)
+        with anyio.fail_after(30):
+            await runner.finished.wait()
+    assert _log(settings) == "value\n"
+    assert events == [("Failed", "Error: couldn't find key k in ConfigMap team/c")]
+
+
+async def test_a_container_that_is_started_again_gets_the_present_value_of_a_config_map(
+    settings: Settings, tmp_path: Path
+) -> None:
+    made = ConfigMap.from_dict({"metadata": {"name": "c", "namespace": "team"}, "data": {"k": "first"}})
+    client = FakeClient(made)
+    env = [{"name": "X", "valueFrom": {"configMapKeyRef": {"name": "c", "key": "k"}}}]
+    script = f"echo $X; until test -e {tmp_path}/go; do sleep 0.05; done; test $X = second"
+    pod = _pod(_container("sh", "-c", script, env=env), restartPolicy="OnFailure")
+    async with _running(pod, replace(settings, reader=client)) as runner:
+        await _until(lambda: _log(settings) == "first\n", "it runs")
+        made = await client.get(ConfigMap, made.key)
+        made.data = {"k": "second"}
+        await client.update(made)
+        (tmp_path / "go").touch()
+        with anyio.fail_after(30):
+            await runner.finished.wait()
+    assert runner.record.containers[0].restarts == 1
+
+
+class _RefusedOnce:
+    def __init__(self) -> None:
+        self._answers: list[Any] = ["second", ServerError("away"), "first"]
+
+    async def token(self, pod: Pod, projection: Any) -> str:
+        answer = self._answers.pop() if len(self._answers) > 1 else self._answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return str(answer)
+
+
+async def test_a_token_is_renewed_after_the_machine_has_slept_and_tried_again_after_a_refusal(
+    settings: Settings, events: list[tuple[str, str]]
+) -> None:
+    slept = timedelta()
+    settings = replace(settings, tokens=_RefusedOnce(), now=lambda: datetime.now(UTC) + slept)
+    token = {"serviceAccountToken": {"path": "token", "expirationSeconds": 3600}}
+    pod = _pod(_container("sleep", "4680"), volumes=[{"name": "api", "projected": {"sources": [token]}}])
+    path = settings.pod("u1") / "volumes" / "api" / "token"
+    async with _running(pod, settings) as runner:
+        await _until(lambda: isinstance(runner.record.containers[0].state, Running), "it runs")
+        assert path.read_text() == "first"
+        slept = timedelta(seconds=1800)
+        await _until(lambda: path.read_text() == "second", "the token is renewed")
+    assert events == [("FailedMount", "a token cannot be renewed: away")]
+
+
 async def test_a_deadline_ends_the_pod(settings: Settings) -> None:
     runner = await _finished(_pod(_container("sleep", "9012"), activeDeadlineSeconds=1), settings)
+    assert (runner.record.phase, runner.record.reason) == ("Failed", "DeadlineExceeded")
+
+
+async def test_a_deadline_passes_while_the_machine_sleeps(settings: Settings) -> None:
+    slept = timedelta()
+    settings = replace(settings, now=lambda: datetime.now(UTC) + slept)
+    pod = _pod(_container("sleep", "5791"), activeDeadlineSeconds=3600)
+    async with _running(pod, settings) as runner:
+        await _until(lambda: isinstance(runner.record.containers[0].state, Running), "it runs")
+        slept = timedelta(seconds=3600)
+        with anyio.fail_after(30):
+            await runner.finished.wait()
     assert (runner.record.phase, runner.record.reason) == ("Failed", "DeadlineExceeded")
 
 

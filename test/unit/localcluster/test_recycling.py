@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Volumes of deleted claims become available; volumes in use do not."""
 
+import threading
+
 import pytest
 from controller_runtime.apis.machinery.errors import ConflictError
 from controller_runtime.client import FakeClient
@@ -33,6 +35,14 @@ async def test_the_volume_of_a_deleted_claim_is_recycled_and_its_data_removed() 
     assert (await client.get(VOLUME, ("", "v"))).to_dict()["spec"] == {
         "persistentVolumeReclaimPolicy": "Retain"
     }
+
+
+async def test_the_event_loop_does_not_wait_for_the_removal_of_the_data() -> None:
+    client, threads = client_of("Released"), list[int]()
+    volume = await client.get(VOLUME, ("", "v"))
+    await recycle_one(client, volume, lambda *claim: threads.append(threading.get_ident()))
+    assert threads
+    assert threading.get_ident() not in threads
 
 
 @pytest.mark.parametrize("phase", ["Available", "Bound", "Failed", ""])

@@ -38,7 +38,7 @@ class LogWriter:
         self._now = now
         self._number = 0
         self._size = 0
-        self._file = self._open()
+        self._file = self._open(0)
         self._part = b""
 
     def write(self, data: bytes) -> None:
@@ -64,21 +64,24 @@ class LogWriter:
 
     def _record(self, data: bytes) -> None:
         """Write records. Output is lost if the disk is full: the container must not wait for it."""
-        if self._size and self._size + len(data) > self._segment_bytes:
-            os.close(self._file)
-            self._number += 1
-            self._file, self._size = self._open(), 0
-            _remove(self._path(self._number - self._segments))
         view = memoryview(data)
         try:
+            if self._size and self._size + len(data) > self._segment_bytes:
+                self._begin_next()
             while view:
                 view = view[os.write(self._file, view) :]
         except OSError:
             return
         self._size += len(data)
 
-    def _open(self) -> int:
-        return os.open(self._path(self._number), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    def _begin_next(self) -> None:
+        opened = self._open(self._number + 1)
+        os.close(self._file)
+        self._file, self._size, self._number = opened, 0, self._number + 1
+        _remove(self._path(self._number - self._segments))
+
+    def _open(self, number: int) -> int:
+        return os.open(self._path(number), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 
     def _path(self, number: int) -> str:
         return os.path.join(self._folder, f"{number}.log")

@@ -10,7 +10,7 @@ import sys
 import time
 from typing import Any, Final
 
-from pkg.localcluster.processes.shim import mounts, tree
+from pkg.localcluster.processes.shim import ends, mounts, tree
 from pkg.localcluster.processes.shim.output import LogWriter
 
 _TICK: Final = 0.25
@@ -40,9 +40,12 @@ def run(plan: dict[str, Any]) -> int:
         os.waitpid(pid, 0)
         _report(failed=message)
         return 0
+    began = time.time()
     _report(started=pid)
     shim = _Shim(pid, output, log, plan.get("memory"))
     code = shim.watch()
+    if not shim.abandoned:
+        ends.write(plan["log"], code=code, oom=shim.out_of_memory, began=began, ended=time.time())
     _report(ended=code, oom=shim.out_of_memory)
     return 0
 
@@ -50,6 +53,8 @@ def run(plan: dict[str, Any]) -> int:
 class _Shim:
     def __init__(self, pid: int, output: int, log: LogWriter, memory: int | None) -> None:
         self.out_of_memory = False
+        self.abandoned = False
+        """True if the process was ended because the kubelet has ended."""
         self._pid = pid
         self._output = output
         self._log = log
@@ -103,6 +108,7 @@ class _Shim:
         data = os.read(0, 4096)
         if not data:  # the kubelet has ended
             self._selector.unregister(0)
+            self.abandoned = True
             self._kill()
         *lines, self._commands = (self._commands + data).split(b"\n")
         for line in lines:

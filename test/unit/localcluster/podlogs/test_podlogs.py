@@ -14,7 +14,7 @@ from controller_runtime.envtest.ports import HOST, free_ports
 
 from pkg.localcluster.podlogs.container import Container
 from pkg.localcluster.podlogs.query import Query
-from pkg.localcluster.podlogs.server import LogServer
+from pkg.localcluster.podlogs.server import Log, LogServer
 from pkg.localcluster.podlogs.simulated import SimulatedLogs
 from pkg.localcluster.podlogs.training import MARK, lines
 from pkg.why.things import Thing
@@ -144,20 +144,29 @@ async def test_a_followed_log_ends_with_its_pod(later: Thing | None) -> None:
 
 @asynccontextmanager
 async def served(pods: Pods) -> AsyncIterator[int]:
+    async with serving(SimulatedLogs(pods, poll=0).log) as port:
+        yield port
+
+
+@asynccontextmanager
+async def serving(log: Log) -> AsyncIterator[int]:
     (port,) = free_ports(1)
     async with anyio.create_task_group() as group:
-        group.start_soon(LogServer(SimulatedLogs(pods, poll=0).log).serve, HOST, port, None)
+        group.start_soon(LogServer(log).serve, HOST, port, None)
         yield port
         group.cancel_scope.cancel()
 
 
-async def ask(port: int, target: str, method: str = "GET") -> tuple[int, str]:
+async def connected(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     while True:
         try:
-            reader, writer = await asyncio.open_connection(HOST, port)
-            break
+            return await asyncio.open_connection(HOST, port)
         except ConnectionRefusedError:
             await anyio.sleep(0.01)
+
+
+async def ask(port: int, target: str, method: str = "GET") -> tuple[int, str]:
+    reader, writer = await connected(port)
     writer.write(f"{method} {target} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
     answer = (await reader.read()).decode()
     writer.close()
@@ -206,3 +215,24 @@ async def test_a_pod_without_a_log_is_refused_with_the_reason(
 async def test_only_reading_is_served() -> None:
     async with served(Pods(pod(ended()))) as port:
         assert (await ask(port, "/containerLogs/team/job/node", "POST"))[0] == 405
+
+
+@pytest.mark.real_time
+async def test_a_quiet_log_is_not_read_on_after_the_client_has_disconnected() -> None:
+    ended = anyio.Event()
+
+    async def quiet(target: str) -> AsyncIterator[bytes]:
+        try:
+            while True:
+                yield b""
+                await anyio.sleep(0.01)
+        finally:
+            ended.set()
+
+    async with serving(quiet) as port:
+        reader, writer = await connected(port)
+        writer.write(b"GET /containerLogs/team/job/node?follow=true HTTP/1.1\r\n\r\n")
+        assert await reader.readline() == b"HTTP/1.1 200 OK\r\n"
+        writer.close()
+        with anyio.fail_after(30):
+            await ended.wait()

@@ -3,9 +3,12 @@
 """Logs of containers that run as local processes, as they are written and read."""
 
 import os
+from collections.abc import Callable
 from contextlib import closing
 from datetime import UTC, datetime
+from io import BytesIO
 from pathlib import Path
+from typing import Any, BinaryIO
 
 import pytest
 
@@ -68,6 +71,21 @@ def test_an_unfinished_line_counts_in_the_tail(tmp_path: Path) -> None:
     assert _read(tmp_path, Query(tail=2)) == b"two\nthr"
 
 
+@pytest.mark.parametrize(
+    ("lines", "want"),
+    [(1, b"step 2: 10%\r50%\r100%\n"), (2, b"step 1: 10%\r50%\r100%\nstep 2: 10%\r50%\r100%\n")],
+)
+def test_carriage_returns_of_a_progress_bar_end_no_line_of_the_tail(
+    tmp_path: Path, lines: int, want: bytes
+) -> None:
+    writer = LogWriter(str(tmp_path))
+    for step in range(3):
+        writer.write(b"step %d: 10%%\r" % step)
+        writer.flush()
+        writer.write(b"50%\r100%\n")
+    assert _read(tmp_path, Query(tail=lines)) == want
+
+
 def test_old_files_are_removed_and_a_slow_reader_skips_them(tmp_path: Path) -> None:
     writer = LogWriter(str(tmp_path), segment_bytes=1000, segments=3)
     reader = LogReader(tmp_path, Query())
@@ -95,3 +113,48 @@ def test_output_is_dropped_when_the_disk_is_full(tmp_path: Path) -> None:
     writer._file = os.open("/dev/full", os.O_WRONLY)
     writer.write(b"lost\n")
     writer.write(b"lost too\n")
+
+
+class _Late:
+    """A file that grows after its end was read."""
+
+    def __init__(self, file: BinaryIO, grow: Callable[[], None]) -> None:
+        self._file = file
+        self._grow: list[Callable[[], None]] = [grow]
+
+    def read(self, size: int) -> bytes:
+        data = self._file.read(size)
+        if not data and self._grow:
+            self._grow.pop()()
+        return data
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def test_the_end_of_a_file_that_is_written_before_the_next_file_is_made_is_read(tmp_path: Path) -> None:
+    writer = LogWriter(str(tmp_path), segment_bytes=70)
+    reader = LogReader(tmp_path, Query())
+    writer.write(b"0\n")
+    assert b"".join(reader.read()) == b"0\n"
+
+    def grow() -> None:
+        for number in range(1, 4):
+            writer.write(b"%d\n" % number)
+
+    late: Any = _Late(reader._file or BytesIO(), grow)
+    reader._file = late
+    assert b"".join([*reader.read(), *reader.read()]) == b"1\n2\n3\n"
+    reader.close()
+
+
+def test_output_is_dropped_when_no_file_can_be_made(tmp_path: Path) -> None:
+    folder = tmp_path / "log"
+    folder.mkdir()
+    writer = LogWriter(str(folder), segment_bytes=60)
+    writer.write(b"kept\n")
+    folder.rename(tmp_path / "away")
+    writer.write(b"dropped, because the file would be too long with it\n")
+    (tmp_path / "away").rename(folder)
+    writer.write(b"kept too, in the next file, because it is long again\n")
+    assert _read(folder) == b"kept\nkept too, in the next file, because it is long again\n"

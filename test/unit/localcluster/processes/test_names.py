@@ -6,8 +6,10 @@ import ipaddress
 from pathlib import Path
 from typing import Any
 
+import pytest
 from controller_runtime.apis.core.v1 import Pod
 
+from pkg.localcluster import contents
 from pkg.localcluster.processes import names
 from pkg.localcluster.processes.names import Hosts, address, replace_names
 
@@ -48,6 +50,23 @@ def test_the_hosts_file_has_the_names_of_the_service_and_those_of_the_machine(tm
     )
     assert "10.1.1.1\ta b" in lines
     assert hosts.path("other") != path
+
+
+@pytest.mark.parametrize("known", [0, 1])
+def test_a_line_that_could_not_be_written_is_written_later(tmp_path: Path, known: int) -> None:
+    hosts = Hosts(tmp_path / "hosts", Path("/dev/null"))
+    for number in range(known):
+        hosts.add(_node(number), "c")
+    path = hosts.path("team")
+    path.unlink(missing_ok=True)
+    path.symlink_to("/dev/full")
+    with pytest.raises(OSError, match="No space left"):
+        hosts.add(_node(known), "c")
+    path.unlink()
+    hosts.add(_node(known), "c")
+    found = path.read_text()
+    assert all(f"{address(_node(number), 'c')}\t" in found for number in range(known + 1))
+    assert contents.TRAINER_SERVER in found
 
 
 def test_names_are_replaced_where_they_stand_alone() -> None:

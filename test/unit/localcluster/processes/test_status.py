@@ -99,7 +99,7 @@ def test_a_container_that_waited_to_be_started_again_counts_as_ended() -> None:
         "lastState": {"terminated": last},
     }
     pod = Pod.from_dict({"spec": {"containers": [{"name": "a"}]}, "status": {"containerStatuses": [written]}})
-    (record,) = status.records(pod, pod.spec.containers or [], {}, init=False, now=NOW)
+    (record,) = status.records(pod, pod.spec.containers or [], {}, {}, init=False, now=NOW)
     assert isinstance(record.state, Terminated)
     assert (record.state.exit_code, record.restarts) == (4, 2)
 
@@ -134,15 +134,57 @@ def test_a_start_that_no_status_reports_counts_as_lost(
             "status": {"containerStatuses": statuses},
         }
     )
-    (record,) = status.records(pod, pod.spec.containers or [], starts, init=False, now=NOW)
+    (record,) = status.records(pod, pod.spec.containers or [], starts, {}, init=False, now=NOW)
     assert isinstance(record.state, Terminated)
     assert (record.state.exit_code, record.state.reason) == (137, "ContainerStatusUnknown")
     assert (record.restarts, record.identity) == (restarts, f"u-a-{restarts}")
 
 
+def test_the_end_before_the_last_start_is_kept_for_the_next_kubelet() -> None:
+    last = {"exitCode": 4, "reason": "Error", "startedAt": "2026-01-01T00:00:00Z"}
+    written = {
+        "name": "a",
+        "restartCount": 1,
+        "containerID": "process://x",
+        "state": {"terminated": {"exitCode": 0, "reason": "Completed"}},
+        "lastState": {"terminated": last},
+    }
+    pod = Pod.from_dict({"spec": {"containers": [{"name": "a"}]}, "status": {"containerStatuses": [written]}})
+    (record,) = status.records(pod, pod.spec.containers or [], {}, {}, init=False, now=NOW)
+    assert record.last is not None
+    assert (record.last.exit_code, record.last.started_at) == (4, NOW)
+
+
+@pytest.mark.parametrize(
+    ("written", "starts", "code"),
+    [
+        (None, {"a": 0}, 7),
+        ({"restartCount": 0, "state": {"running": {}}}, {"a": 0}, 7),
+        ({"restartCount": 0, "state": {"running": {}}}, {"a": 1}, 7),
+        ({"restartCount": 1, "state": {"running": {}}}, {"a": 0}, 137),
+        ({"restartCount": 0, "state": {"terminated": {"exitCode": 3}}}, {"a": 0}, 3),
+    ],
+)
+def test_an_end_on_the_disk_counts_where_no_status_reports_it(
+    written: dict[str, Any] | None, starts: dict[str, int], code: int
+) -> None:
+    statuses = [{"name": "a", "containerID": "process://x", **written}] if written else []
+    pod = Pod.from_dict(
+        {
+            "metadata": {"uid": "u"},
+            "spec": {"containers": [{"name": "a"}]},
+            "status": {"containerStatuses": statuses},
+        }
+    )
+    ends = {"a": Terminated(7, "Error", NOW, LATER)}
+    (record,) = status.records(pod, pod.spec.containers or [], starts, ends, init=False, now=NOW)
+    assert isinstance(record.state, Terminated)
+    assert record.state.exit_code == code
+
+
 def test_a_container_without_status_and_log_has_not_run() -> None:
     pod = Pod.from_dict({"metadata": {"uid": "u"}, "spec": {"containers": [{"name": "a"}]}})
-    (record,) = status.records(pod, pod.spec.containers or [], {"b": 0}, init=False, now=NOW)
+    (record,) = status.records(pod, pod.spec.containers or [], {"b": 0}, {}, init=False, now=NOW)
     assert isinstance(record.state, Waiting)
     assert (record.restarts, record.identity) == (0, "")
 
