@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The watch of a FakeClient: what `LiveClient.watch` returns, over objects in memory."""
+"""The watch of a FakeClient: the counterpart of `LiveClient.watch` over objects in memory."""
 
 from __future__ import annotations
 
