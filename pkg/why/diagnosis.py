@@ -17,6 +17,7 @@ from pkg.why.causes import (
     containers,
     controllers,
     counts,
+    deletions,
     images,
     network,
     nodes,
@@ -28,13 +29,14 @@ from pkg.why.causes import (
     volumes,
 )
 from pkg.why.finding import Finding, Severity, merged
-from pkg.why.snapshot import Snapshot
+from pkg.why.snapshot import NOT_INSTALLED, Snapshot
 from pkg.why.things import ago
 
 _LONG: Final = timedelta(minutes=10)
 _CAUSES: Final[tuple[Callable[[Snapshot], Iterator[Finding]], ...]] = (
     suspension.find,
     suspension.terminating,
+    deletions.find,
     admission.find,
     references.find,
     queues.find,
@@ -51,15 +53,18 @@ _CAUSES: Final[tuple[Callable[[Snapshot], Iterator[Finding]], ...]] = (
 _OF_SUSPENDED: Final = (
     suspension.find,
     suspension.terminating,
+    deletions.find,
     queues.find,
     admission.find,
     controllers.find,
 )
 _EXPLAINED_BY: Final = {
-    "scheduler-missing": ("gang-unschedulable", "gang-waiting", "queue-missing", "device-claim-missing")
+    "scheduler-missing": ("gang-unschedulable", "gang-waiting", "queue-missing", "device-claim-missing"),
+    "manager-silent": ("deletion-blocked",),
 }
 """Causes that are dropped because of another one: some gang schedulers report on the PodGroup alone, and kube-scheduler
-considers neither a pod whose gang is incomplete nor one whose ResourceClaim does not exist."""
+considers neither a pod whose gang is incomplete nor one whose ResourceClaim does not exist. The manager waits for the
+deletion of an object that has the name of a child."""
 _OF_MANAGED: Final = ("managed-by", "suspended", "namespace-terminating")
 
 
@@ -121,7 +126,7 @@ def diagnose(snapshot: Snapshot) -> Verdict:
     if state is State.STARTING and not findings and job.older_than(_LONG, snapshot.now):
         findings, state, progress = (_unexplained(snapshot),), State.WAITING, "waits"
     reasons = [*snapshot.unread.items(), *snapshot.truncated.items()]
-    unread = tuple(f"{kind}: {reason}" for kind, reason in reasons if reason != controllers.NOT_INSTALLED)
+    unread = tuple(f"{kind}: {reason}" for kind, reason in reasons if reason != NOT_INSTALLED)
     return Verdict(job.namespace, job.name, state, progress, findings, unread)
 
 

@@ -17,7 +17,8 @@ COMPLETION_INDEX: Final = "batch.kubernetes.io/job-completion-index"
 REPLICATED_JOB: Final = "jobset.sigs.k8s.io/replicatedjob-name"
 PATIENCE: Final = timedelta(seconds=15)
 """The time within which a working controller reacts to an object."""
-
+NOT_INSTALLED: Final = "the kind is not installed"
+"""Why a kind that the cluster does not serve cannot be read."""
 
 CONTAINER_STEPS: Final = ("Pulling", "Pulled", "Created", "Started")
 """The reasons of events that follow when the sandbox, network and volumes of a pod are set up."""

@@ -14,7 +14,7 @@ from pkg.why.causes import leases
 from pkg.why.causes.statuses import of_pod
 from pkg.why.causes.suspension import writer
 from pkg.why.finding import Finding
-from pkg.why.snapshot import PATIENCE, Snapshot, finished
+from pkg.why.snapshot import NOT_INSTALLED, PATIENCE, Snapshot, finished
 from pkg.why.things import Thing, ago, maps, moment, text
 
 MANAGER: Final = "kubeflow-trainer-controller-manager"
@@ -45,10 +45,6 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
         and kinds.JOB not in snapshot.unread
     ):
         yield from _jobs(snapshot, job_set)
-
-
-NOT_INSTALLED: Final = "the kind is not installed"
-"""Why a kind that the cluster does not serve cannot be read."""
 
 
 def _is_ignored(snapshot: Snapshot, job_set: Thing) -> bool:

@@ -14,7 +14,7 @@ from why_states import NO_GPU, failed, unread
 from why_world import NOW, World, condition, when
 
 from pkg.cli.serverclock import ServerClock
-from pkg.why import State, Thing, diagnose
+from pkg.why import Reference, State, Thing, diagnose
 
 REFUSED = "pull access denied, repository does not exist or may require authorization"
 
@@ -124,6 +124,39 @@ def manager_ended_with_the_job(world: World) -> None:
     world.lease["spec"]["renewTime"] = when(900)
 
 
+def of_an_earlier_train_job(world: World, **metadata: Any) -> None:
+    world.remove(world.service, world.job, *world.pods[1:])
+    world.job_set["metadata"]["ownerReferences"][0]["uid"] = "uid-of-an-earlier-train-job"
+    world.job_set["metadata"].update(metadata)
+
+
+def earlier_job_set_ends(world: World) -> None:
+    of_an_earlier_train_job(world, deletionTimestamp=when(400), finalizers=["foregroundDeletion"])
+
+
+def suspended_before_an_earlier_job_set_ended(world: World) -> None:
+    earlier_job_set_ends(world)
+    world.train_job["spec"]["suspend"] = True
+
+
+def awaits(kind: str, *, exists: bool = True) -> Callable[[World], Any]:
+    """Return the state in which the manager waits for the deletion of an object."""
+
+    def state(world: World) -> None:
+        world.without_children()
+        world.event(
+            world.train_job,
+            "WaitingForDeletion",
+            f"Waiting for the deletion of {kind} team-a/llama; its finalizers: example.com/backup",
+        )
+        if kind == "PodGroup" and exists:
+            world.make("scheduling.volcano.sh/v1beta1", kind, "llama", spec={}, status={})
+        elif not exists:
+            world.absent.add(Reference(kind, "team-a", "llama"))
+
+    return state
+
+
 CASES: list[Any] = [
     pytest.param(age, state, cause, words, build, id=name)
     for name, age, state, cause, words, build in (
@@ -145,6 +178,19 @@ CASES: list[Any] = [
         ("starts for an hour", 3600, State.WAITING, "unexplained", "no cause is visible", starts_for_an_hour),
         ("memory of an init container", 300, State.WRONG, "out-of-memory", "init container", ran_out_of_memory_in_a_sidecar),
         ("the manager ended too", 300, State.WRONG, "container-failed", "exit code 3", manager_ended_with_the_job),
+        ("an earlier JobSet of this name is being deleted", 300, State.WAITING, "deletion-blocked",
+         "the JobSet llama of an earlier TrainJob", earlier_job_set_ends),
+        ("an earlier JobSet of this name is not being deleted", 300, State.WAITING, "deletion-blocked",
+         "its deletion was not requested yet", of_an_earlier_train_job),
+        ("a pod of an earlier JobSet of this name", 300, State.WAITING, "deletion-blocked",
+         "Pod llama-node-0-0-abcde still exists, on the node worker-0", earlier_job_set_ends),
+        ("suspended, and an earlier JobSet exists", 300, State.WAITING, "deletion-blocked",
+         "of an earlier TrainJob", suspended_before_an_earlier_job_set_ended),
+        ("a PodGroup must be deleted first", 300, State.WAITING, "deletion-blocked", "PodGroup llama", awaits("PodGroup")),
+        ("a ConfigMap must be deleted first", 300, State.WAITING, "deletion-blocked", "example.com/backup", awaits("ConfigMap")),
+        ("a PodGroup was deleted since", 300, State.WRONG, "manager-silent", "does not react", awaits("PodGroup", exists=False)),
+        ("a Secret was deleted since", 300, State.WRONG, "manager-silent", "does not react", awaits("Secret", exists=False)),
+        ("an earlier JobSet of a new TrainJob", 5, State.STARTING, None, "", of_an_earlier_train_job),
         ("pods may not be read", 300, State.WAITING, "not-ready", "step node", unread(active=1)),
     )
 ]  # fmt: skip
