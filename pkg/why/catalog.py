@@ -71,6 +71,7 @@ CAUSES: Final[dict[str, str]] = {
     "workload-deactivated": "Kueue deactivated the Workload",
     "workload-evicted": "Kueue evicted the Workload",
     "queued": "Kueue has not admitted the Workload",
+    "pod-grouper": "the pod grouper does not give a pod its group",
     "gang-unavailable": "the cluster cannot schedule the gang",
     "gang-unschedulable": "the gang does not fit",
     "gang-waiting": "the gang waits for its other pods",

@@ -10,6 +10,7 @@ from typing import Final
 
 from pkg.apis.scheduling import v1alpha2, v1beta1
 from pkg.apis.trainer.v1alpha1 import TRAIN_JOB_GANG_UNAVAILABLE
+from pkg.constants import kai
 from pkg.why import kinds
 from pkg.why.causes import capacity
 from pkg.why.finding import Finding, Severity
@@ -38,7 +39,7 @@ def queues(snapshot: Snapshot) -> list[Reference]:
 
 def groups(snapshot: Snapshot) -> list[Thing]:
     """Return the PodGroups of the TrainJob's gangs."""
-    named = {pod.annotation("pod-group-name") for pod in snapshot.pods} - {""}
+    named = {pod.annotation(kai.POD_GROUP_ANNOTATION_FOR_POD) for pod in snapshot.pods} - {""}
     found = []
     for kind in kinds.POD_GROUPS:
         owned = {each.uid for each in snapshot.children(kind, snapshot.owners)}

@@ -10,6 +10,7 @@ from typing import Final
 
 from controller_runtime.apis.machinery.base import JSON
 
+from pkg.constants import kai
 from pkg.why import kinds
 from pkg.why.causes import capacity, leases, volumes
 from pkg.why.finding import Finding, Severity
@@ -50,6 +51,8 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
             yield _unschedulable(snapshot, pod, message)
         elif (warning := _warned(snapshot, pod)) is not None:
             yield _unschedulable(snapshot, pod, warning)
+        elif (ungrouped := _ungrouped(snapshot, pod)) is not None:
+            yield ungrouped
         elif not snapshot.events(pod, "Scheduled"):
             lost = leases.lost(snapshot, leases.SCHEDULER) if _is_default(pod) else None
             if lost is not None or pod.older_than(PATIENCE, snapshot.now):
@@ -75,6 +78,31 @@ def _gated(pod: Thing) -> Finding:
         advice,
         Severity.WAITING,
     )
+
+
+def _ungrouped(snapshot: Snapshot, pod: Thing) -> Finding | None:
+    """Return why a pod is in no group: KAI-Scheduler considers pods only once the pod grouper has given them one."""
+    if pod.annotation(kai.POD_GROUP_ANNOTATION_FOR_POD):
+        return None
+    for event in snapshot.events(pod, kai.POD_GROUPER_WARNING):
+        words = " ".join(event.text("message").split())
+        summary = f"the pod grouper cannot give the pods a group: {words.rstrip('.')}"
+        advice = (
+            "Correct the object or setting that the message names; the pod grouper tries again by itself."
+        )
+        return Finding("pod-grouper", summary, (str(pod),), (snapshot.quote(event),), advice)
+    name = pod.text("spec", "schedulerName")
+    is_installed = kinds.KAI_GROUP not in snapshot.unread
+    if name != kai.SCHEDULER_NAME or not is_installed or not pod.older_than(PATIENCE, snapshot.now):
+        return None
+    events = "its events cannot be read" if kinds.EVENT in snapshot.unread else "no event of the pod grouper"
+    evidence = (
+        f"spec.schedulerName of {pod} is {name}",
+        f"{pod} has no annotation {kai.POD_GROUP_ANNOTATION_FOR_POD}; {events}",
+    )
+    summary = "the pod grouper has given the pods no group, without which they are not scheduled"
+    advice = "Check that KAI-Scheduler's pod grouper runs and selects the namespace, and read its log."
+    return Finding("pod-grouper", summary, (str(pod),), evidence, advice)
 
 
 def _is_default(pod: Thing) -> bool:

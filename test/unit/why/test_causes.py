@@ -59,6 +59,7 @@ from why_states import (
     tainted,
     unbound_claim,
     uncreated,
+    ungrouped,
     unread,
     unready,
     unsupported,
@@ -236,6 +237,10 @@ CASES: list[Any] = [
         ("volume zone", "volume-node", 1, "volumes", lambda w: w.unscheduled(
             "0/2 nodes are available: 2 node(s) had volume node affinity conflict.")),
         ("no nodes", "no-nodes", 3, "no nodes", lambda w: w.unscheduled("no nodes available to schedule pods")),
+        ("the pod grouper fails", "pod-grouper", 1, "queue label is missing", ungrouped("queue label is missing")),
+        ("the pod grouper does nothing", "pod-grouper", 1, "given the pods no group", ungrouped()),
+        ("KAI-Scheduler is not installed", "scheduler-missing", 1, "kai-scheduler", ungrouped(served=False)),
+        ("grouped, and KAI-Scheduler does nothing", "scheduler-missing", 1, "kai-scheduler", ungrouped("x", group="pg")),
         ("no scheduler", "scheduler-missing", 1, "default-scheduler", lambda w: w.unscheduled()),
         ("resource claim", "device-claim", 3, "ResourceClaim", lambda w: w.unscheduled(
             "0/2 nodes are available: 2 cannot allocate all claims. still not schedulable")),

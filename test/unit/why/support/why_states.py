@@ -341,6 +341,23 @@ def kai(world: World) -> None:
     )  # fmt: skip
 
 
+def ungrouped(message: str = "", *, served: bool = True, group: str = "") -> Callable[[World], Any]:
+    """Return the state in which KAI-Scheduler's pod grouper has given the pods no group, or ``group``."""
+
+    def state(world: World) -> None:
+        world.unscheduled()
+        if not served:
+            world.unread["PodGroup.scheduling.run.ai"] = "the kind is not installed"
+        for pod in world.pods:
+            pod["spec"]["schedulerName"] = "kai-scheduler"
+            if group:
+                pod["metadata"]["annotations"]["pod-group-name"] = group
+            if message:
+                world.event(pod, "PodGrouperWarning", message)
+
+    return state
+
+
 def native_gang(world: World) -> None:
     message = "0/2 nodes are available: 2 Insufficient nvidia.com/gpu"
     world.unscheduled()
