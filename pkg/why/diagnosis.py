@@ -59,7 +59,13 @@ _OF_SUSPENDED: Final = (
     controllers.find,
 )
 _EXPLAINED_BY: Final = {
-    "scheduler-missing": ("gang-unschedulable", "gang-waiting", "queue-missing", "device-claim-missing"),
+    "scheduler-missing": (
+        "gang-unavailable",
+        "gang-unschedulable",
+        "gang-waiting",
+        "queue-missing",
+        "device-claim-missing",
+    ),
     "manager-silent": ("deletion-blocked",),
 }
 """Causes that are dropped because of another one: some gang schedulers report on the PodGroup alone, and kube-scheduler

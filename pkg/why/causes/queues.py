@@ -70,6 +70,7 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
     if len(snapshot.running) < max(1, snapshot.expected):
         for group in groups(snapshot):
             yield from _group(snapshot, group)
+        yield from _lost(snapshot)
 
 
 def _unavailable(job: Thing) -> Iterator[Finding]:
@@ -83,6 +84,24 @@ def _unavailable(job: Thing) -> Iterator[Finding]:
             (condition_line(job, TRAIN_JOB_GANG_UNAVAILABLE),),
             "The TrainJob continues when the API or the CRD is installed.",
         )
+
+
+def _lost(snapshot: Snapshot) -> Iterator[Finding]:
+    """Yield a PodGroup that was deleted while its JobSet ran, and that the manager does not create again."""
+    job = snapshot.train_job
+    if any(each.name == job.name for kind in kinds.POD_GROUPS for each in snapshot.all(kind)):
+        return
+    for event in snapshot.events(job, "ChildNotRecreated"):
+        if event.text("message").startswith(("PodGroup ", "Workload ")):
+            kind = event.text("message").partition(" ")[0]
+            yield Finding(
+                "gang-unavailable",
+                f"the gang {job.name} of the pods does not exist: its {kind} was deleted",
+                (str(job),),
+                (snapshot.quote(event),),
+                f"Suspend and resume the TrainJob: trainerctl suspend {job.name} -n {job.namespace}",
+            )
+            return
 
 
 def _workload(snapshot: Snapshot, workload: Thing) -> Iterator[Finding]:

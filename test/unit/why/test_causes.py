@@ -64,6 +64,7 @@ from why_states import (
     unready,
     unsupported,
     volcano,
+    without_group,
 )
 from why_world import World, condition
 
@@ -241,6 +242,7 @@ CASES: list[Any] = [
         ("the pod grouper does nothing", "pod-grouper", 1, "given the pods no group", ungrouped()),
         ("KAI-Scheduler is not installed", "scheduler-missing", 1, "kai-scheduler", ungrouped(served=False)),
         ("grouped, and KAI-Scheduler does nothing", "scheduler-missing", 1, "kai-scheduler", ungrouped("x", group="pg")),
+        ("the PodGroup was deleted", "gang-unavailable", 1, "PodGroup was deleted", without_group),
         ("no scheduler", "scheduler-missing", 1, "default-scheduler", lambda w: w.unscheduled()),
         ("resource claim", "device-claim", 3, "ResourceClaim", lambda w: w.unscheduled(
             "0/2 nodes are available: 2 cannot allocate all claims. still not schedulable")),

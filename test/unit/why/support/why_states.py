@@ -358,6 +358,19 @@ def ungrouped(message: str = "", *, served: bool = True, group: str = "") -> Cal
     return state
 
 
+def without_group(world: World) -> None:
+    """Delete the PodGroup of a TrainJob that was edited while it ran, and replace its pods."""
+    world.unscheduled()
+    for pod in world.pods:
+        pod["spec"]["schedulerName"] = "volcano"
+    world.event(
+        world.train_job,
+        "ChildNotRecreated",
+        "PodGroup team-a/llama is missing. The TrainJob or its runtime has changed since JobSet team-a/llama started, "
+        "so a new one would not fit it: suspend the TrainJob and resume it",
+    )
+
+
 def native_gang(world: World) -> None:
     message = "0/2 nodes are available: 2 Insufficient nvidia.com/gpu"
     world.unscheduled()
