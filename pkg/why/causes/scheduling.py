@@ -14,7 +14,7 @@ from pkg.constants import kai
 from pkg.why import kinds
 from pkg.why.causes import capacity, leases, volumes
 from pkg.why.finding import Finding, Severity
-from pkg.why.snapshot import PATIENCE, Snapshot, condition_line
+from pkg.why.snapshot import NOT_INSTALLED, PATIENCE, Snapshot, condition_line
 from pkg.why.things import Thing, maps, text
 
 _GANG: Final = re.compile(
@@ -56,7 +56,8 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
         elif not snapshot.events(pod, "Scheduled"):
             lost = leases.lost(snapshot, leases.SCHEDULER) if _is_default(pod) else None
             if lost is not None or pod.older_than(PATIENCE, snapshot.now):
-                yield _no_scheduler(pod, lost)
+                unread = () if lost is not None else _unread(snapshot, pod)
+                yield _unknown(pod, unread) if unread else _no_scheduler(pod, lost)
 
 
 def _warned(snapshot: Snapshot, pod: Thing) -> str | None:
@@ -120,6 +121,29 @@ def _no_scheduler(pod: Thing, lost: str | None) -> Finding:
     return Finding(
         "scheduler-missing", f"the scheduler {name} does not react to the pods", (str(pod),), evidence, advice
     )
+
+
+def _unread(snapshot: Snapshot, pod: Thing) -> tuple[str, ...]:
+    """Return the kinds that could not be read and on which the scheduler of a pod may report."""
+    if not _is_default(pod):
+        found: tuple[str, ...] = (kinds.EVENT, *kinds.POD_GROUPS)
+    elif any(pod.at("spec", field) is not None for field in ("schedulingGroup", "workloadRef")):
+        found = (kinds.NATIVE_GROUP, kinds.NATIVE_WORKLOAD)
+    else:
+        return ()  # the condition of the pod is enough
+    return tuple(each for each in found if snapshot.unread.get(each, NOT_INSTALLED) != NOT_INSTALLED)
+
+
+def _unknown(pod: Thing, unread: tuple[str, ...]) -> Finding:
+    name = pod.text("spec", "schedulerName") or _DEFAULT
+    evidence = (
+        f"{pod} has no node and no PodScheduled condition",
+        f"spec.schedulerName is {name}",
+        f"the scheduler may report on objects that cannot be read: {', '.join(unread)}",
+    )
+    summary = f"the scheduler {name} has not placed the pods, and its reason cannot be read"
+    advice = f"Get the permission to list {', '.join(unread)}, or check that the scheduler {name} runs."
+    return Finding("unschedulable", summary, (str(pod),), evidence, advice, Severity.WAITING)
 
 
 def _unschedulable(snapshot: Snapshot, pod: Thing, message: str) -> Finding:

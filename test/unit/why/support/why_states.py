@@ -371,6 +371,21 @@ def without_group(world: World) -> None:
     )
 
 
+def group_unread(
+    group: Callable[[World], Any], kind: str, scheduler: str, **spec: Any
+) -> Callable[[World], Any]:
+    """Return the state in which a scheduler reports on a PodGroup that may not be read."""
+
+    def state(world: World) -> None:
+        group(world)
+        world.remove(*(each for each in world.objects if each["kind"] == "PodGroup"))
+        world.unread[kind] = "podgroups is forbidden"
+        for pod in world.pods:
+            pod["spec"].update(schedulerName=scheduler, **spec)
+
+    return state
+
+
 def native_gang(world: World) -> None:
     message = "0/2 nodes are available: 2 Insufficient nvidia.com/gpu"
     world.unscheduled()
