@@ -16,10 +16,11 @@ from pkg.why.finding import Finding
 from pkg.why.snapshot import PATIENCE, Snapshot, event_time
 from pkg.why.things import Thing, at, text
 
-_TRAIN_JOB: Final = ("TrainJobResourcesCreationFailed",)
+TRAIN_JOB: Final = ("TrainJobResourcesCreationFailed",)
+"""The reasons of events of the manager that could not create or change a child."""
 _JOB_SET: Final = ("JobCreationFailed", "HeadlessServiceCreationFailed")
 _JOB: Final = ("FailedCreate",)
-_RETRIED: Final = timedelta(minutes=20)
+RETRIED: Final = timedelta(minutes=20)
 """The longest time between two attempts of a controller: an older event describes a state that may have passed."""
 
 
@@ -28,7 +29,7 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
     job_set = snapshot.job_set
     if not snapshot.running and _is_behind(snapshot):
         since = max(filter(None, [pod.created for pod in snapshot.pods]), default=None)
-        yield from _refused(snapshot, snapshot.train_job, _TRAIN_JOB, since)
+        yield from _refused(snapshot, snapshot.train_job, TRAIN_JOB, since)
     if job_set is not None and (not snapshot.all_jobs or _lacks_service(snapshot, job_set)):
         yield from _refused(snapshot, job_set, _JOB_SET)
     for job in snapshot.jobs:
@@ -42,7 +43,7 @@ def _refused(
 ) -> Iterator[Finding]:
     for event in snapshot.events(obj, *reasons)[:1]:
         seen = event_time(event)
-        if seen is None or snapshot.now - seen > _RETRIED or (since is not None and seen < since):
+        if seen is None or snapshot.now - seen > RETRIED or (since is not None and seen < since):
             return
         found = refusals.classify(event.text("message"))
         evidence = [snapshot.quote(event), *_rules(snapshot, found.cause, event.text("message"))]

@@ -10,11 +10,11 @@ from typing import Final
 
 from pkg.constants.trainer import FIELD_OWNER
 from pkg.why import kinds
-from pkg.why.causes import leases
+from pkg.why.causes import admission, leases
 from pkg.why.causes.statuses import of_pod
 from pkg.why.causes.suspension import writer
-from pkg.why.finding import Finding
-from pkg.why.snapshot import NOT_INSTALLED, PATIENCE, Snapshot, finished
+from pkg.why.finding import Finding, Severity
+from pkg.why.snapshot import NOT_INSTALLED, PATIENCE, Snapshot, event_time, finished
 from pkg.why.things import Thing, ago, maps, moment, text
 
 MANAGER: Final = "kubeflow-trainer-controller-manager"
@@ -65,7 +65,7 @@ def _is_ignored(snapshot: Snapshot, job_set: Thing) -> bool:
 
 def _manager(snapshot: Snapshot) -> Iterator[Finding]:
     job = snapshot.train_job
-    if finished(job) or snapshot.events(job, "TrainJobResourcesCreationFailed"):
+    if finished(job):
         return
     evidence = [
         f"{job} is {ago(job.created, snapshot.now)} old",
@@ -83,7 +83,14 @@ def _manager(snapshot: Snapshot) -> Iterator[Finding]:
             tuple(evidence),
             advice,
         )
-    elif snapshot.settled(job):
+    elif not snapshot.settled(job) or _has_tried(snapshot, job):
+        return
+    elif kinds.EVENT in snapshot.unread:
+        summary = "the manager has not acted on the TrainJob, and its events, which say why, cannot be read"
+        unread = f"events cannot be read: {snapshot.unread[kinds.EVENT]}"
+        advice = f"Get the permission to list events in namespace {job.namespace}."
+        yield Finding("unexplained", summary, (str(job),), (*evidence, unread), advice, Severity.WAITING)
+    else:
         advice = "Read the log of the manager, and its /readyz?verbose, which names unreadable kinds."
         yield Finding(
             "manager-silent",
@@ -92,6 +99,12 @@ def _manager(snapshot: Snapshot) -> Iterator[Finding]:
             (*evidence, *_unknown(snapshot)),
             advice,
         )
+
+
+def _has_tried(snapshot: Snapshot, job: Thing) -> bool:
+    """Return True if the manager has failed since, and will try again."""
+    seen = map(event_time, snapshot.events(job, *admission.TRAIN_JOB))
+    return any(each is not None and snapshot.now - each <= admission.RETRIED for each in seen)
 
 
 def _jobs(snapshot: Snapshot, job_set: Thing) -> Iterator[Finding]:
@@ -120,6 +133,34 @@ def _jobs(snapshot: Snapshot, job_set: Thing) -> Iterator[Finding]:
             )
             summary, advice = "the controller of Jobs does not react", "Check kube-controller-manager."
             yield Finding("job-controller", summary, (str(job),), evidence, advice)
+        elif kinds.EVENT in snapshot.unread and _has_no_pods(snapshot, job):
+            yield _unknown_pods(snapshot, job)
+
+
+def _has_no_pods(snapshot: Snapshot, job: Thing) -> bool:
+    """Return True if a Job that wants pods has had none for some time, and waits for no retry."""
+    if kinds.POD in snapshot.unread or not job.older_than(PATIENCE, snapshot.now):
+        return False
+    return (
+        bool(snapshot.lacking(job))
+        and not snapshot.children(kinds.POD, [job])
+        and not job.number("status", "failed")
+    )
+
+
+def _unknown_pods(snapshot: Snapshot, job: Thing) -> Finding:
+    return Finding(
+        "pods-missing",
+        f"the Job {job.name} has no pods, and its events, which say why, cannot be read",
+        (str(job),),
+        (
+            f"{job} is {ago(job.created, snapshot.now)} old and has no pods",
+            f"events cannot be read: {snapshot.unread[kinds.EVENT]}",
+        ),
+        f"Get the permission to list events in namespace {job.namespace}: a quota, a policy or a missing service "
+        "account may refuse the pods.",
+        Severity.WAITING,
+    )
 
 
 def _uncreated(snapshot: Snapshot, job_set: Thing, missing: str) -> Finding:

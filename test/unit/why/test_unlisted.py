@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from why_states import NO_GPU, failed, unread
+from why_states import NO_GPU, failed, manager_scaled_down, unread
 from why_world import NOW, World, condition, when
 
 from pkg.cli.serverclock import ServerClock
@@ -157,6 +157,29 @@ def awaits(kind: str, *, exists: bool = True) -> Callable[[World], Any]:
     return state
 
 
+def tried_before_the_manager_was_scaled_down(age: float) -> Callable[[World], Any]:
+    def state(world: World) -> None:
+        manager_scaled_down(world)
+        world.event(
+            world.train_job, "TrainJobResourcesCreationFailed", "etcdserver: request timed out", age=age
+        )
+
+    return state
+
+
+def tried_once(world: World) -> None:
+    world.without_children()
+    world.event(world.train_job, "TrainJobResourcesCreationFailed", "etcdserver: request timed out", age=1800)
+
+
+def without_events(state: Callable[[World], Any]) -> Callable[[World], Any]:
+    def changed(world: World) -> None:
+        state(world)
+        world.unread["Event"] = "events is forbidden"
+
+    return changed
+
+
 CASES: list[Any] = [
     pytest.param(age, state, cause, words, build, id=name)
     for name, age, state, cause, words, build in (
@@ -191,6 +214,17 @@ CASES: list[Any] = [
         ("a PodGroup was deleted since", 300, State.WRONG, "manager-silent", "does not react", awaits("PodGroup", exists=False)),
         ("a Secret was deleted since", 300, State.WRONG, "manager-silent", "does not react", awaits("Secret", exists=False)),
         ("an earlier JobSet of a new TrainJob", 5, State.STARTING, None, "", of_an_earlier_train_job),
+        ("failed long ago, and the manager is down since", 3000, State.WRONG, "manager-down", "scaled to 0",
+         tried_before_the_manager_was_scaled_down(1800)),
+        ("failed just now, and the manager is down", 3000, State.WRONG, "creation-failed", "scaled to 0",
+         tried_before_the_manager_was_scaled_down(100)),
+        ("failed long ago, and not tried again", 3000, State.WRONG, "manager-silent", "does not react", tried_once),
+        ("events of the manager may not be read", 300, State.WAITING, "unexplained", "events is forbidden",
+         without_events(World.without_children)),
+        ("events of a Job without pods may not be read", 300, State.WAITING, "pods-missing", "events is forbidden",
+         without_events(World.without_pods)),
+        ("events of a new Job may not be read", 5, State.STARTING, None, "", without_events(World.without_pods)),
+        ("events of a Job that runs may not be read", 300, State.RUNNING, None, "", without_events(lambda w: None)),
         ("pods may not be read", 300, State.WAITING, "not-ready", "step node", unread(active=1)),
     )
 ]  # fmt: skip
