@@ -30,7 +30,7 @@ from pkg.why.causes import (
 )
 from pkg.why.finding import Finding, Severity, merged
 from pkg.why.snapshot import NOT_INSTALLED, Snapshot
-from pkg.why.things import ago
+from pkg.why.things import ago, moment
 
 _LONG: Final = timedelta(minutes=10)
 _CAUSES: Final[tuple[Callable[[Snapshot], Iterator[Finding]], ...]] = (
@@ -129,7 +129,7 @@ def diagnose(snapshot: Snapshot) -> Verdict:
     job = snapshot.train_job
     findings = tuple(merged(list(_findings(snapshot))))
     state, progress = _state(snapshot, findings)
-    if state is State.STARTING and not findings and job.older_than(_LONG, snapshot.now):
+    if state is State.STARTING and not findings and _is_still(snapshot):
         findings, state, progress = (_unexplained(snapshot),), State.WAITING, "waits"
     reasons = [*snapshot.unread.items(), *snapshot.truncated.items()]
     unread = tuple(f"{kind}: {reason}" for kind, reason in reasons if reason != NOT_INSTALLED)
@@ -173,6 +173,19 @@ def _state(snapshot: Snapshot, findings: tuple[Finding, ...]) -> tuple[State, st
     return (State.RUNNING, f"runs: {counted}") if running else (State.STARTING, "starts")
 
 
+def _is_still(snapshot: Snapshot) -> bool:
+    """Return True if nothing was created, resumed or ended for a long time."""
+    created = [each.created for each in (*snapshot.owners, *snapshot.pods)]
+    resumed = moment(snapshot.train_job.condition("Suspended"), "lastTransitionTime")
+    ended = [
+        moment(job.condition(kind), "lastTransitionTime")
+        for job in snapshot.all_jobs
+        for kind in ("Complete", "Failed")
+    ]
+    last = max(filter(None, (*created, resumed, *ended)), default=None)
+    return last is not None and snapshot.now - last > _LONG
+
+
 def _unexplained(snapshot: Snapshot) -> Finding:
     job = snapshot.train_job
     evidence = [f"{job} is {ago(job.created, snapshot.now)} old and no pod runs"]
@@ -182,7 +195,7 @@ def _unexplained(snapshot: Snapshot) -> Finding:
     advice = "Look at the objects with kubectl describe, starting with the pods."
     return Finding(
         "unexplained",
-        "no pod has started, and no cause is visible",
+        "no pod runs, and no cause is visible",
         (str(job),),
         tuple(evidence),
         advice,

@@ -121,8 +121,16 @@ def _jobs(snapshot: Snapshot, job_set: Thing) -> Iterator[Finding]:
             evidence = (missing, *([down] if down else []))
             summary = "the controller of JobSet does not react"
             yield Finding("jobset-controller", summary, (str(job_set),), evidence, advice)
+    yield from _all_ended(snapshot, job_set)
     down = leases.lost(snapshot, leases.JOB_CONTROLLER)
     for job in snapshot.jobs:
+        if _is_uncounted(snapshot, job):
+            evidence = (
+                f"all pods of {job} have succeeded, and it is not complete",
+                *([down] if down else []),
+            )
+            summary, advice = "the controller of Jobs does not react", "Check kube-controller-manager."
+            yield Finding("job-controller", summary, (str(job),), evidence, advice)
         if kinds.POD not in snapshot.unread and _is_idle(
             snapshot, job, PATIENCE if down is None else timedelta()
         ):
@@ -135,6 +143,43 @@ def _jobs(snapshot: Snapshot, job_set: Thing) -> Iterator[Finding]:
             yield Finding("job-controller", summary, (str(job),), evidence, advice)
         elif kinds.EVENT in snapshot.unread and _has_no_pods(snapshot, job):
             yield _unknown_pods(snapshot, job)
+
+
+def _all_ended(snapshot: Snapshot, job_set: Thing) -> Iterator[Finding]:
+    """Yield that JobSet's controller does nothing although all Jobs have ended, and it is its turn."""
+    ends = [
+        moment(job.condition(kind), "lastTransitionTime")
+        for job in snapshot.all_jobs
+        for kind in ("Complete", "Failed")
+        if job.is_true(kind)
+    ]
+    if not ends or len(ends) < len(snapshot.all_jobs) or any(job.deleted for job in snapshot.all_jobs):
+        return
+    last = max(filter(None, ends), default=None)
+    if last is None or snapshot.now - last <= PATIENCE:
+        return
+    down = _down(snapshot, JOB_SET_MANAGER) or leases.lost(snapshot, leases.JOB_SET)
+    evidence = (
+        f"all Jobs of {job_set} ended {ago(last, snapshot.now)} ago, and it is neither complete nor failed",
+    )
+    yield Finding(
+        "jobset-controller",
+        "the controller of JobSet does not react to the end of the Jobs",
+        (str(job_set),),
+        evidence + ((down,) if down else ()),
+        "Check the Deployment jobset-controller-manager in the namespace jobset-system, and its log.",
+    )
+
+
+def _is_uncounted(snapshot: Snapshot, job: Thing) -> bool:
+    """Return True if all pods of a Job succeeded some time ago, and the Job is not complete."""
+    pods = [pod for pod in snapshot.pods if pod.owned_by(job.uid)]
+    if finished(job) or not pods or any(pod.text("status", "phase") != "Succeeded" for pod in pods):
+        return False
+    ends = [moment(each.data, "state", "terminated", "finishedAt") for pod in pods for each in of_pod(pod)]
+    last = max(filter(None, ends), default=None)
+    enough = len(pods) >= job.number("spec", "completions") > 0
+    return enough and last is not None and snapshot.now - last > PATIENCE
 
 
 def _has_no_pods(snapshot: Snapshot, job: Thing) -> bool:

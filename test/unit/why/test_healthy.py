@@ -130,7 +130,7 @@ def in_order(world: World) -> None:
 
 def between_steps(world: World) -> None:
     steps(world)
-    world.job["status"] = {"succeeded": 2, "conditions": [condition("Complete")]}
+    world.job["status"] = {"succeeded": 2, "conditions": [condition("Complete", age=1)]}
     for pod in world.pods:
         pod["status"]["phase"] = "Succeeded"
 

@@ -180,6 +180,47 @@ def without_events(state: Callable[[World], Any]) -> Callable[[World], Any]:
     return changed
 
 
+def all_succeeded(world: World, *, age: float) -> None:
+    for pod in world.pods:
+        pod["status"]["phase"] = "Succeeded"
+        pod["status"]["containerStatuses"][0]["state"] = {
+            "terminated": {"exitCode": 0, "reason": "Completed", "finishedAt": when(age)}
+        }
+
+
+def pods_ended(age: float) -> Callable[[World], Any]:
+    return lambda world: all_succeeded(world, age=age)
+
+
+def jobs_ended(age: float, kind: str = "Complete") -> Callable[[World], Any]:
+    """Return the state in which JobSet's controller has not observed the end of the only Job."""
+
+    def state(world: World) -> None:
+        all_succeeded(world, age=age)
+        world.job["status"] = {"succeeded": 2, "conditions": [condition(kind, age=age)]}
+
+    return state
+
+
+def job_ended_before_the_other(world: World) -> None:
+    jobs_ended(600)(world)
+    world.make("batch/v1", "Job", "llama-node-1", owner=world.job_set,
+               spec={"parallelism": 1, "completions": 1}, status={"startTime": when(5)}, age=5)  # fmt: skip
+
+
+def resumed_just_now(world: World) -> None:
+    world.without_children()
+    world.train_job["status"]["conditions"] = [condition("Suspended", "False", "Resumed", age=5)]
+    world.train_job["metadata"]["managedFields"] = [
+        {"manager": "kubectl-patch", "time": when(6), "fieldsV1": {"f:spec": {"f:suspend": {}}}}
+    ]
+
+
+def restarted_just_now(world: World) -> None:
+    world.without_pods()
+    world.job["metadata"]["creationTimestamp"] = when(5)
+
+
 CASES: list[Any] = [
     pytest.param(age, state, cause, words, build, id=name)
     for name, age, state, cause, words, build in (
@@ -225,6 +266,14 @@ CASES: list[Any] = [
          without_events(World.without_pods)),
         ("events of a new Job may not be read", 5, State.STARTING, None, "", without_events(World.without_pods)),
         ("events of a Job that runs may not be read", 300, State.RUNNING, None, "", without_events(lambda w: None)),
+        ("the Jobs ended, and their JobSet did not", 9000, State.WRONG, "jobset-controller", "to the end of the Jobs", jobs_ended(600)),
+        ("a Job failed, and its JobSet does nothing", 9000, State.WRONG, "failed", "to the end of the Jobs", jobs_ended(600, "Failed")),
+        ("the Jobs just ended", 9000, State.STARTING, None, "", jobs_ended(3)),
+        ("one Job ended, and another has just begun", 300, State.STARTING, None, "", job_ended_before_the_other),
+        ("the pods ended, and their Job did not", 9000, State.WRONG, "job-controller", "it is not complete", pods_ended(600)),
+        ("the pods just ended", 300, State.STARTING, None, "", pods_ended(3)),
+        ("resumed just now, hours after its creation", 9000, State.STARTING, None, "", resumed_just_now),
+        ("restarted just now, hours after its creation", 9000, State.STARTING, None, "", restarted_just_now),
         ("pods may not be read", 300, State.WAITING, "not-ready", "step node", unread(active=1)),
     )
 ]  # fmt: skip

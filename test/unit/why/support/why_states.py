@@ -190,7 +190,8 @@ def only_a_claim(world: World) -> Any:
 
 
 def nothing_visible(world: World) -> None:
-    world.train_job["metadata"]["creationTimestamp"] = when(3600)
+    for each in world.objects:
+        each["metadata"]["creationTimestamp"] = when(3600)
     for number in range(2):
         world.waits("ContainerCreating", pod=number)
 
