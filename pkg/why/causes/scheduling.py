@@ -28,6 +28,11 @@ _SHORT: Final = re.compile(
     r"Insufficient (?P<name>[\w./-]*\w)|(?P<pods>Too many pods)"
     r"|didn't have enough resources?: (?P<kai>[\w ,/-]+)"
 )
+_TAINT: Final = re.compile(r"untolerated taints?(?:\(s\))? ?(?P<taint>\{[^}]*\}|)")
+_CORDONED: Final = re.compile(r"node\(s\) were unschedulable")
+_CONTROL_PLANE: Final = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
+_NODE_CONDITION: Final = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
+"""The prefixes of taints with which Kubernetes and clouds mark nodes that cannot run pods."""
 
 _DEFAULT: Final = "default-scheduler"
 
@@ -240,18 +245,26 @@ def _selected(snapshot: Snapshot, pod: Thing, match: re.Match[str]) -> Finding |
     return Finding("node-selector", summary, (str(pod),), (), advice)
 
 
-def _tainted(snapshot: Snapshot, pod: Thing, match: re.Match[str]) -> Finding:
-    """Return the taint of the message, or those of the nodes: newer schedulers name none."""
-    taint = " ".join(match["taint"].replace(": }", "}").split())
-    if not taint:
-        keys = {
-            text(each, "key"): None
-            for node in snapshot.all(kinds.NODE)
-            for each in node.maps("spec", "taints")
-        }
-        taint = f"{{{', '.join(keys)}}}" if keys else ""
+def _tainted(snapshot: Snapshot, pod: Thing, match: re.Match[str]) -> Finding | None:
+    """Return the taints of the message, or those of the nodes: newer schedulers name none.
+
+    Those of control planes do not count beside others, since hardly any pod is meant to tolerate them. Nothing is
+    returned if the other nodes are cordoned.
+    """
+    named = [" ".join(each["taint"].strip("{}").split()) for each in _TAINT.finditer(match.string)]
+    taints = dict.fromkeys(each.removesuffix(":").strip() for each in named if each) or {
+        text(each, "key"): None for node in snapshot.all(kinds.NODE) for each in node.maps("spec", "taints")
+    }
+    others = [each for each in taints if not each.startswith(_CONTROL_PLANE)]
+    if not others and _CORDONED.search(match.string):
+        return None
+    shown = ", ".join(f"{{{each}}}" for each in others or taints)
+    if others and all(each.startswith(_NODE_CONDITION) for each in others):
+        summary = f"the nodes are not ready to run pods: they have the taints {shown}"
+        advice = "Repair the nodes; kubectl describe node shows their conditions. The taints are removed afterwards."
+        return Finding("taints", summary, (str(pod),), (), advice)
     advice = "Add a toleration (podTemplateOverrides of the TrainJob, or the runtime), or remove the taint."
-    summary = f"the pods do not tolerate the taints {taint}".rstrip() + " of the nodes"
+    summary = f"the pods do not tolerate the taints {shown}".rstrip() + " of the nodes"
     return Finding("taints", summary, (str(pod),), (), advice)
 
 
@@ -313,9 +326,9 @@ _RULES: Final[tuple[tuple[re.Pattern[str], _Maker], ...]] = (
         re.compile(r"didn't match [Pp]od's node affinity|didn't match node selector|node affinity/selector"),
         _selected,
     ),
-    (re.compile(r"untolerated taints?(?:\(s\))? ?(?P<taint>\{[^}]*\}|)"), _tainted),
+    (_TAINT, _tainted),
     (
-        re.compile(r"node\(s\) were unschedulable"),
+        _CORDONED,
         _simple("nodes-cordoned", "the nodes are cordoned", "Uncordon a node: kubectl uncordon NODE"),
     ),
     (

@@ -230,6 +230,21 @@ CASES: list[Any] = [
         ("a claim for the scheduler", "claim-pending", 1, "the claim data", unbound_claim),
         ("taints", "taints", 1, "nvidia.com/gpu: present", lambda w: w.unscheduled(
             "0/2 nodes are available: 2 node(s) had untolerated taint {nvidia.com/gpu: present}. preemption: none")),
+        ("taints beside that of the control plane", "taints", 1, "taints {nvidia.com/gpu: present} of", lambda w: w.unscheduled(
+            "0/5 nodes are available: 1 node(s) had untolerated taint {node-role.kubernetes.io/control-plane: }, "
+            "4 node(s) had untolerated taint {nvidia.com/gpu: present}. preemption: 0/5 nodes are available")),
+        ("several taints", "taints", 1, "{nvidia.com/gpu: present}, {team: b} of", lambda w: w.unscheduled(
+            "0/2 nodes are available: 1 node(s) had untolerated taint {nvidia.com/gpu: present}, "
+            "1 node(s) had untolerated taint {team: b}. preemption: none")),
+        ("the control plane alone", "taints", 1, "control-plane", lambda w: w.unscheduled(
+            "0/1 nodes are available: 1 node(s) had untolerated taint {node-role.kubernetes.io/control-plane: }. preemption: none")),
+        ("cordoned beside the control plane", "nodes-cordoned", 1, "cordoned", lambda w: w.unscheduled(
+            "0/5 nodes are available: 1 node(s) had untolerated taint {node-role.kubernetes.io/control-plane: }, "
+            "4 node(s) were unschedulable. preemption: none")),
+        ("nodes that are not ready", "taints", 1, "not ready to run pods", lambda w: w.unscheduled(
+            "0/3 nodes are available: 1 node(s) had untolerated taint {node-role.kubernetes.io/control-plane: }, "
+            "1 node(s) had untolerated taint {node.kubernetes.io/not-ready: }, "
+            "1 node(s) had untolerated taint {node.kubernetes.io/disk-pressure: }. preemption: none")),
         ("taints that the message does not name", "taints", 1, "gpu-only", tainted),
         ("selector leaves a full node", "insufficient-resources", 3, "nvidia.com/gpu", lambda w: w.unscheduled(
             "0/5 nodes are available: 1 Insufficient nvidia.com/gpu, 4 node(s) didn't match Pod's node affinity/selector.")),
