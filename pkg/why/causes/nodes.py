@@ -16,8 +16,9 @@ from pkg.why.snapshot import CONTAINER_STEPS, Snapshot, condition_line
 from pkg.why.things import Thing, ago, number, text
 
 _REJECTED: Final = re.compile(
-    r"OutOf\w+|UnexpectedAdmissionError|NodeAffinity|NodePorts|NodeName|TopologyAffinityError"
-    r"|PodResizePending|AppArmor|SysctlForbidden|InvalidNodeInfo|PodOSNotSupported"
+    r"OutOf\S+|UnexpectedAdmissionError|NodeAffinity|NodePorts|NodeName|TopologyAffinityError"
+    r"|PodResizePending|AppArmor|SysctlForbidden|InvalidNodeInfo|PodOSNotSupported|SupplementalGroupsPolicyNotSupported"
+    r"|VolumeAttachmentLimitExceeded"
 )
 _DISRUPTED: Final = {
     "PreemptionByScheduler": ("preempted", "the scheduler preempted Pod {} for a pod of higher priority"),

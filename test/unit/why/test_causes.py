@@ -212,6 +212,12 @@ CASES: list[Any] = [
             condition("DisruptionTarget", reason="PreemptionByScheduler", message="default-scheduler: preempting")])),
         ("device plugin", "node-rejected", 1, "UnexpectedAdmissionError", pod_failed(
             "UnexpectedAdmissionError", "Pod Allocate failed due to no healthy devices present; cannot allocate unhealthy devices")),
+        ("GPUs that another pod has", "node-rejected", 1, "OutOfnvidia.com/gpu", pod_failed(
+            "OutOfnvidia.com/gpu", "Node didn't have enough resource: nvidia.com/gpu, requested: 4, used: 8, capacity: 8")),
+        ("disk that other pods use", "node-rejected", 1, "OutOfephemeral-storage", pod_failed(
+            "OutOfephemeral-storage", "Node didn't have enough resource: ephemeral-storage, requested: 4, used: 8, capacity: 8")),
+        ("volumes beyond the node's limit", "node-rejected", 1, "VolumeAttachmentLimitExceeded", pod_failed(
+            "VolumeAttachmentLimitExceeded", "Node has insufficient volume attachment capacity")),
         ("network plugin", "sandbox-failed", 1, "sandbox", mount(
             "Failed to create pod sandbox: rpc error: plugin type=\"calico\" failed (add)", "FailedCreatePodSandBox")),
         ("kubelet does nothing", "kubelet-silent", 1, "worker-0", bound_and_ignored),
