@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 from pkg.why.causes.statuses import Status, statuses
@@ -41,7 +41,7 @@ _LOG_LINES: Final = 5
 
 def find(snapshot: Snapshot) -> Iterator[Finding]:
     """Yield the containers that cannot start or have failed."""
-    for status in statuses(snapshot):
+    for status in _by_end(snapshot):
         ended = status.ended
         failed = ended is not None and number(ended, "exitCode") != 0
         if status.waiting in _CONFIG or text(ended, "reason") in ("StartError", "ContainerCannotRun"):
@@ -62,11 +62,21 @@ def lines_of(snapshot: Snapshot, status: Status) -> list[str]:
 
 
 def failures(snapshot: Snapshot) -> Iterator[Status]:
-    """Yield the containers whose logs may say why they failed."""
-    for status in statuses(snapshot):
+    """Yield the containers whose logs may say why they failed, the first to fail first."""
+    for status in _by_end(snapshot):
         ended = status.ended or at(status.data, "lastState", "terminated")
         if ended is not None and number(ended, "exitCode") != 0:
             yield status
+
+
+def _by_end(snapshot: Snapshot) -> list[Status]:
+    """Return the containers, the first to end first: the others of a distributed training fail because of it."""
+    return sorted(statuses(snapshot), key=lambda each: _end(each) or snapshot.now)
+
+
+def _end(status: Status) -> datetime | None:
+    ended = status.ended or at(status.data, "lastState", "terminated")
+    return moment(ended, "finishedAt")
 
 
 def _replaced(status: Status) -> bool:

@@ -71,6 +71,7 @@ from why_world import World, condition
 
 from pkg.why import State
 from pkg.why.catalog import CAUSES
+from pkg.why.causes import containers
 
 Case = tuple[str, int, str, Callable[[World], Any]]
 
@@ -341,6 +342,18 @@ def test_several_causes_are_listed_the_gravest_and_most_specific_first() -> None
     causes = [each.cause for each in world.verdict().findings]
 
     assert causes == ["out-of-memory", "retries-exhausted"]
+
+
+def test_the_container_that_failed_first_is_the_answer() -> None:
+    world = World(nodes=6)
+    for number, (code, age) in enumerate([(1, 10), (1, 9), (1, 8), (1, 7), (1, 6), (139, 30)]):
+        world.ended(code, pod=number, age=age)
+
+    first, second = world.verdict().findings
+
+    assert ("exit code 139" in first.summary, first.subjects) == (True, ("Pod llama-node-0-5-abcde",))
+    assert second.subjects[0] == "Pod llama-node-0-0-abcde"
+    assert next(containers.failures(world.snapshot())).pod.name == "llama-node-0-5-abcde"
 
 
 def test_a_gang_that_other_pods_keep_from_starting_is_not_larger_than_the_cluster() -> None:
