@@ -1,6 +1,8 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
 import base64
+import errno
+import os
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -389,6 +391,24 @@ async def test_a_denied_write_is_told_by_readiness_and_tried_again(world: Any) -
         with anyio.fail_after(31):
             await replica.served()
         replica.check()
+
+
+async def test_a_certificate_that_cannot_be_loaded_at_the_moment_is_served_later(
+    world: Any, admits: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def exhausted(name: str, flags: int = 0) -> int:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    async with world.replicas() as (replica,):
+        await replica.served()
+        ours = await world.material()
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "memfd_create", exhausted)
+            await world.put(pki.reissue(ours, ["manager.system.svc", "another.svc"], world.now()))
+            await anyio.sleep(60)
+            assert admits(replica, ours.ca_crt)
+        await anyio.sleep(31)
+        assert admits(replica, ours.ca_crt, "another.svc")
 
 
 def test_many_rotations_within_a_day_do_not_grow_the_bundle_for_ever(world: Any) -> None:
