@@ -52,6 +52,7 @@ CAUSES: Final[dict[str, str]] = {
     "dns-failure": "a pod cannot resolve the name of another one",
     "crash-loop": "a container fails again and again",
     "container-failed": "a container failed",
+    "sidecar-running": "a container that does not end keeps a pod whose work is done",
     "probe-failing": "a probe of a container fails",
     "sandbox-failed": "the sandbox or network of a pod cannot be set up",
     "service-missing": "the headless service of the pods does not exist",

@@ -97,6 +97,7 @@ NOT_PLAYED: Final = {
     "jobset-missing": "a control plane without JobSet",
     "kind-missing": "a control plane without a kind of PodGroups",
     "pod-grouper": "KAI-Scheduler's PodGroups, and a pod grouper that fails",
+    "sidecar-running": "a container that runs for minutes after the end of another",
     "unexplained": "the absence of every other cause",
 }
 """The causes of docs/why.md that this module does not play, and the parts that they would need."""

@@ -57,6 +57,7 @@ from why_states import (
     resumed_and_ignored,
     selected_but,
     several_mounts,
+    sidecar,
     tainted,
     unbound_claim,
     uncreated,
@@ -302,6 +303,8 @@ CASES: list[Any] = [
         ("Kueue deactivated it", "workload-deactivated", 3, "deactivated", lambda w: w.workload(spec={"active": False})),
         ("headless service", "service-missing", 1, "llama", no_service),
         ("a stranger suspends the JobSet", "child-suspended", 3, "JobSet llama", job_set_suspended),
+        ("a sidecar keeps the pods", "sidecar-running", 3, "istio-proxy", sidecar()),
+        ("a sidecar of a failed training", "container-failed", 1, "exit code 1", sidecar(code=1)),
         ("probe", "probe-failing", 1, "connection refused", unready),
     )
 ]  # fmt: skip

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from why_states import sidecar
 from why_world import World, condition, when
 
 from pkg.why import Reference, State
@@ -283,6 +284,8 @@ CASES: list[Any] = [
         ("other pods have trouble", 300, State.RUNNING, other_trouble_of_the_namespace),
         ("the JobSet just finished", 300, State.STARTING, job_set_just_finished),
         ("another node is down", 300, State.RUNNING, other_node_down),
+        ("a sidecar has a moment to end", 300, State.RUNNING, sidecar(age=60)),
+        ("an init container that restarts always ends by itself", 300, State.RUNNING, sidecar(init=True)),
         ("an old pod is deleted slowly", 300, State.RUNNING, deletion_of_a_replaced_pod),
     )
 ]

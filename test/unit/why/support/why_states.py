@@ -359,6 +359,21 @@ def ungrouped(message: str = "", *, served: bool = True, group: str = "") -> Cal
     return state
 
 
+def sidecar(*, age: float = 3000, init: bool = False, code: int = 0) -> Callable[[World], Any]:
+    """Return the state in which the training has ended, and a container that was injected runs on."""
+
+    def state(world: World) -> None:
+        for pod in world.pods:
+            ended = {"exitCode": code, "reason": "Completed", "finishedAt": when(age)}
+            proxy = {"name": "istio-proxy", "state": {"running": {"startedAt": when(9000)}}}
+            pod["status"]["containerStatuses"] = [{"name": "node", "state": {"terminated": ended}}]
+            pod["status"].setdefault("initContainerStatuses" if init else "containerStatuses", []).append(
+                proxy
+            )
+
+    return state
+
+
 def without_group(world: World) -> None:
     """Delete the PodGroup of a TrainJob that was edited while it ran, and replace its pods."""
     world.unscheduled()
