@@ -53,6 +53,7 @@ from why_states import (
     pending_quota,
     pinned_to_no_node,
     pod_failed,
+    preempted_and_deleted,
     refused,
     resumed_and_ignored,
     selected_but,
@@ -210,6 +211,9 @@ CASES: list[Any] = [
         ("node deleted", "node-lost", 1, "worker-0", lambda w: w.remove(w.nodes[0])),
         ("evicted", "evicted", 1, "low on resource", pod_failed(
             "Evicted", "The node was low on resource: ephemeral-storage.")),
+        ("preempted, and the pods are deleted", "preempted", 1, "higher priority", preempted_and_deleted),
+        ("preempted before the Job was made again", "retries-exhausted", 1, "BackoffLimitExceeded",
+         lambda w: preempted_and_deleted(w, age=400)),
         ("preempted", "preempted", 1, "preempted", pod_failed("", "", conditions=[
             condition("DisruptionTarget", reason="PreemptionByScheduler", message="default-scheduler: preempting")])),
         ("device plugin", "node-rejected", 1, "UnexpectedAdmissionError", pod_failed(

@@ -374,6 +374,14 @@ def sidecar(*, age: float = 3000, init: bool = False, code: int = 0) -> Callable
     return state
 
 
+def preempted_and_deleted(world: World, *, age: float = 30) -> None:
+    """Make the Job fail because its pods were preempted: they are deleted, and their events are left."""
+    for pod in world.pods:
+        world.event(pod, "Preempted", "Preempted by pod 7f3a on node worker-0", age=age)
+    world.without_pods()
+    failed(world, "BackoffLimitExceeded", "Job has reached the specified backoff limit")
+
+
 def without_group(world: World) -> None:
     """Delete the PodGroup of a TrainJob that was edited while it ran, and replace its pods."""
     world.unscheduled()
