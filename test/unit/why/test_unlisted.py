@@ -221,6 +221,21 @@ def restarted_just_now(world: World) -> None:
     world.job["metadata"]["creationTimestamp"] = when(5)
 
 
+def deleted_with_its_pods(age: float, *, lost: bool = False) -> Callable[[World], Any]:
+    def state(world: World) -> None:
+        world.train_job["metadata"].update(
+            deletionTimestamp=when(age + 30), finalizers=["foregroundDeletion"]
+        )
+        for each in world.pods:
+            each["metadata"].update(
+                deletionTimestamp=when(age), finalizers=["batch.kubernetes.io/job-tracking"]
+            )
+        if lost:
+            world.nodes[1]["status"]["conditions"] = [condition("Ready", "Unknown", "NodeStatusUnknown")]
+
+    return state
+
+
 CASES: list[Any] = [
     pytest.param(age, state, cause, words, build, id=name)
     for name, age, state, cause, words, build in (
@@ -274,6 +289,12 @@ CASES: list[Any] = [
         ("the pods just ended", 300, State.STARTING, None, "", pods_ended(3)),
         ("resumed just now, hours after its creation", 9000, State.STARTING, None, "", resumed_just_now),
         ("restarted just now, hours after its creation", 9000, State.STARTING, None, "", restarted_just_now),
+        ("deleted, and pods are on a lost node", 9000, State.WAITING, "deletion-blocked",
+         "on the node worker-1, which is not ready", deleted_with_its_pods(3600, lost=True)),
+        ("deleted, and pods do not end", 9000, State.WAITING, "deletion-blocked",
+         "has not ended in its grace period", deleted_with_its_pods(3600)),
+        ("deleted, and pods end", 9000, State.WAITING, "deletion-blocked",
+         "its children are deleted first", deleted_with_its_pods(5, lost=True)),
         ("pods may not be read", 300, State.WAITING, "not-ready", "step node", unread(active=1)),
     )
 ]  # fmt: skip
