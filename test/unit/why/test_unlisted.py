@@ -322,6 +322,20 @@ def test_both_causes_are_listed() -> None:
     assert [each.cause for each in world.verdict().findings] == ["secret-missing", "image-not-found"]
 
 
+def test_workloads_that_may_not_be_read_are_no_reason_to_look_for_kueue() -> None:
+    world = World()
+    workload = world.workload(condition("QuotaReserved", "False", "Pending", "insufficient quota"))
+    world.remove(workload)
+    world.unread["Workload.kueue.x-k8s.io"] = "workloads is forbidden"
+
+    first = world.verdict().findings[0]
+
+    assert (first.cause, first.advice.partition(" in ")[0]) == (
+        "queued",
+        "Get the permission to list Workloads",
+    )
+
+
 class CountedList(list[Thing]):
     """A list that counts how often it is read from its beginning."""
 
