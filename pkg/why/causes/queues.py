@@ -187,7 +187,9 @@ def _no_workload(snapshot: Snapshot) -> Iterator[Finding]:
         )
         advice = "Check that Kueue runs, and that its configuration lists trainer.kubeflow.org/trainjob."
         if unread is not None and unread != NOT_INSTALLED:
-            advice = f"Get the permission to list Workloads in namespace {job.namespace}: they have the reason."
+            advice = (
+                f"Get the permission to list Workloads in namespace {job.namespace}: they have the reason."
+            )
         yield Finding(
             "queued",
             f"the TrainJob waits for the Kueue queue {queue}",

@@ -25,7 +25,7 @@ _GANG: Final = re.compile(
 _NO_CLAIM: Final = re.compile(r'persistentvolumeclaim "(?P<name>[^"]+)" not found')
 _UNBOUND: Final = re.compile(r"unbound immediate PersistentVolumeClaims")
 _SHORT: Final = re.compile(
-    r"Insufficient (?P<name>[\w./-]*\w)|(?P<pods>Too many pods)"
+    r"(?:(?P<nodes>\d+) )?(?:Insufficient (?P<name>[\w./-]*\w)|(?P<pods>Too many pods))"
     r"|didn't have enough resources?: (?P<kai>[\w ,/-]+)"
 )
 _TAINT: Final = re.compile(r"untolerated taints?(?:\(s\))? ?(?P<taint>\{[^}]*\}|)")
@@ -186,13 +186,20 @@ def _scaling(snapshot: Snapshot, pod: Thing) -> Iterator[str]:
 
 
 def _short(snapshot: Snapshot, pod: Thing, match: re.Match[str]) -> Finding:
-    resource = match["name"] or ("pods" if match["pods"] else (match["kai"] or "").strip(" ."))
-    cause, summary, evidence = capacity.shortage(snapshot, pod, resource)
-    if cause == "never-fits":
+    """Return the resource that no node has; else the one that most nodes lack at the moment."""
+    by_nodes = sorted(_SHORT.finditer(match.string), key=lambda each: -int(each["nodes"] or 0))
+    found = [capacity.shortage(snapshot, pod, _resource(each)) for each in by_nodes]
+    never = next((each for each in found if each[0] == "never-fits"), None) or capacity.unfit(snapshot, pod)
+    cause, summary, evidence = never or found[0]
+    if never:
         advice = "Lower spec.trainer.resourcesPerNode, or add a node that is large enough."
         return Finding(cause, summary, (str(pod),), evidence, advice)
     advice = "Wait for other pods to end, free resources, or add nodes."
     return Finding(cause, summary, (str(pod),), evidence, advice, Severity.WAITING)
+
+
+def _resource(match: re.Match[str]) -> str:
+    return match["name"] or ("pods" if match["pods"] else (match["kai"] or "").strip(" ."))
 
 
 def _gang(snapshot: Snapshot, pod: Thing, match: re.Match[str]) -> Finding:

@@ -22,6 +22,7 @@ from why_states import (
     gated,
     group_unread,
     huge,
+    huge_and_short_of_cpu,
     huge_gang,
     incomplete_gang,
     job_set_stays,
@@ -50,6 +51,7 @@ from why_states import (
     nothing_made,
     nothing_visible,
     only_a_claim,
+    parted,
     pending_quota,
     pinned_to_no_node,
     pod_failed,
@@ -229,6 +231,10 @@ CASES: list[Any] = [
         ("kubelet does nothing", "kubelet-silent", 1, "worker-0", bound_and_ignored),
         ("no GPUs free", "insufficient-resources", 3, "4 nvidia.com/gpu free", lambda w: w.unscheduled(NO_GPU)),
         ("more GPUs than any node has", "never-fits", 1, "16 nvidia.com/gpu, and no node has more than 8", huge),
+        ("more GPUs than any node has, and short of CPU", "never-fits", 1, "no node has more than 8", huge_and_short_of_cpu),
+        ("GPUs and memory are on different nodes", "never-fits", 1, "4 nvidia.com/gpu, and no node has all", parted),
+        ("most nodes lack GPUs", "insufficient-resources", 3, "4 nvidia.com/gpu free", lambda w: w.unscheduled(
+            "0/9 nodes are available: 1 Insufficient memory, 8 Insufficient nvidia.com/gpu. preemption: none")),
         ("no GPU node", "never-fits", 1, "no node has nvidia.com/gpu", no_gpus_at_all),
         ("node selector", "node-selector", 1, "zone=moon", no_node_for({"zone": "moon"}, (
             "0/3 nodes are available: 1 node(s) had untolerated taint {node-role.kubernetes.io/control-plane: }, "

@@ -303,6 +303,22 @@ def huge(world: World) -> None:
         pod["spec"]["containers"][0]["resources"]["requests"]["nvidia.com/gpu"] = "16"
 
 
+def huge_and_short_of_cpu(world: World) -> None:
+    huge(world)
+    world.unscheduled(
+        "0/2 nodes are available: 1 Insufficient cpu, 2 Insufficient nvidia.com/gpu. preemption: none"
+    )
+
+
+def parted(world: World) -> None:
+    """Give one node the GPUs, and the other one the memory."""
+    world.unscheduled(
+        "0/2 nodes are available: 1 Insufficient memory, 1 Insufficient nvidia.com/gpu. preemption: none"
+    )
+    world.nodes[0]["status"]["allocatable"]["nvidia.com/gpu"] = "0"
+    world.nodes[1]["status"]["allocatable"]["memory"] = "8Gi"
+
+
 def no_gpus_at_all(world: World) -> None:
     world.unscheduled(NO_GPU)
     for node in world.nodes:
