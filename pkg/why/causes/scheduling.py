@@ -4,8 +4,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from typing import Final
 
 from controller_runtime.apis.machinery.base import JSON
@@ -14,7 +16,7 @@ from pkg.constants import kai
 from pkg.why import kinds
 from pkg.why.causes import capacity, leases, volumes
 from pkg.why.finding import Finding, Severity
-from pkg.why.snapshot import NOT_INSTALLED, PATIENCE, Snapshot, condition_line
+from pkg.why.snapshot import NOT_INSTALLED, PATIENCE, Snapshot, condition_line, event_time
 from pkg.why.things import Thing, maps, text
 
 _GANG: Final = re.compile(
@@ -33,6 +35,11 @@ _CORDONED: Final = re.compile(r"node\(s\) were unschedulable")
 _CONTROL_PLANE: Final = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
 _NODE_CONDITION: Final = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
 """The prefixes of taints with which Kubernetes and clouds mark nodes that cannot run pods."""
+
+_SCALES_UP: Final = ("TriggeredScaleUp", "Nominated")
+"""The events of Cluster Autoscaler and Karpenter on a pod for which they add a node."""
+_PROVISIONED_WITHIN: Final = timedelta(minutes=15)
+"""The time after which Cluster Autoscaler gives up a node that does not join."""
 
 _DEFAULT: Final = "default-scheduler"
 
@@ -165,14 +172,8 @@ def _unschedulable(snapshot: Snapshot, pod: Thing, message: str) -> Finding:
             found = maker(snapshot, pod, match)
             if found is None:
                 continue
-            return Finding(
-                found.cause,
-                found.summary,
-                found.subjects,
-                evidence + found.evidence,
-                found.advice,
-                found.severity,
-            )
+            found = dataclasses.replace(found, evidence=evidence + found.evidence)
+            return _scaled_up(found) if _is_scaled_up(snapshot, pod) else found
     summary = f"the scheduler cannot place the pods: {current.rstrip('.')}"
     return Finding(
         "unschedulable", summary, (str(pod),), evidence, "See the scheduler's message.", Severity.WAITING
@@ -181,8 +182,26 @@ def _unschedulable(snapshot: Snapshot, pod: Thing, message: str) -> Finding:
 
 def _scaling(snapshot: Snapshot, pod: Thing) -> Iterator[str]:
     """Yield the newest event of an autoscaler."""
-    for event in snapshot.events(pod, "NotTriggerScaleUp", "TriggeredScaleUp", "Nominated")[:1]:
+    for event in snapshot.events(pod, "NotTriggerScaleUp", *_SCALES_UP)[:1]:
         yield snapshot.quote(event)
+
+
+def _is_scaled_up(snapshot: Snapshot, pod: Thing) -> bool:
+    """Return True if an autoscaler is adding a node for the pod: the present nodes do not count then."""
+    for event in snapshot.events(pod, "NotTriggerScaleUp", *_SCALES_UP)[:1]:
+        seen = event_time(event)
+        return (
+            event.text("reason") in _SCALES_UP
+            and seen is not None
+            and snapshot.now - seen < _PROVISIONED_WITHIN
+        )
+    return False
+
+
+def _scaled_up(found: Finding) -> Finding:
+    summary = f"{found.summary}, and an autoscaler is adding a node"
+    advice = f"Wait for the node. If it does not come: {found.advice[:1].lower()}{found.advice[1:]}"
+    return dataclasses.replace(found, summary=summary, advice=advice, severity=Severity.WAITING)
 
 
 def _short(snapshot: Snapshot, pod: Thing, match: re.Match[str]) -> Finding:

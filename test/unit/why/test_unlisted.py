@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from why_states import NO_GPU, failed, manager_scaled_down, unread
+from why_states import NO_GPU, failed, manager_scaled_down, no_gpus_at_all, no_node_for, unread
 from why_world import NOW, World, condition, when
 
 from pkg.cli.serverclock import ServerClock
@@ -236,6 +236,22 @@ def deleted_with_its_pods(age: float, *, lost: bool = False) -> Callable[[World]
     return state
 
 
+def scaled_up(state: Callable[[World], Any], reason: str, age: float = 5) -> Callable[[World], Any]:
+    """Return the state in which an autoscaler has reported on the pods."""
+
+    def changed(world: World) -> None:
+        state(world)
+        for pod in world.pods:
+            world.event(pod, "NotTriggerScaleUp", "pod didn't trigger scale-up", kind="Normal", age=age + 60)
+            world.event(pod, reason, "pod triggered scale-up: [{gpu 0->1 (max: 4)}]", kind="Normal", age=age)
+
+    return changed
+
+
+NO_POOL = no_node_for(
+    {"pool": "gpu"}, "0/2 nodes are available: 2 node(s) didn't match Pod's node affinity/selector."
+)
+
 CASES: list[Any] = [
     pytest.param(age, state, cause, words, build, id=name)
     for name, age, state, cause, words, build in (
@@ -295,6 +311,13 @@ CASES: list[Any] = [
          "has not ended in its grace period", deleted_with_its_pods(3600)),
         ("deleted, and pods end", 9000, State.WAITING, "deletion-blocked",
          "its children are deleted first", deleted_with_its_pods(5, lost=True)),
+        ("the pool of GPUs is scaled up from zero", 300, State.WAITING, "never-fits",
+         "an autoscaler is adding a node", scaled_up(no_gpus_at_all, "TriggeredScaleUp")),
+        ("Karpenter adds a node with the labels", 300, State.WAITING, "node-selector",
+         "an autoscaler is adding a node", scaled_up(NO_POOL, "Nominated")),
+        ("the autoscaler adds no node", 300, State.WRONG, "node-selector", "pool=gpu", scaled_up(NO_POOL, "NotTriggerScaleUp")),
+        ("the added node did not come", 9000, State.WRONG, "never-fits", "no node has nvidia.com/gpu",
+         scaled_up(no_gpus_at_all, "TriggeredScaleUp", 1800)),
         ("pods may not be read", 300, State.WAITING, "not-ready", "step node", unread(active=1)),
     )
 ]  # fmt: skip
