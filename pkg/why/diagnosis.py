@@ -40,8 +40,8 @@ _CAUSES: Final[tuple[Callable[[Snapshot], Iterator[Finding]], ...]] = (
     admission.find,
     references.find,
     queues.find,
-    scheduling.find,
     volumes.find,
+    scheduling.find,
     images.find,
     containers.find,
     nodes.find,
@@ -50,6 +50,7 @@ _CAUSES: Final[tuple[Callable[[Snapshot], Iterator[Finding]], ...]] = (
     controllers.find,
     counts.find,
 )
+"""Of findings with one cause the first is the answer: the events of a claim have a reason, which schedulers lack."""
 _OF_SUSPENDED: Final = (
     suspension.find,
     suspension.terminating,

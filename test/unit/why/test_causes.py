@@ -196,6 +196,8 @@ CASES: list[Any] = [
             '0/2 nodes are available: persistentvolumeclaim "data" not found. preemption: 0/2 nodes are available')),
         ("storage class", "storage-class-missing", 1, "fast", claimed(
             "Pending", ("ProvisioningFailed", 'storageclass.storage.k8s.io "fast" not found'))),
+        ("the provisioner refuses", "claim-pending", 1, "InvalidParameterValue", claimed(
+            "Pending", ("ProvisioningFailed", "failed to provision volume: InvalidParameterValue: gp9 is not a volume type"))),
         ("lost volume", "claim-lost", 1, "data", claimed("Lost")),
         ("command", "command-not-found", 1, "torchrunn", lambda w: w.ended(128, "StartError", message=(
             'failed to create containerd task: OCI runtime create failed: exec: "torchrunn": executable file not found in $PATH'))),
