@@ -109,6 +109,13 @@ class Snapshot:
         """The pods that the existing Jobs that have not finished want."""
         return sum(_parallelism(job) for job in self.jobs if not finished(job))
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether the manager is the next to act: it has not built the JobSet, or not passed on spec.suspend."""
+        if self.job_set is None:
+            return True
+        return (self.job_set.at("spec", "suspend") is True) != (self.train_job.at("spec", "suspend") is True)
+
     def lacking(self, job: Thing) -> int:
         """Return the number of pods that a Job wants and does not have."""
         if finished(job) or job.at("spec", "suspend") is True:

@@ -52,10 +52,7 @@ def _refused(
 
 def _is_behind(snapshot: Snapshot) -> bool:
     """Return True if the TrainJob's children may be incomplete or not the current ones."""
-    job_set = snapshot.job_set
-    if job_set is None or not snapshot.all_jobs:
-        return True
-    return (job_set.at("spec", "suspend") is True) != (snapshot.train_job.at("spec", "suspend") is True)
+    return snapshot.is_behind or not snapshot.all_jobs
 
 
 def _lacks_service(snapshot: Snapshot, job_set: Thing) -> bool:

@@ -30,8 +30,8 @@ def references(snapshot: Snapshot) -> list[Reference]:
 
 def find(snapshot: Snapshot) -> Iterator[Finding]:
     """Yield the object whose deletion the manager waits for."""
-    job, job_set = snapshot.train_job, snapshot.job_set
-    if job_set is not None and (job_set.at("spec", "suspend") is True) == (job.at("spec", "suspend") is True):
+    job = snapshot.train_job
+    if not snapshot.is_behind:
         return
     earlier = _earlier_job_set(snapshot)
     if earlier is not None:

@@ -252,6 +252,13 @@ NO_POOL = no_node_for(
     {"pool": "gpu"}, "0/2 nodes are available: 2 node(s) didn't match Pod's node affinity/selector."
 )
 
+
+def runtime_deleted_later(world: World) -> None:
+    """Delete the runtime of a TrainJob whose JobSet was built, and whose Jobs its controller does not make."""
+    world.absent.add(Reference("ClusterTrainingRuntime.trainer.kubeflow.org", "", "torch-distributed"))
+    world.remove(world.job, *world.pods)
+
+
 CASES: list[Any] = [
     pytest.param(age, state, cause, words, build, id=name)
     for name, age, state, cause, words, build in (
@@ -318,6 +325,8 @@ CASES: list[Any] = [
         ("the autoscaler adds no node", 300, State.WRONG, "node-selector", "pool=gpu", scaled_up(NO_POOL, "NotTriggerScaleUp")),
         ("the added node did not come", 9000, State.WRONG, "never-fits", "no node has nvidia.com/gpu",
          scaled_up(no_gpus_at_all, "TriggeredScaleUp", 1800)),
+        ("the runtime was deleted after the JobSet was built", 300, State.WRONG, "creation-failed",
+         "jobset-controller-manager", runtime_deleted_later),
         ("pods may not be read", 300, State.WAITING, "not-ready", "step node", unread(active=1)),
     )
 ]  # fmt: skip
