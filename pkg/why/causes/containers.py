@@ -143,12 +143,12 @@ def _failed(snapshot: Snapshot, status: Status) -> Finding:
     words = text(status.ended, "message").strip().splitlines()
     evidence = (status.line, *words[-2:], *lines_of(snapshot, status))
     subject = (str(status.pod),)
-    if any(
-        _UNRESOLVED.search(line) for line in (*words, *snapshot.logs.get((status.pod.name, status.name), ()))
-    ):
+    logged = snapshot.logs.get((status.pod.name, status.name), ())
+    shown = (*words, *(f"log of {status.name}: {line}" for line in logged))
+    if unresolved := [line for line in shown if _UNRESOLVED.search(line)]:
         summary = f"the {status.label} cannot resolve a host name (exit code {code})"
         advice = "Check the headless service of the JobSet, the cluster's DNS, and network policies that block port 53."
-        return Finding("dns-failure", summary, subject, evidence, advice)
+        return Finding("dns-failure", summary, subject, (unresolved[-1], *evidence), advice)
     read = f"Read its log: kubectl logs -n {status.pod.namespace} {status.pod.name} -c {status.name}"
     if status.waiting == "CrashLoopBackOff":
         summary = f"the {status.label} fails again and again with exit code {code}{signal}"

@@ -371,6 +371,21 @@ def test_the_container_that_failed_first_is_the_answer() -> None:
     assert next(containers.failures(world.snapshot())).pod.name == "llama-node-0-5-abcde"
 
 
+def test_the_line_that_shows_the_cause_is_evidence() -> None:
+    world = World()
+    fail_by(1)(world)
+    unresolved = "socket.gaierror: [Errno -2] Name or service not known"
+    world.logs[world.pods[0]["metadata"]["name"], "node"] = [
+        unresolved,
+        *(f"torchrun: line {n}" for n in range(9)),
+    ]
+
+    first = world.verdict().findings[0]
+
+    assert first.cause == "dns-failure"
+    assert f"log of node: {unresolved}" in first.evidence
+
+
 def test_a_gang_that_other_pods_keep_from_starting_is_not_larger_than_the_cluster() -> None:
     world = World()
     native_gang(world)
