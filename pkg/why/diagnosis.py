@@ -12,6 +12,7 @@ from typing import Final
 
 from controller_runtime.apis.machinery.base import JSON
 
+from pkg.why import kinds
 from pkg.why.causes import (
     admission,
     containers,
@@ -30,7 +31,7 @@ from pkg.why.causes import (
 )
 from pkg.why.finding import Finding, Severity, merged
 from pkg.why.snapshot import NOT_INSTALLED, Snapshot
-from pkg.why.things import ago, moment
+from pkg.why.things import ago, moment, number
 
 _LONG: Final = timedelta(minutes=10)
 _CAUSES: Final[tuple[Callable[[Snapshot], Iterator[Finding]], ...]] = (
@@ -165,6 +166,9 @@ def _state(snapshot: Snapshot, findings: tuple[Finding, ...]) -> tuple[State, st
         return State.WRONG, "has failed"
     running, wanted = len(snapshot.running), max(snapshot.expected, len(snapshot.running))
     counted = f"{running} of {wanted} pods"
+    if not running and (ready := _ready_jobs(snapshot)):
+        running = wanted = ready
+        counted = f"{ready} Job{'s' if ready > 1 else ''} ready, whose pods cannot be read"
     gravest = findings[0].severity if findings else None
     if gravest in (Severity.ERROR, Severity.WAITING):
         state = State.WRONG if gravest is Severity.ERROR else State.WAITING
@@ -187,18 +191,34 @@ def _is_still(snapshot: Snapshot) -> bool:
     return last is not None and snapshot.now - last > _LONG
 
 
+def _ready_jobs(snapshot: Snapshot) -> int:
+    """Return the number of ready Jobs by the status of their owner if the pods are not known, else 0."""
+    if not _unread_children(snapshot):
+        return 0
+    owner, field = snapshot.train_job, "jobsStatus"
+    if snapshot.job_set is not None:
+        owner, field = snapshot.job_set, "replicatedJobsStatus"
+    return sum(number(each, "ready") for each in owner.maps("status", field))
+
+
+def _unread_children(snapshot: Snapshot) -> list[str]:
+    """Return why the pods are not known: one of the kinds from the TrainJob to them cannot be read."""
+    chain = (kinds.JOB_SET, kinds.JOB, kinds.POD)
+    return [f"{kind} cannot be read: {snapshot.unread[kind]}" for kind in chain if kind in snapshot.unread]
+
+
 def _unexplained(snapshot: Snapshot) -> Finding:
-    job = snapshot.train_job
-    evidence = [f"{job} is {ago(job.created, snapshot.now)} old and no pod runs"]
+    job, unread = snapshot.train_job, _unread_children(snapshot)
+    age, state = ago(job.created, snapshot.now), "no Job is ready" if unread else "no pod runs"
+    evidence = [f"{job} is {age} old and {state}", *unread]
     evidence += [f"phase of {pod} is {pod.text('status', 'phase')}" for pod in snapshot.pods[:3]]
     for pod in snapshot.pods[:3]:
         evidence += [snapshot.quote(each) for each in snapshot.events(pod)[:1]]
-    advice = "Look at the objects with kubectl describe, starting with the pods."
     return Finding(
         "unexplained",
-        "no pod runs, and no cause is visible",
+        f"{state}, and {'the pods cannot be read' if unread else 'no cause is visible'}",
         (str(job),),
         tuple(evidence),
-        advice,
+        "Look at the objects with kubectl describe, starting with the pods.",
         Severity.WAITING,
     )

@@ -259,6 +259,18 @@ def runtime_deleted_later(world: World) -> None:
     world.remove(world.job, *world.pods)
 
 
+def forbidden(*hidden: str, ready: int) -> Callable[[World], Any]:
+    """Return the state in which kinds between the TrainJob and its pods may not be read."""
+
+    def state(world: World) -> None:
+        world.train_job["status"]["jobsStatus"] = [{"name": "node", "ready": ready}]
+        world.job_set["status"]["replicatedJobsStatus"] = [{"name": "node", "ready": ready, "active": 1}]
+        world.unread |= dict.fromkeys(hidden, "forbidden")
+        world.objects = [each for each in world.objects if Thing(each).group_kind not in hidden]
+
+    return state
+
+
 CASES: list[Any] = [
     pytest.param(age, state, cause, words, build, id=name)
     for name, age, state, cause, words, build in (
@@ -327,6 +339,13 @@ CASES: list[Any] = [
          scaled_up(no_gpus_at_all, "TriggeredScaleUp", 1800)),
         ("the runtime was deleted after the JobSet was built", 300, State.WRONG, "creation-failed",
          "jobset-controller-manager", runtime_deleted_later),
+        ("pods of a ready Job may not be read", 9000, State.RUNNING, None, "1 Job ready", forbidden("Pod", ready=1)),
+        ("pods of two ready Jobs may not be read", 9000, State.RUNNING, None, "2 Jobs ready", forbidden("Pod", ready=2)),
+        ("ready Jobs may not be read", 9000, State.RUNNING, None, "1 Job ready", forbidden("Job.batch", ready=1)),
+        ("the JobSet of ready Jobs may not be read", 9000, State.RUNNING, None, "1 Job ready",
+         forbidden("JobSet.jobset.x-k8s.io", ready=1)),
+        ("Jobs that are not ready may not be read", 9000, State.WAITING, "unexplained", "no Job is ready, and the pods cannot be read",
+         forbidden("Job.batch", ready=0)),
         ("pods may not be read", 300, State.WAITING, "not-ready", "step node", unread(active=1)),
     )
 ]  # fmt: skip
