@@ -112,6 +112,8 @@ class Snapshot:
     @property
     def is_behind(self) -> bool:
         """Whether the manager is the next to act: it has not built the JobSet, or not passed on spec.suspend."""
+        if kinds.JOB_SET in self.unread:
+            return not self.train_job.maps("status", "jobsStatus")  # the manager copies them from the JobSet
         if self.job_set is None:
             return True
         return (self.job_set.at("spec", "suspend") is True) != (self.train_job.at("spec", "suspend") is True)

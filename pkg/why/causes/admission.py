@@ -30,7 +30,7 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
     if not snapshot.running and _is_behind(snapshot):
         since = max(filter(None, [pod.created for pod in snapshot.pods]), default=None)
         yield from _refused(snapshot, snapshot.train_job, TRAIN_JOB, since)
-    if job_set is not None and (not snapshot.all_jobs or _lacks_service(snapshot, job_set)):
+    if job_set is not None and (_lacks_jobs(snapshot) or _lacks_service(snapshot, job_set)):
         yield from _refused(snapshot, job_set, _JOB_SET)
     for job in snapshot.jobs:
         if snapshot.lacking(job):
@@ -52,10 +52,22 @@ def _refused(
 
 def _is_behind(snapshot: Snapshot) -> bool:
     """Return True if the TrainJob's children may be incomplete or not the current ones."""
-    return snapshot.is_behind or not snapshot.all_jobs
+    return snapshot.is_behind or _lacks_jobs(snapshot)
+
+
+def _lacks_jobs(snapshot: Snapshot) -> bool:
+    """Return True if the JobSet has no Jobs; by its own counts if these may not be read."""
+    job_set = snapshot.job_set
+    if job_set is None:
+        return kinds.JOB_SET not in snapshot.unread
+    if kinds.JOB in snapshot.unread:
+        return not job_set.maps("status", "replicatedJobsStatus")
+    return not snapshot.all_jobs
 
 
 def _lacks_service(snapshot: Snapshot, job_set: Thing) -> bool:
+    if kinds.SERVICE in snapshot.unread:
+        return False
     return not snapshot.children(kinds.SERVICE, [job_set]) and job_set.older_than(PATIENCE, snapshot.now)
 
 

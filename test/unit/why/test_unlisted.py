@@ -271,6 +271,19 @@ def forbidden(*hidden: str, ready: int) -> Callable[[World], Any]:
     return state
 
 
+def refused_once(*hidden: str) -> Callable[[World], Any]:
+    """Return the state in which the first attempts failed, and the objects that were built since may not be read."""
+
+    def state(world: World) -> None:
+        world.event(
+            world.train_job, "TrainJobResourcesCreationFailed", "etcdserver: request timed out", age=280
+        )
+        world.event(world.job_set, "JobCreationFailed", "etcdserver: request timed out", age=270)
+        forbidden(*hidden, ready=1)(world)
+
+    return state
+
+
 CASES: list[Any] = [
     pytest.param(age, state, cause, words, build, id=name)
     for name, age, state, cause, words, build in (
@@ -346,6 +359,10 @@ CASES: list[Any] = [
          forbidden("JobSet.jobset.x-k8s.io", ready=1)),
         ("Jobs that are not ready may not be read", 9000, State.WAITING, "unexplained", "no Job is ready, and the pods cannot be read",
          forbidden("Job.batch", ready=0)),
+        ("refused before, and Jobs may not be read", 300, State.RUNNING, None, "", refused_once("Job.batch")),
+        ("refused before, and JobSets may not be read", 300, State.RUNNING, None, "", refused_once("JobSet.jobset.x-k8s.io")),
+        ("refused before, and pods may not be read", 300, State.RUNNING, None, "", refused_once("Pod")),
+        ("refused before, and Services may not be read", 300, State.RUNNING, None, "", refused_once("Service")),
         ("pods may not be read", 300, State.WAITING, "not-ready", "step node", unread(active=1)),
     )
 ]  # fmt: skip
