@@ -38,12 +38,34 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
         if job.older_than(PATIENCE, snapshot.now):
             yield _of_job_set(snapshot, earlier)
         return
+    for group in _deleted_groups(snapshot):
+        finalizers = ", ".join(texts(group.data, "metadata", "finalizers")) or "none"
+        requested = f"deletion of {group} was requested {ago(group.deleted, snapshot.now)} ago"
+        yield _first(group, requested, f"its finalizers are {finalizers}")
+        return
     awaited = _awaited(snapshot)
     if awaited is not None and _may_exist(snapshot, awaited):
         evidence = tuple(snapshot.quote(each) for each in snapshot.events(job, _EVENT)[:1])
-        summary = f"the {awaited} must be deleted first, and still exists"
-        advice = "Look for its finalizers: the program that set one must remove it."
-        yield Finding("deletion-blocked", summary, (str(awaited),), evidence, advice, Severity.WAITING)
+        yield _first(awaited, *evidence)
+
+
+def _first(awaited: Thing | Reference, *evidence: str) -> Finding:
+    return Finding(
+        "deletion-blocked",
+        f"the {awaited} must be deleted first, and still exists",
+        (str(awaited),),
+        evidence,
+        "Look for its finalizers: the program that set one must remove it.",
+        Severity.WAITING,
+    )
+
+
+def _deleted_groups(snapshot: Snapshot) -> Iterator[Thing]:
+    """Yield the PodGroups of the TrainJob's name that have been being deleted for some time."""
+    for group in (each for kind in kinds.POD_GROUPS for each in snapshot.all(kind)):
+        since = group.deleted
+        if group.name == snapshot.train_job.name and since is not None and snapshot.now - since >= PATIENCE:
+            yield group
 
 
 def _earlier_job_set(snapshot: Snapshot) -> Thing | None:

@@ -284,6 +284,13 @@ def refused_once(*hidden: str) -> Callable[[World], Any]:
     return state
 
 
+def deleted_group(world: World) -> None:
+    world.without_children()
+    group = world.group("scheduling.volcano.sh/v1beta1", status={})
+    group["metadata"].update(deletionTimestamp=when(60), finalizers=["example.com/backup"])
+    world.unread["Event"] = "forbidden"
+
+
 CASES: list[Any] = [
     pytest.param(age, state, cause, words, build, id=name)
     for name, age, state, cause, words, build in (
@@ -314,6 +321,8 @@ CASES: list[Any] = [
         ("suspended, and an earlier JobSet exists", 300, State.WAITING, "deletion-blocked",
          "of an earlier TrainJob", suspended_before_an_earlier_job_set_ended),
         ("a PodGroup must be deleted first", 300, State.WAITING, "deletion-blocked", "PodGroup llama", awaits("PodGroup")),
+        ("a PodGroup is being deleted, and events may not be read", 300, State.WAITING, "deletion-blocked",
+         "its finalizers are example.com/backup", deleted_group),
         ("a ConfigMap must be deleted first", 300, State.WAITING, "deletion-blocked", "example.com/backup", awaits("ConfigMap")),
         ("a PodGroup was deleted since", 300, State.WRONG, "manager-silent", "does not react", awaits("PodGroup", exists=False)),
         ("a Secret was deleted since", 300, State.WRONG, "manager-silent", "does not react", awaits("Secret", exists=False)),
