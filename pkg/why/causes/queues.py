@@ -67,10 +67,15 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
         yield from _workload(snapshot, workload)
     if not workloads and not snapshot.running:
         yield from _no_workload(snapshot)
-    if len(snapshot.running) < max(1, snapshot.expected):
+    if len(snapshot.running) < max(1, snapshot.expected) and not _are_placed(snapshot):
         for group in groups(snapshot):
             yield from _group(snapshot, group)
         yield from _lost(snapshot)
+
+
+def _are_placed(snapshot: Snapshot) -> bool:
+    """Return True if every pod has a node: no gang holds them any more, also if its last report says so."""
+    return bool(snapshot.pods) and all(pod.text("spec", "nodeName") for pod in snapshot.pods)
 
 
 def _unavailable(job: Thing) -> Iterator[Finding]:

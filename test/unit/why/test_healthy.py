@@ -244,6 +244,18 @@ def deletion_of_a_replaced_pod(world: World) -> None:
     old["spec"]["nodeName"] = "gone"
 
 
+def gang_starts(*, members: int = 2, **status: Any) -> Callable[[World], Any]:
+    """Return the state in which all pods of a gang, or those of its first step, have a node and pull their image."""
+
+    def state(world: World) -> None:
+        pulling(world)
+        world.group("scheduling.volcano.sh/v1beta1", status={"phase": "Inqueue", **status}, minMember=members)
+
+    return state
+
+
+REPORTED = condition("Unschedulable", message="2/2 tasks in gang unschedulable", age=30)
+
 CASES: list[Any] = [
     pytest.param(age, state, build, id=name)
     for name, age, state, build in (
@@ -274,6 +286,14 @@ CASES: list[Any] = [
         ("an optional Secret", 60, State.STARTING, optional_secret),
         ("a claim bound at the first pod", 60, State.STARTING, late_claim),
         ("the gang runs", 300, State.RUNNING, gang_runs),
+        ("the gang starts", 60, State.STARTING, gang_starts()),
+        (
+            "the gang starts, and its last report is old",
+            60,
+            State.STARTING,
+            gang_starts(conditions=[REPORTED]),
+        ),
+        ("the first step of a gang starts", 60, State.STARTING, gang_starts(members=4)),
         ("Kueue admitted it", 300, State.RUNNING, admitted),
         ("resumed", 300, State.RUNNING, resumed),
         ("resumed a second ago", 300, State.STARTING, just_resumed),
