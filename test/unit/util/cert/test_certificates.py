@@ -405,6 +405,20 @@ async def test_hosts_that_hooks_call_by_url_are_named_in_the_certificate(world: 
         assert admits(replica, after.ca_crt)
 
 
+@pytest.mark.parametrize("host", ["exämple.com", "[fe80::1%25eth0]"])
+async def test_a_host_that_no_certificate_can_name_is_left_out(world: Any, admits: Any, host: str) -> None:
+    found = await world.client.get(ValidatingWebhookConfiguration, ("", "validator"))
+    found.webhooks[0].client_config.service = None
+    found.webhooks[0].client_config.url = f"https://{host}:9443/validate"
+    await world.client.update(found)
+    async with world.replicas() as (replica,):
+        await replica.served()
+        first = await world.material()
+        await anyio.sleep(10)
+        assert await world.material() == first
+        assert admits(replica, first.ca_crt)
+
+
 async def test_an_authority_trusted_before_ours_stays_trusted_for_the_overlap(world: Any) -> None:
     theirs = pki.issue(["x"], world.now() - timedelta(days=900)).ca_crt
     found = await world.client.get(ValidatingWebhookConfiguration, ("", "validator"))
