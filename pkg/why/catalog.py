@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Final
 
 CAUSES: Final[dict[str, str]] = {
-    "deletion-blocked": "the TrainJob is being deleted, and finalizers keep it or its children",
+    "deletion-blocked": "the TrainJob, a child or an earlier object of its name is being deleted, and still exists",
     "managed-by": "another controller manages the TrainJob",
     "runtime-unsupported": "the kind of the runtime is not supported",
     "runtime-missing": "the runtime does not exist",
