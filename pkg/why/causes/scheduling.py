@@ -29,7 +29,8 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
         scheduled = pod.condition("PodScheduled")
         message = " ".join(text(scheduled, "message").split())
         if text(scheduled, "reason") == "SchedulingGated":
-            yield _gated(pod)
+            if pod.at("spec", "schedulingGates"):  # else the scheduler has not written that they were removed
+                yield _gated(pod)
         elif scheduled.get("status") == "False" and message:
             yield filters.unschedulable(snapshot, pod, message)
         elif (warning := _warned(snapshot, pod)) is not None:

@@ -118,6 +118,21 @@ def deleted_by_a_taint(world: World) -> None:
     }
 
 
+def bound(seconds: float) -> Callable[[World], Any]:
+    """Return the state in which pods that waited for room were bound to their nodes."""
+
+    def build(world: World) -> None:
+        for pod in world.pods:
+            pod["metadata"]["creationTimestamp"] = when(3600)
+            pod["status"] = {"phase": "Pending", "conditions": [condition("PodScheduled", age=seconds)]}
+
+    return build
+
+
+def ungated(world: World) -> None:
+    world.unscheduled("Scheduling is blocked due to non-empty scheduling gates", "SchedulingGated")
+
+
 HEALTHY: list[Any] = [
     pytest.param(state, build, id=name)
     for name, state, build in (
@@ -134,6 +149,8 @@ HEALTHY: list[Any] = [
         ("the kubelet does not know the ConfigMap yet", State.RUNNING, token_is_not_mounted(
             'object "team-a"/"kube-root-ca.crt" not registered')),
         ("the sandbox at the second try", State.RUNNING, sandbox(15, 3)),
+        ("bound after an hour, two seconds ago", State.STARTING, bound(2)),
+        ("the gates were removed", State.STARTING, ungated),
         ("a pod of a lost node was replaced", State.RUNNING, deleted_by_a_taint),
     )
 ]  # fmt: skip
@@ -152,6 +169,7 @@ LASTING: list[Any] = [
     pytest.param(cause, code, build, id=name)
     for name, cause, code, build in (
         ("Kueue admitted it and does not resume it", "suspended", 3, readmitted(60)),
+        ("bound after an hour, and nothing happens", "kubelet-silent", 1, bound(90)),
         ("the JobSet stays", "deletion-blocked", 3, job_set_deleted(60)),
         ("the deleted Job stays", "container-failed", 1, job_set_restarts(60)),
         ("a claim is not provisioned", "claim-pending", 1, provisioned(600)),

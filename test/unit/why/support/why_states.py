@@ -528,4 +528,4 @@ def kueue_check(world: World) -> None:
 
 
 def bound_and_ignored(world: World) -> None:
-    world.pods[0]["status"] = {"phase": "Pending", "conditions": [condition("PodScheduled")]}
+    world.pods[0]["status"] = {"phase": "Pending", "conditions": [condition("PodScheduled", age=100)]}
