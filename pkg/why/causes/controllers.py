@@ -184,7 +184,7 @@ def _is_uncounted(snapshot: Snapshot, job: Thing) -> bool:
 
 def _has_no_pods(snapshot: Snapshot, job: Thing) -> bool:
     """Return True if a Job that wants pods has had none for some time, and waits for no retry."""
-    if kinds.POD in snapshot.unread or not job.older_than(PATIENCE, snapshot.now):
+    if kinds.POD in snapshot.unread or not snapshot.settled(job):
         return False
     return (
         bool(snapshot.lacking(job))
@@ -234,7 +234,7 @@ def _is_idle(snapshot: Snapshot, job: Thing, patience: timedelta) -> bool:
     """Return True if nothing has happened to a Job that wants pods, for longer than ``patience``."""
     if not snapshot.lacking(job) or snapshot.events(job) or job.text("status", "startTime"):
         return False
-    return job.older_than(patience, snapshot.now)
+    return job.older_than(patience, snapshot.now) and (not patience or snapshot.settled(job))
 
 
 def _down(snapshot: Snapshot, name: str) -> str | None:

@@ -129,6 +129,24 @@ def bound(seconds: float) -> Callable[[World], Any]:
     return build
 
 
+def job_resumed(seconds: float, *, without_events: bool = False) -> Callable[[World], Any]:
+    """Return the state in which JobSet has resumed a Job that was queued for longer than events live."""
+
+    def build(world: World) -> None:
+        world.without_pods()
+        world.job["status"].clear()
+        world.job["metadata"].update(
+            creationTimestamp=when(9000),
+            managedFields=[
+                {"manager": "jobset", "time": when(seconds), "fieldsV1": {"f:spec": {"f:suspend": {}}}}
+            ],
+        )
+        if without_events:
+            world.unread["Event"] = "forbidden"
+
+    return build
+
+
 def ungated(world: World) -> None:
     world.unscheduled("Scheduling is blocked due to non-empty scheduling gates", "SchedulingGated")
 
@@ -151,6 +169,8 @@ HEALTHY: list[Any] = [
         ("the sandbox at the second try", State.RUNNING, sandbox(15, 3)),
         ("bound after an hour, two seconds ago", State.STARTING, bound(2)),
         ("the gates were removed", State.STARTING, ungated),
+        ("the Job was resumed after hours", State.STARTING, job_resumed(1)),
+        ("the Job was resumed, and events may not be read", State.STARTING, job_resumed(1, without_events=True)),
         ("a pod of a lost node was replaced", State.RUNNING, deleted_by_a_taint),
     )
 ]  # fmt: skip
@@ -170,6 +190,7 @@ LASTING: list[Any] = [
     for name, cause, code, build in (
         ("Kueue admitted it and does not resume it", "suspended", 3, readmitted(60)),
         ("bound after an hour, and nothing happens", "kubelet-silent", 1, bound(90)),
+        ("the Job was resumed, and nothing happens", "job-controller", 1, job_resumed(60)),
         ("the JobSet stays", "deletion-blocked", 3, job_set_deleted(60)),
         ("the deleted Job stays", "container-failed", 1, job_set_restarts(60)),
         ("a claim is not provisioned", "claim-pending", 1, provisioned(600)),
