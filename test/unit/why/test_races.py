@@ -69,12 +69,22 @@ def job_set_restarts(seconds: float) -> Callable[[World], Any]:
     return build
 
 
-def provisioned(seconds: float) -> Callable[[World], Any]:
+def provisioned(seconds: float, *, created: float | None = None) -> Callable[[World], Any]:
+    """Return the state in which a provisioner works on a claim; by default, since the claim was created."""
+
     def build(world: World) -> None:
         claim = world.make(
-            "v1", "PersistentVolumeClaim", "data", spec={}, status={"phase": "Pending"}, age=seconds
+            "v1",
+            "PersistentVolumeClaim",
+            "data",
+            spec={},
+            status={"phase": "Pending"},
+            age=created or seconds,
         )
-        world.event(claim, "ExternalProvisioning", "Waiting for a volume to be created", kind="Normal")
+        event = world.event(
+            claim, "ExternalProvisioning", "Waiting for a volume to be created", kind="Normal", age=seconds
+        )
+        event["lastTimestamp"] = when(1)
         world.unscheduled("0/2 nodes are available: pod has unbound immediate PersistentVolumeClaims.")
         for pod in world.pods:
             pod["spec"]["volumes"] = [{"name": "d", "persistentVolumeClaim": {"claimName": "data"}}]
@@ -161,6 +171,7 @@ HEALTHY: list[Any] = [
         ("the JobSet is deleted to be built again", State.STARTING, job_set_deleted(3)),
         ("the JobSet restarts", State.STARTING, job_set_restarts(2)),
         ("a claim is being provisioned", State.STARTING, provisioned(5)),
+        ("a claim that waited for its first pod is being provisioned", State.STARTING, provisioned(5, created=90000)),
         ("a volume moved to another node", State.RUNNING, attached("pvc-1")),
         ("the kubelet reads the token's ConfigMap", State.RUNNING, token_is_not_mounted(
             "failed to sync configmap cache: timed out waiting for the condition")),

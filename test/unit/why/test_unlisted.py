@@ -291,6 +291,14 @@ def deleted_group(world: World) -> None:
     world.unread["Event"] = "forbidden"
 
 
+def bound_late(world: World) -> None:
+    """Let a pod that fits on no node use a claim that is bound with the first pod."""
+    world.unscheduled(NO_GPU)
+    world.make("v1", "PersistentVolumeClaim", "data", spec={}, status={"phase": "Pending"})
+    for pod in world.pods:
+        pod["spec"]["volumes"] = [{"name": "d", "persistentVolumeClaim": {"claimName": "data"}}]
+
+
 CASES: list[Any] = [
     pytest.param(age, state, cause, words, build, id=name)
     for name, age, state, cause, words, build in (
@@ -372,6 +380,7 @@ CASES: list[Any] = [
         ("refused before, and JobSets may not be read", 300, State.RUNNING, None, "", refused_once("JobSet.jobset.x-k8s.io")),
         ("refused before, and pods may not be read", 300, State.RUNNING, None, "", refused_once("Pod")),
         ("refused before, and Services may not be read", 300, State.RUNNING, None, "", refused_once("Service")),
+        ("events of a claim may not be read", 300, State.WAITING, "insufficient-resources", "free", without_events(bound_late)),
         ("pods may not be read", 300, State.WAITING, "not-ready", "step node", unread(active=1)),
     )
 ]  # fmt: skip
