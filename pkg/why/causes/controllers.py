@@ -102,8 +102,8 @@ def _manager(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _has_tried(snapshot: Snapshot, job: Thing) -> bool:
-    """Return True if the manager has failed since, and will try again."""
-    seen = map(event_time, snapshot.events(job, *admission.TRAIN_JOB))
+    """Return True if the manager has acted: it has failed and will try again, or it is replacing the JobSet."""
+    seen = map(event_time, snapshot.events(job, *admission.TRAIN_JOB, "JobSetRecreating"))
     return any(each is not None and snapshot.now - each <= admission.RETRIED for each in seen)
 
 

@@ -157,6 +157,17 @@ def job_resumed(seconds: float, *, without_events: bool = False) -> Callable[[Wo
     return build
 
 
+def job_set_replaced(seconds: float) -> Callable[[World], Any]:
+    """Return the state in which the JobSet of an edited TrainJob has just been deleted, which took long."""
+
+    def build(world: World) -> None:
+        world.without_children()
+        message = "JobSet team-a/llama is built again with the edited spec"
+        world.event(world.train_job, "JobSetRecreating", message, kind="Normal", age=seconds)
+
+    return build
+
+
 def ungated(world: World) -> None:
     world.unscheduled("Scheduling is blocked due to non-empty scheduling gates", "SchedulingGated")
 
@@ -182,6 +193,7 @@ HEALTHY: list[Any] = [
         ("the gates were removed", State.STARTING, ungated),
         ("the Job was resumed after hours", State.STARTING, job_resumed(1)),
         ("the Job was resumed, and events may not be read", State.STARTING, job_resumed(1, without_events=True)),
+        ("the JobSet was deleted to be built again, slowly", State.STARTING, job_set_replaced(40)),
         ("a pod of a lost node was replaced", State.RUNNING, deleted_by_a_taint),
     )
 ]  # fmt: skip
@@ -202,6 +214,7 @@ LASTING: list[Any] = [
         ("Kueue admitted it and does not resume it", "suspended", 3, readmitted(60)),
         ("bound after an hour, and nothing happens", "kubelet-silent", 1, bound(90)),
         ("the Job was resumed, and nothing happens", "job-controller", 1, job_resumed(60)),
+        ("the JobSet was deleted, and nothing happens", "manager-silent", 1, job_set_replaced(1800)),
         ("the JobSet stays", "deletion-blocked", 3, job_set_deleted(60)),
         ("the deleted Job stays", "container-failed", 1, job_set_restarts(60)),
         ("a claim is not provisioned", "claim-pending", 1, provisioned(600)),
