@@ -163,7 +163,8 @@ class Starts:
             objects[str(kind.gvk.group_kind)] = [why.Thing(found.to_dict())]
         snapshot = why.Snapshot(why.Thing(train_job.to_dict()), self._now(), objects, unread)
         for finding in why.diagnose(snapshot).findings:
-            return finding.cause, finding.summary
+            if finding.cause != "unexplained":  # which is about a user who may not read everything
+                return finding.cause, finding.summary
         return "unexplained", "no cause is visible to the manager"
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Final
 
 CAUSES: Final[dict[str, str]] = {
-    "deletion-blocked": "the TrainJob is being deleted, and finalizers keep it or its children",
+    "deletion-blocked": "the TrainJob, a child or an earlier object of its name is being deleted, and still exists",
     "managed-by": "another controller manages the TrainJob",
     "runtime-unsupported": "the kind of the runtime is not supported",
     "runtime-missing": "the runtime does not exist",
@@ -52,6 +52,7 @@ CAUSES: Final[dict[str, str]] = {
     "dns-failure": "a pod cannot resolve the name of another one",
     "crash-loop": "a container fails again and again",
     "container-failed": "a container failed",
+    "sidecar-running": "a container that does not end keeps a pod whose work is done",
     "probe-failing": "a probe of a container fails",
     "sandbox-failed": "the sandbox or network of a pod cannot be set up",
     "service-missing": "the headless service of the pods does not exist",
@@ -71,6 +72,7 @@ CAUSES: Final[dict[str, str]] = {
     "workload-deactivated": "Kueue deactivated the Workload",
     "workload-evicted": "Kueue evicted the Workload",
     "queued": "Kueue has not admitted the Workload",
+    "pod-grouper": "the pod grouper does not give a pod its group",
     "gang-unavailable": "the cluster cannot schedule the gang",
     "gang-unschedulable": "the gang does not fit",
     "gang-waiting": "the gang waits for its other pods",

@@ -12,11 +12,13 @@ from typing import Final
 
 from controller_runtime.apis.machinery.base import JSON
 
+from pkg.why import kinds
 from pkg.why.causes import (
     admission,
     containers,
     controllers,
     counts,
+    deletions,
     images,
     network,
     nodes,
@@ -28,18 +30,19 @@ from pkg.why.causes import (
     volumes,
 )
 from pkg.why.finding import Finding, Severity, merged
-from pkg.why.snapshot import Snapshot
-from pkg.why.things import ago
+from pkg.why.snapshot import NOT_INSTALLED, Snapshot
+from pkg.why.things import ago, moment, number
 
 _LONG: Final = timedelta(minutes=10)
 _CAUSES: Final[tuple[Callable[[Snapshot], Iterator[Finding]], ...]] = (
     suspension.find,
     suspension.terminating,
+    deletions.find,
     admission.find,
     references.find,
     queues.find,
-    scheduling.find,
     volumes.find,
+    scheduling.find,
     images.find,
     containers.find,
     nodes.find,
@@ -48,18 +51,28 @@ _CAUSES: Final[tuple[Callable[[Snapshot], Iterator[Finding]], ...]] = (
     controllers.find,
     counts.find,
 )
+"""Of findings with one cause the first is the answer: the events of a claim have a reason, which schedulers lack."""
 _OF_SUSPENDED: Final = (
     suspension.find,
     suspension.terminating,
+    deletions.find,
     queues.find,
     admission.find,
     controllers.find,
 )
 _EXPLAINED_BY: Final = {
-    "scheduler-missing": ("gang-unschedulable", "gang-waiting", "queue-missing", "device-claim-missing")
+    "scheduler-missing": (
+        "gang-unavailable",
+        "gang-unschedulable",
+        "gang-waiting",
+        "queue-missing",
+        "device-claim-missing",
+    ),
+    "manager-silent": ("deletion-blocked",),
 }
 """Causes that are dropped because of another one: some gang schedulers report on the PodGroup alone, and kube-scheduler
-considers neither a pod whose gang is incomplete nor one whose ResourceClaim does not exist."""
+considers neither a pod whose gang is incomplete nor one whose ResourceClaim does not exist. The manager waits for the
+deletion of an object that has the name of a child."""
 _OF_MANAGED: Final = ("managed-by", "suspended", "namespace-terminating")
 
 
@@ -118,10 +131,10 @@ def diagnose(snapshot: Snapshot) -> Verdict:
     job = snapshot.train_job
     findings = tuple(merged(list(_findings(snapshot))))
     state, progress = _state(snapshot, findings)
-    if state is State.STARTING and not findings and job.older_than(_LONG, snapshot.now):
+    if state is State.STARTING and not findings and _is_still(snapshot):
         findings, state, progress = (_unexplained(snapshot),), State.WAITING, "waits"
     reasons = [*snapshot.unread.items(), *snapshot.truncated.items()]
-    unread = tuple(f"{kind}: {reason}" for kind, reason in reasons if reason != controllers.NOT_INSTALLED)
+    unread = tuple(f"{kind}: {reason}" for kind, reason in reasons if reason != NOT_INSTALLED)
     return Verdict(job.namespace, job.name, state, progress, findings, unread)
 
 
@@ -153,6 +166,9 @@ def _state(snapshot: Snapshot, findings: tuple[Finding, ...]) -> tuple[State, st
         return State.WRONG, "has failed"
     running, wanted = len(snapshot.running), max(snapshot.expected, len(snapshot.running))
     counted = f"{running} of {wanted} pods"
+    if not running and (ready := _ready_jobs(snapshot)):
+        running = wanted = ready
+        counted = f"{ready} Job{'s' if ready > 1 else ''} ready, whose pods cannot be read"
     gravest = findings[0].severity if findings else None
     if gravest in (Severity.ERROR, Severity.WAITING):
         state = State.WRONG if gravest is Severity.ERROR else State.WAITING
@@ -162,18 +178,47 @@ def _state(snapshot: Snapshot, findings: tuple[Finding, ...]) -> tuple[State, st
     return (State.RUNNING, f"runs: {counted}") if running else (State.STARTING, "starts")
 
 
+def _is_still(snapshot: Snapshot) -> bool:
+    """Return True if nothing was created, resumed or ended for a long time."""
+    created = [each.created for each in (*snapshot.owners, *snapshot.pods)]
+    resumed = moment(snapshot.train_job.condition("Suspended"), "lastTransitionTime")
+    ended = [
+        moment(job.condition(kind), "lastTransitionTime")
+        for job in snapshot.all_jobs
+        for kind in ("Complete", "Failed")
+    ]
+    last = max(filter(None, (*created, resumed, *ended)), default=None)
+    return last is not None and snapshot.now - last > _LONG
+
+
+def _ready_jobs(snapshot: Snapshot) -> int:
+    """Return the number of ready Jobs by the status of their owner if the pods are not known, else 0."""
+    if not _unread_children(snapshot):
+        return 0
+    owner, field = snapshot.train_job, "jobsStatus"
+    if snapshot.job_set is not None:
+        owner, field = snapshot.job_set, "replicatedJobsStatus"
+    return sum(number(each, "ready") for each in owner.maps("status", field))
+
+
+def _unread_children(snapshot: Snapshot) -> list[str]:
+    """Return why the pods are not known: one of the kinds from the TrainJob to them cannot be read."""
+    chain = (kinds.JOB_SET, kinds.JOB, kinds.POD)
+    return [f"{kind} cannot be read: {snapshot.unread[kind]}" for kind in chain if kind in snapshot.unread]
+
+
 def _unexplained(snapshot: Snapshot) -> Finding:
-    job = snapshot.train_job
-    evidence = [f"{job} is {ago(job.created, snapshot.now)} old and no pod runs"]
+    job, unread = snapshot.train_job, _unread_children(snapshot)
+    age, state = ago(job.created, snapshot.now), "no Job is ready" if unread else "no pod runs"
+    evidence = [f"{job} is {age} old and {state}", *unread]
     evidence += [f"phase of {pod} is {pod.text('status', 'phase')}" for pod in snapshot.pods[:3]]
     for pod in snapshot.pods[:3]:
         evidence += [snapshot.quote(each) for each in snapshot.events(pod)[:1]]
-    advice = "Look at the objects with kubectl describe, starting with the pods."
     return Finding(
         "unexplained",
-        "no pod has started, and no cause is visible",
+        f"{state}, and {'the pods cannot be read' if unread else 'no cause is visible'}",
         (str(job),),
         tuple(evidence),
-        advice,
+        "Look at the objects with kubectl describe, starting with the pods.",
         Severity.WAITING,
     )

@@ -24,8 +24,8 @@ from controller_runtime.rest import NoKindMatchError, RestError, request
 
 from pkg.apis.jobset.v1alpha2 import JOB_SET_NAME_KEY
 from pkg.why import kinds
-from pkg.why.causes import containers, controllers, leases, queues, references
-from pkg.why.snapshot import Reference, Snapshot
+from pkg.why.causes import containers, controllers, deletions, leases, queues, references
+from pkg.why.snapshot import NOT_INSTALLED, Reference, Snapshot
 from pkg.why.things import Thing, at
 
 _PAGE: Final = 500
@@ -68,7 +68,12 @@ class Reading:
         await self._list(_selections(self._namespace, self._name))
         snapshot = Snapshot(train_job, now, self._objects, self._unread)
         async with anyio.create_task_group() as group:
-            group.start_soon(self._look_up, [*references.references(snapshot), *queues.queues(snapshot)])
+            named = [
+                *references.references(snapshot),
+                *queues.queues(snapshot),
+                *deletions.references(snapshot),
+            ]
+            group.start_soon(self._look_up, named)
             group.start_soon(self._read_logs, snapshot)
             group.start_soon(self._read_controllers)
             if any("webhook" in each.text("message") for each in snapshot.all(kinds.EVENT)):
@@ -89,7 +94,7 @@ class Reading:
             try:
                 found, missing = await self._pages(version, selection)
             except NoKindMatchError:
-                self._unread[kind] = controllers.NOT_INSTALLED
+                self._unread[kind] = NOT_INSTALLED
                 continue
             except (StatusError, RestError) as error:
                 self._unread[kind] = str(error)

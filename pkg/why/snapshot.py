@@ -17,7 +17,8 @@ COMPLETION_INDEX: Final = "batch.kubernetes.io/job-completion-index"
 REPLICATED_JOB: Final = "jobset.sigs.k8s.io/replicatedjob-name"
 PATIENCE: Final = timedelta(seconds=15)
 """The time within which a working controller reacts to an object."""
-
+NOT_INSTALLED: Final = "the kind is not installed"
+"""Why a kind that the cluster does not serve cannot be read."""
 
 CONTAINER_STEPS: Final = ("Pulling", "Pulled", "Created", "Started")
 """The reasons of events that follow when the sandbox, network and volumes of a pod are set up."""
@@ -107,6 +108,15 @@ class Snapshot:
     def expected(self) -> int:
         """The pods that the existing Jobs that have not finished want."""
         return sum(_parallelism(job) for job in self.jobs if not finished(job))
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the manager is the next to act: it has not built the JobSet, or not passed on spec.suspend."""
+        if kinds.JOB_SET in self.unread:
+            return not self.train_job.maps("status", "jobsStatus")  # the manager copies them from the JobSet
+        if self.job_set is None:
+            return True
+        return (self.job_set.at("spec", "suspend") is True) != (self.train_job.at("spec", "suspend") is True)
 
     def lacking(self, job: Thing) -> int:
         """Return the number of pods that a Job wants and does not have."""

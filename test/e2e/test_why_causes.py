@@ -96,6 +96,8 @@ NOT_PLAYED: Final = {
     "no-nodes": "a cluster without nodes",
     "jobset-missing": "a control plane without JobSet",
     "kind-missing": "a control plane without a kind of PodGroups",
+    "pod-grouper": "KAI-Scheduler's PodGroups, and a pod grouper that fails",
+    "sidecar-running": "a container that runs for minutes after the end of another",
     "unexplained": "the absence of every other cause",
 }
 """The causes of docs/why.md that this module does not play, and the parts that they would need."""

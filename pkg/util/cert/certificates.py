@@ -65,7 +65,8 @@ _TRIES: Final = 10
 _BREATH: Final = 0.1
 """Seconds within which several changes cause one pass."""
 _RETRY: Final = (0.5, 30.0)
-_EXPECTED: Final = (StatusError, rest.RestError)
+_EXPECTED: Final = (StatusError, rest.RestError, OSError)
+"""OSError: loading a certificate needs a file descriptor, and all of them may be in use."""
 
 _log = log.logger_from("cert-rotation")
 
@@ -176,6 +177,7 @@ class Certificates:
         Raises:
             StatusError: the API server refused a request.
             RestError: the API server was unreachable.
+        OSError: the certificate cannot be loaded at the moment.
         """
         hooks = await self._configurations.read(cluster)
         names = bundle.server_names(self._options.service, self._options.namespace, hooks)

@@ -14,7 +14,7 @@ import binascii
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final, Self
+from typing import Final, Self, TypeVar
 
 from controller_runtime import certificates
 from cryptography import x509
@@ -38,6 +38,7 @@ FORMER: Final = "ca-former.crt"
 """Key of the Secret with the former authority, for clients that may meet a replica with its certificate."""
 _KEYS: Final = ("ca.crt", "ca.key", "tls.crt", "tls.key")
 _SIGNING: Final = (rsa.RSAPrivateKey, ec.EllipticCurvePrivateKey)
+_SERVES: Final = frozenset({ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE})
 _BROKEN: Final = (ValueError, TypeError, UnsupportedAlgorithm, InvalidSignature)
 
 
@@ -220,10 +221,12 @@ def _pair(cert_name: str, cert: bytes, key_name: str, key: bytes) -> x509.Certif
 
 def _check_authority(ca: x509.Certificate) -> None:
     try:
-        constraints = ca.extensions.get_extension_for_class(x509.BasicConstraints).value
-    except (x509.ExtensionNotFound, *_BROKEN) as error:
+        constraints = _extension(ca, x509.BasicConstraints)
+        usage = _extension(ca, x509.KeyUsage)
+        str(ca.subject)  # decoded now; a serving certificate repeats it
+    except _BROKEN as error:
         raise UnusableError("ca.crt is not an authority") from error
-    if not constraints.ca:
+    if constraints is None or not constraints.ca or (usage is not None and not usage.key_cert_sign):
         raise UnusableError("ca.crt is not an authority")
 
 
@@ -233,13 +236,27 @@ def _check_serving(serving: x509.Certificate, ca: x509.Certificate, names: Colle
     except _BROKEN as error:
         raise UnusableError("tls.crt is not signed by ca.crt") from error
     try:
-        found = serving.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-        known = {*found.get_values_for_type(x509.DNSName)}
-        known |= {str(address) for address in found.get_values_for_type(x509.IPAddress)}
-    except (x509.ExtensionNotFound, *_BROKEN) as error:
+        alternatives = _extension(serving, x509.SubjectAlternativeName) or ()
+        known = {each.value for each in alternatives if isinstance(each, x509.DNSName)}
+        known |= {str(each.value) for each in alternatives if isinstance(each, x509.IPAddress)}
+        purposes = _extension(serving, x509.ExtendedKeyUsage)
+    except _BROKEN as error:
         raise UnusableError("tls.crt names no host") from error
+    if purposes is not None and not _SERVES.intersection(purposes):
+        raise UnusableError("tls.crt is not for servers")
     if missing := sorted(set(names) - known):
         raise UnusableError(f"tls.crt does not name {', '.join(missing)}")
+
+
+_Extension = TypeVar("_Extension", bound=x509.ExtensionType)
+
+
+def _extension(cert: x509.Certificate, kind: type[_Extension]) -> _Extension | None:
+    """Return the extension, or None if the certificate lacks it."""
+    try:
+        return cert.extensions.get_extension_for_class(kind).value
+    except x509.ExtensionNotFound:
+        return None
 
 
 def _check_period(name: str, cert: x509.Certificate, now: datetime) -> None:

@@ -16,10 +16,11 @@ from pkg.why.finding import Finding
 from pkg.why.snapshot import PATIENCE, Snapshot, event_time
 from pkg.why.things import Thing, at, text
 
-_TRAIN_JOB: Final = ("TrainJobResourcesCreationFailed",)
+TRAIN_JOB: Final = ("TrainJobResourcesCreationFailed",)
+"""The reasons of events of the manager that could not create or change a child."""
 _JOB_SET: Final = ("JobCreationFailed", "HeadlessServiceCreationFailed")
 _JOB: Final = ("FailedCreate",)
-_RETRIED: Final = timedelta(minutes=20)
+RETRIED: Final = timedelta(minutes=20)
 """The longest time between two attempts of a controller: an older event describes a state that may have passed."""
 
 
@@ -28,8 +29,8 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
     job_set = snapshot.job_set
     if not snapshot.running and _is_behind(snapshot):
         since = max(filter(None, [pod.created for pod in snapshot.pods]), default=None)
-        yield from _refused(snapshot, snapshot.train_job, _TRAIN_JOB, since)
-    if job_set is not None and (not snapshot.all_jobs or _lacks_service(snapshot, job_set)):
+        yield from _refused(snapshot, snapshot.train_job, TRAIN_JOB, since)
+    if job_set is not None and (_lacks_jobs(snapshot) or _lacks_service(snapshot, job_set)):
         yield from _refused(snapshot, job_set, _JOB_SET)
     for job in snapshot.jobs:
         if snapshot.lacking(job):
@@ -42,7 +43,7 @@ def _refused(
 ) -> Iterator[Finding]:
     for event in snapshot.events(obj, *reasons)[:1]:
         seen = event_time(event)
-        if seen is None or snapshot.now - seen > _RETRIED or (since is not None and seen < since):
+        if seen is None or snapshot.now - seen > RETRIED or (since is not None and seen < since):
             return
         found = refusals.classify(event.text("message"))
         evidence = [snapshot.quote(event), *_rules(snapshot, found.cause, event.text("message"))]
@@ -51,13 +52,22 @@ def _refused(
 
 def _is_behind(snapshot: Snapshot) -> bool:
     """Return True if the TrainJob's children may be incomplete or not the current ones."""
+    return snapshot.is_behind or _lacks_jobs(snapshot)
+
+
+def _lacks_jobs(snapshot: Snapshot) -> bool:
+    """Return True if the JobSet has no Jobs; by its own counts if these may not be read."""
     job_set = snapshot.job_set
-    if job_set is None or not snapshot.all_jobs:
-        return True
-    return (job_set.at("spec", "suspend") is True) != (snapshot.train_job.at("spec", "suspend") is True)
+    if job_set is None:
+        return kinds.JOB_SET not in snapshot.unread
+    if kinds.JOB in snapshot.unread:
+        return not job_set.maps("status", "replicatedJobsStatus")
+    return not snapshot.all_jobs
 
 
 def _lacks_service(snapshot: Snapshot, job_set: Thing) -> bool:
+    if kinds.SERVICE in snapshot.unread:
+        return False
     return not snapshot.children(kinds.SERVICE, [job_set]) and job_set.older_than(PATIENCE, snapshot.now)
 
 

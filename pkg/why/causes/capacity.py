@@ -15,6 +15,7 @@ from pkg.why.snapshot import Snapshot
 from pkg.why.things import Thing, at, maps
 
 _GPUS: Final = ("nvidia.com/gpu", "amd.com/gpu")
+_MOST_NODES: Final = 5
 
 
 def shortage(snapshot: Snapshot, pod: Thing, resource: str) -> tuple[str, str, tuple[str, ...]]:
@@ -37,6 +38,24 @@ def shortage(snapshot: Snapshot, pod: Thing, resource: str) -> tuple[str, str, t
             evidence,
         )
     return "insufficient-resources", f"no node has {wanted} {name} free", evidence
+
+
+def unfit(snapshot: Snapshot, pod: Thing) -> tuple[str, str, tuple[str, ...]] | None:
+    """Return cause, summary and evidence of a pod that no node has room for even if it were empty, or None."""
+    wanted = demand(pod)
+    if room(snapshot, wanted) != 0:
+        return None
+    amounts = ", ".join(f"{requested(pod, name)} {name}" for name in wanted if name != "pods")
+    evidence = (
+        f"{pod} requests {amounts}",
+        *(f"Node {node.name} has {_offer(node, wanted)}" for node in snapshot.all(kinds.NODE)[:_MOST_NODES]),
+    )
+    return "never-fits", f"a pod requests {amounts}, and no node has all of these", evidence
+
+
+def _offer(node: Thing, wanted: Mapping[str, int]) -> str:
+    allocatable = node.at("status", "allocatable")
+    return ", ".join(f"{at(allocatable, name) or 0} {name}" for name in wanted if name != "pods")
 
 
 def demand(pod: Thing) -> dict[str, int]:

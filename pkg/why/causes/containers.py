@@ -6,10 +6,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
-from pkg.why.causes.statuses import Status, statuses
+from pkg.constants.trainer import DATASET_INITIALIZER, LAUNCHER, MODEL_INITIALIZER, NODE
+from pkg.why.causes.statuses import Status, of_pod, statuses
 from pkg.why.finding import Finding, Severity
 from pkg.why.snapshot import Snapshot
 from pkg.why.things import ago, at, moment, number, text
@@ -37,11 +38,13 @@ _STABLE: Final = timedelta(minutes=10)
 """The time after which the kubelet forgets the crashes of a container that runs."""
 _UNREADY: Final = timedelta(minutes=5)
 _LOG_LINES: Final = 5
+_WORK: Final = (NODE, LAUNCHER, DATASET_INITIALIZER, MODEL_INITIALIZER)
+"""The containers with whose end the work of a pod is done."""
 
 
 def find(snapshot: Snapshot) -> Iterator[Finding]:
     """Yield the containers that cannot start or have failed."""
-    for status in statuses(snapshot):
+    for status in _by_end(snapshot):
         ended = status.ended
         failed = ended is not None and number(ended, "exitCode") != 0
         if status.waiting in _CONFIG or text(ended, "reason") in ("StartError", "ContainerCannotRun"):
@@ -53,6 +56,7 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
         elif (unstable := _unstable(snapshot, status)) is not None:
             yield unstable
     yield from _probes(snapshot)
+    yield from _sidecars(snapshot)
 
 
 def lines_of(snapshot: Snapshot, status: Status) -> list[str]:
@@ -62,11 +66,21 @@ def lines_of(snapshot: Snapshot, status: Status) -> list[str]:
 
 
 def failures(snapshot: Snapshot) -> Iterator[Status]:
-    """Yield the containers whose logs may say why they failed."""
-    for status in statuses(snapshot):
+    """Yield the containers whose logs may say why they failed, the first to fail first."""
+    for status in _by_end(snapshot):
         ended = status.ended or at(status.data, "lastState", "terminated")
         if ended is not None and number(ended, "exitCode") != 0:
             yield status
+
+
+def _by_end(snapshot: Snapshot) -> list[Status]:
+    """Return the containers, the first to end first: the others of a distributed training fail because of it."""
+    return sorted(statuses(snapshot), key=lambda each: _end(each) or snapshot.now)
+
+
+def _end(status: Status) -> datetime | None:
+    ended = status.ended or at(status.data, "lastState", "terminated")
+    return moment(ended, "finishedAt")
 
 
 def _replaced(status: Status) -> bool:
@@ -129,12 +143,12 @@ def _failed(snapshot: Snapshot, status: Status) -> Finding:
     words = text(status.ended, "message").strip().splitlines()
     evidence = (status.line, *words[-2:], *lines_of(snapshot, status))
     subject = (str(status.pod),)
-    if any(
-        _UNRESOLVED.search(line) for line in (*words, *snapshot.logs.get((status.pod.name, status.name), ()))
-    ):
+    logged = snapshot.logs.get((status.pod.name, status.name), ())
+    shown = (*words, *(f"log of {status.name}: {line}" for line in logged))
+    if unresolved := [line for line in shown if _UNRESOLVED.search(line)]:
         summary = f"the {status.label} cannot resolve a host name (exit code {code})"
         advice = "Check the headless service of the JobSet, the cluster's DNS, and network policies that block port 53."
-        return Finding("dns-failure", summary, subject, evidence, advice)
+        return Finding("dns-failure", summary, subject, (unresolved[-1], *evidence), advice)
     read = f"Read its log: kubectl logs -n {status.pod.namespace} {status.pod.name} -c {status.name}"
     if status.waiting == "CrashLoopBackOff":
         summary = f"the {status.label} fails again and again with exit code {code}{signal}"
@@ -178,6 +192,42 @@ def _probes(snapshot: Snapshot) -> Iterator[Finding]:
                 (snapshot.quote(event),),
                 "Correct the probe or its target.",
             )
+
+
+def _sidecars(snapshot: Snapshot) -> Iterator[Finding]:
+    """Yield the containers that still run, long after the one with the work has succeeded."""
+    for pod in snapshot.running:
+        states = [each for each in of_pod(pod) if not each.is_init]
+        done = [
+            each for each in states if each.name in _WORK and _has_succeeded(each, snapshot.now - _UNREADY)
+        ]
+        others = [each for each in states if at(each.data, "state", "running") is not None]
+        if not done or not others or any(each.name in _WORK for each in others):
+            continue
+        names = ", ".join(each.name for each in others)
+        since = ago(moment(at(done[0].data, "state", "terminated"), "finishedAt"), snapshot.now)
+        evidence = (
+            f"container {done[0].name} of {pod} succeeded {since} ago",
+            *(f"container {each.name} of {pod} still runs" for each in others),
+        )
+        advice = (
+            "Make it an init container with restartPolicy Always, which ends with the others, or keep its injector "
+            'from these pods; for Istio, by the label sidecar.istio.io/inject: "false" in the runtime\'s pod template.'
+        )
+        yield Finding(
+            "sidecar-running",
+            f"the {done[0].label} has succeeded, and the container {names} keeps the pod from ending",
+            (str(pod),),
+            evidence,
+            advice,
+            Severity.WAITING,
+        )
+
+
+def _has_succeeded(status: Status, before: datetime) -> bool:
+    ended = at(status.data, "state", "terminated")
+    end = moment(ended, "finishedAt")
+    return end is not None and end < before and number(ended, "exitCode") == 0
 
 
 def _last(words: str) -> str:

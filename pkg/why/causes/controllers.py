@@ -10,11 +10,11 @@ from typing import Final
 
 from pkg.constants.trainer import FIELD_OWNER
 from pkg.why import kinds
-from pkg.why.causes import leases
+from pkg.why.causes import admission, leases
 from pkg.why.causes.statuses import of_pod
 from pkg.why.causes.suspension import writer
-from pkg.why.finding import Finding
-from pkg.why.snapshot import PATIENCE, Snapshot, finished
+from pkg.why.finding import Finding, Severity
+from pkg.why.snapshot import NOT_INSTALLED, PATIENCE, Snapshot, event_time, finished
 from pkg.why.things import Thing, ago, maps, moment, text
 
 MANAGER: Final = "kubeflow-trainer-controller-manager"
@@ -47,10 +47,6 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
         yield from _jobs(snapshot, job_set)
 
 
-NOT_INSTALLED: Final = "the kind is not installed"
-"""Why a kind that the cluster does not serve cannot be read."""
-
-
 def _is_ignored(snapshot: Snapshot, job_set: Thing) -> bool:
     """Return True if JobSet and TrainJob differ in a way that only the manager can correct."""
     job = snapshot.train_job
@@ -69,7 +65,7 @@ def _is_ignored(snapshot: Snapshot, job_set: Thing) -> bool:
 
 def _manager(snapshot: Snapshot) -> Iterator[Finding]:
     job = snapshot.train_job
-    if finished(job) or snapshot.events(job, "TrainJobResourcesCreationFailed"):
+    if finished(job):
         return
     evidence = [
         f"{job} is {ago(job.created, snapshot.now)} old",
@@ -87,7 +83,14 @@ def _manager(snapshot: Snapshot) -> Iterator[Finding]:
             tuple(evidence),
             advice,
         )
-    elif snapshot.settled(job):
+    elif not snapshot.settled(job) or _has_tried(snapshot, job):
+        return
+    elif kinds.EVENT in snapshot.unread:
+        summary = "the manager has not acted on the TrainJob, and its events, which say why, cannot be read"
+        unread = f"events cannot be read: {snapshot.unread[kinds.EVENT]}"
+        advice = f"Get the permission to list events in namespace {job.namespace}."
+        yield Finding("unexplained", summary, (str(job),), (*evidence, unread), advice, Severity.WAITING)
+    else:
         advice = "Read the log of the manager, and its /readyz?verbose, which names unreadable kinds."
         yield Finding(
             "manager-silent",
@@ -96,6 +99,12 @@ def _manager(snapshot: Snapshot) -> Iterator[Finding]:
             (*evidence, *_unknown(snapshot)),
             advice,
         )
+
+
+def _has_tried(snapshot: Snapshot, job: Thing) -> bool:
+    """Return True if the manager has acted: it has failed and will try again, or it is replacing the JobSet."""
+    seen = map(event_time, snapshot.events(job, *admission.TRAIN_JOB, "JobSetRecreating"))
+    return any(each is not None and snapshot.now - each <= admission.RETRIED for each in seen)
 
 
 def _jobs(snapshot: Snapshot, job_set: Thing) -> Iterator[Finding]:
@@ -112,8 +121,16 @@ def _jobs(snapshot: Snapshot, job_set: Thing) -> Iterator[Finding]:
             evidence = (missing, *([down] if down else []))
             summary = "the controller of JobSet does not react"
             yield Finding("jobset-controller", summary, (str(job_set),), evidence, advice)
+    yield from _all_ended(snapshot, job_set)
     down = leases.lost(snapshot, leases.JOB_CONTROLLER)
     for job in snapshot.jobs:
+        if _is_uncounted(snapshot, job):
+            evidence = (
+                f"all pods of {job} have succeeded, and it is not complete",
+                *([down] if down else []),
+            )
+            summary, advice = "the controller of Jobs does not react", "Check kube-controller-manager."
+            yield Finding("job-controller", summary, (str(job),), evidence, advice)
         if kinds.POD not in snapshot.unread and _is_idle(
             snapshot, job, PATIENCE if down is None else timedelta()
         ):
@@ -124,6 +141,71 @@ def _jobs(snapshot: Snapshot, job_set: Thing) -> Iterator[Finding]:
             )
             summary, advice = "the controller of Jobs does not react", "Check kube-controller-manager."
             yield Finding("job-controller", summary, (str(job),), evidence, advice)
+        elif kinds.EVENT in snapshot.unread and _has_no_pods(snapshot, job):
+            yield _unknown_pods(snapshot, job)
+
+
+def _all_ended(snapshot: Snapshot, job_set: Thing) -> Iterator[Finding]:
+    """Yield that JobSet's controller does nothing although all Jobs have ended, and it is its turn."""
+    ends = [
+        moment(job.condition(kind), "lastTransitionTime")
+        for job in snapshot.all_jobs
+        for kind in ("Complete", "Failed")
+        if job.is_true(kind)
+    ]
+    if not ends or len(ends) < len(snapshot.all_jobs) or any(job.deleted for job in snapshot.all_jobs):
+        return
+    last = max(filter(None, ends), default=None)
+    if last is None or snapshot.now - last <= PATIENCE:
+        return
+    down = _down(snapshot, JOB_SET_MANAGER) or leases.lost(snapshot, leases.JOB_SET)
+    evidence = (
+        f"all Jobs of {job_set} ended {ago(last, snapshot.now)} ago, and it is neither complete nor failed",
+    )
+    yield Finding(
+        "jobset-controller",
+        "the controller of JobSet does not react to the end of the Jobs",
+        (str(job_set),),
+        evidence + ((down,) if down else ()),
+        "Check the Deployment jobset-controller-manager in the namespace jobset-system, and its log.",
+    )
+
+
+def _is_uncounted(snapshot: Snapshot, job: Thing) -> bool:
+    """Return True if all pods of a Job succeeded some time ago, and the Job is not complete."""
+    pods = [pod for pod in snapshot.pods if pod.owned_by(job.uid)]
+    if finished(job) or not pods or any(pod.text("status", "phase") != "Succeeded" for pod in pods):
+        return False
+    ends = [moment(each.data, "state", "terminated", "finishedAt") for pod in pods for each in of_pod(pod)]
+    last = max(filter(None, ends), default=None)
+    enough = len(pods) >= job.number("spec", "completions") > 0
+    return enough and last is not None and snapshot.now - last > PATIENCE
+
+
+def _has_no_pods(snapshot: Snapshot, job: Thing) -> bool:
+    """Return True if a Job that wants pods has had none for some time, and waits for no retry."""
+    if kinds.POD in snapshot.unread or not snapshot.settled(job):
+        return False
+    return (
+        bool(snapshot.lacking(job))
+        and not snapshot.children(kinds.POD, [job])
+        and not job.number("status", "failed")
+    )
+
+
+def _unknown_pods(snapshot: Snapshot, job: Thing) -> Finding:
+    return Finding(
+        "pods-missing",
+        f"the Job {job.name} has no pods, and its events, which say why, cannot be read",
+        (str(job),),
+        (
+            f"{job} is {ago(job.created, snapshot.now)} old and has no pods",
+            f"events cannot be read: {snapshot.unread[kinds.EVENT]}",
+        ),
+        f"Get the permission to list events in namespace {job.namespace}: a quota, a policy or a missing service "
+        "account may refuse the pods.",
+        Severity.WAITING,
+    )
 
 
 def _uncreated(snapshot: Snapshot, job_set: Thing, missing: str) -> Finding:
@@ -152,7 +234,7 @@ def _is_idle(snapshot: Snapshot, job: Thing, patience: timedelta) -> bool:
     """Return True if nothing has happened to a Job that wants pods, for longer than ``patience``."""
     if not snapshot.lacking(job) or snapshot.events(job) or job.text("status", "startTime"):
         return False
-    return job.older_than(patience, snapshot.now)
+    return job.older_than(patience, snapshot.now) and (not patience or snapshot.settled(job))
 
 
 def _down(snapshot: Snapshot, name: str) -> str | None:

@@ -13,11 +13,12 @@ from pkg.why import kinds
 from pkg.why.causes.statuses import of_pod
 from pkg.why.finding import Finding
 from pkg.why.snapshot import CONTAINER_STEPS, Snapshot, condition_line
-from pkg.why.things import Thing, ago, number, text
+from pkg.why.things import Thing, ago, moment, number, text
 
 _REJECTED: Final = re.compile(
-    r"OutOf\w+|UnexpectedAdmissionError|NodeAffinity|NodePorts|NodeName|TopologyAffinityError"
-    r"|PodResizePending|AppArmor|SysctlForbidden|InvalidNodeInfo|PodOSNotSupported"
+    r"OutOf\S+|UnexpectedAdmissionError|NodeAffinity|NodePorts|NodeName|TopologyAffinityError"
+    r"|PodResizePending|AppArmor|SysctlForbidden|InvalidNodeInfo|PodOSNotSupported|SupplementalGroupsPolicyNotSupported"
+    r"|VolumeAttachmentLimitExceeded"
 )
 _DISRUPTED: Final = {
     "PreemptionByScheduler": ("preempted", "the scheduler preempted Pod {} for a pod of higher priority"),
@@ -152,11 +153,12 @@ def _silent(snapshot: Snapshot, pod: Thing) -> Iterator[Finding]:
     """Yield a pod that its node has not acknowledged."""
     if not pod.text("spec", "nodeName") or pod.text("status", "startTime") or list(of_pod(pod)):
         return
-    if pod.older_than(_SILENT, snapshot.now) and not snapshot.events(pod, "Pulling", "Pulled", "Created"):
+    bound = moment(pod.condition("PodScheduled"), "lastTransitionTime") or pod.created
+    if bound is None or snapshot.now - bound <= _SILENT:
+        return
+    if not snapshot.events(pod, "Pulling", "Pulled", "Created"):
         name = pod.text("spec", "nodeName")
-        evidence = (
-            f"{pod} was bound to {name} and has no status since ({ago(pod.created, snapshot.now)} old)",
-        )
+        evidence = (f"{pod} was bound to {name} {ago(bound, snapshot.now)} ago and has no status since",)
         yield Finding(
             "kubelet-silent",
             f"the kubelet of node {name} does not start Pod {pod.name}",

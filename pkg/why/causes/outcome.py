@@ -5,10 +5,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
+from pkg.why import kinds
 from pkg.why.finding import Finding
-from pkg.why.snapshot import Snapshot, condition_line
+from pkg.why.snapshot import Snapshot, condition_line, event_time
 from pkg.why.things import Thing, text
+
+_DISRUPTIONS: Final = {
+    "Preempted": (
+        "preempted",
+        "the scheduler preempted the pods for others of higher priority",
+        "Resubmit it with a higher priority, or when the others have ended; retries are set in the runtime.",
+    ),
+    "TaintManagerEviction": (
+        "node-lost",
+        "the pods were deleted because of a taint of their nodes",
+        "Resubmit it; retries are set in the runtime.",
+    ),
+}
+"""By the reason of an event of a pod that is deleted: cause, summary and advice."""
 
 
 def find(snapshot: Snapshot) -> Iterator[Finding]:
@@ -26,6 +42,9 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
         )
         return
     job_set = [snapshot.job_set] if snapshot.job_set is not None else []
+    yield from (
+        found for each in snapshot.jobs if each.is_true("Failed") for found in _disrupted(snapshot, each)
+    )
     for level in (snapshot.jobs, job_set, [job]):
         if ended := [each for each in level if each.is_true("Failed")]:
             yield from (_ended(snapshot, each) for each in ended)
@@ -35,6 +54,20 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
     yield from (
         _retried(each) for each in snapshot.jobs if snapshot.lacking(each) and each.number("status", "failed")
     )
+
+
+def _disrupted(snapshot: Snapshot, job: Thing) -> Iterator[Finding]:
+    """Yield the disruptions of a failed Job whose pods are deleted: their events remain."""
+    if kinds.POD in snapshot.unread or snapshot.children(kinds.POD, [job]):
+        return
+    for event in snapshot.all(kinds.EVENT):
+        reason, name = event.text("reason"), event.text("involvedObject", "name")
+        seen = event_time(event)
+        if event.text("involvedObject", "kind") != "Pod" or not name.startswith(f"{job.name}-"):
+            continue
+        if reason in _DISRUPTIONS and seen is not None and job.created is not None and seen >= job.created:
+            cause, summary, advice = _DISRUPTIONS[reason]
+            yield Finding(cause, summary, (f"Pod {name}",), (snapshot.quote(event),), advice)
 
 
 def _retried(job: Thing) -> Finding:

@@ -10,10 +10,11 @@ from typing import Final
 
 from pkg.apis.scheduling import v1alpha2, v1beta1
 from pkg.apis.trainer.v1alpha1 import TRAIN_JOB_GANG_UNAVAILABLE
+from pkg.constants import kai
 from pkg.why import kinds
 from pkg.why.causes import capacity
 from pkg.why.finding import Finding, Severity
-from pkg.why.snapshot import PATIENCE, Reference, Snapshot, condition_line
+from pkg.why.snapshot import NOT_INSTALLED, PATIENCE, Reference, Snapshot, condition_line
 from pkg.why.things import Thing, maps, number, text
 
 _QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
@@ -38,7 +39,7 @@ def queues(snapshot: Snapshot) -> list[Reference]:
 
 def groups(snapshot: Snapshot) -> list[Thing]:
     """Return the PodGroups of the TrainJob's gangs."""
-    named = {pod.annotation("pod-group-name") for pod in snapshot.pods} - {""}
+    named = {pod.annotation(kai.POD_GROUP_ANNOTATION_FOR_POD) for pod in snapshot.pods} - {""}
     found = []
     for kind in kinds.POD_GROUPS:
         owned = {each.uid for each in snapshot.children(kind, snapshot.owners)}
@@ -66,9 +67,15 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
         yield from _workload(snapshot, workload)
     if not workloads and not snapshot.running:
         yield from _no_workload(snapshot)
-    if len(snapshot.running) < max(1, snapshot.expected):
+    if len(snapshot.running) < max(1, snapshot.expected) and not _are_placed(snapshot):
         for group in groups(snapshot):
             yield from _group(snapshot, group)
+        yield from _lost(snapshot)
+
+
+def _are_placed(snapshot: Snapshot) -> bool:
+    """Return True if every pod has a node: no gang holds them any more, also if its last report says so."""
+    return bool(snapshot.pods) and all(pod.text("spec", "nodeName") for pod in snapshot.pods)
 
 
 def _unavailable(job: Thing) -> Iterator[Finding]:
@@ -82,6 +89,24 @@ def _unavailable(job: Thing) -> Iterator[Finding]:
             (condition_line(job, TRAIN_JOB_GANG_UNAVAILABLE),),
             "The TrainJob continues when the API or the CRD is installed.",
         )
+
+
+def _lost(snapshot: Snapshot) -> Iterator[Finding]:
+    """Yield a PodGroup that was deleted while its JobSet ran, and that the manager does not create again."""
+    job = snapshot.train_job
+    if any(each.name == job.name for kind in kinds.POD_GROUPS for each in snapshot.all(kind)):
+        return
+    for event in snapshot.events(job, "ChildNotRecreated"):
+        if event.text("message").startswith(("PodGroup ", "Workload ")):
+            kind = event.text("message").partition(" ")[0]
+            yield Finding(
+                "gang-unavailable",
+                f"the gang {job.name} of the pods does not exist: its {kind} was deleted",
+                (str(job),),
+                (snapshot.quote(event),),
+                f"Suspend and resume the TrainJob: trainerctl suspend {job.name} -n {job.namespace}",
+            )
+            return
 
 
 def _workload(snapshot: Snapshot, workload: Thing) -> Iterator[Finding]:
@@ -166,6 +191,10 @@ def _no_workload(snapshot: Snapshot) -> Iterator[Finding]:
             f"Workloads cannot be read: {unread}" if unread else "no Workload belongs to the TrainJob",
         )
         advice = "Check that Kueue runs, and that its configuration lists trainer.kubeflow.org/trainjob."
+        if unread is not None and unread != NOT_INSTALLED:
+            advice = (
+                f"Get the permission to list Workloads in namespace {job.namespace}: they have the reason."
+            )
         yield Finding(
             "queued",
             f"the TrainJob waits for the Kueue queue {queue}",

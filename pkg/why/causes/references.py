@@ -75,7 +75,7 @@ def references(snapshot: Snapshot) -> list[Reference]:
 def find(snapshot: Snapshot) -> Iterator[Finding]:
     """Yield a finding for each missing object that something which has not started needs."""
     runtime = runtime_of(snapshot.train_job)
-    if runtime in snapshot.absent and not snapshot.all_jobs:
+    if runtime in snapshot.absent and snapshot.is_behind:
         yield Finding(
             "runtime-missing",
             f"the {runtime} does not exist",

@@ -1,36 +1,20 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Pods that a scheduler cannot place: the reasons of kube-scheduler, Volcano and KAI in the pods' conditions."""
+"""Pods without a node: those that a scheduler cannot place, and those that none has considered."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
-from controller_runtime.apis.machinery.base import JSON
-
+from pkg.constants import kai
 from pkg.why import kinds
-from pkg.why.causes import capacity, leases, volumes
+from pkg.why.causes import filters, leases
 from pkg.why.finding import Finding, Severity
-from pkg.why.snapshot import PATIENCE, Snapshot, condition_line
+from pkg.why.snapshot import NOT_INSTALLED, PATIENCE, Snapshot
 from pkg.why.things import Thing, maps, text
 
-_GANG: Final = re.compile(
-    r"cannot find enough sibling pods|rejected due to timeout after waiting|optimistic rejection"
-    r"|PodGroup .* gets rejected|pod group is not ready|minimum number of pods",
-    re.IGNORECASE,
-)
-_NO_CLAIM: Final = re.compile(r'persistentvolumeclaim "(?P<name>[^"]+)" not found')
-_UNBOUND: Final = re.compile(r"unbound immediate PersistentVolumeClaims")
-_SHORT: Final = re.compile(
-    r"Insufficient (?P<name>[\w./-]*\w)|(?P<pods>Too many pods)"
-    r"|didn't have enough resources?: (?P<kai>[\w ,/-]+)"
-)
-
 _DEFAULT: Final = "default-scheduler"
-
-_Maker = Callable[[Snapshot, Thing, "re.Match[str]"], "Finding | None"]
 
 
 def find(snapshot: Snapshot) -> Iterator[Finding]:
@@ -45,15 +29,19 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
         scheduled = pod.condition("PodScheduled")
         message = " ".join(text(scheduled, "message").split())
         if text(scheduled, "reason") == "SchedulingGated":
-            yield _gated(pod)
+            if pod.at("spec", "schedulingGates"):  # else the scheduler has not written that they were removed
+                yield _gated(pod)
         elif scheduled.get("status") == "False" and message:
-            yield _unschedulable(snapshot, pod, message)
+            yield filters.unschedulable(snapshot, pod, message)
         elif (warning := _warned(snapshot, pod)) is not None:
-            yield _unschedulable(snapshot, pod, warning)
+            yield filters.unschedulable(snapshot, pod, warning)
+        elif (ungrouped := _ungrouped(snapshot, pod)) is not None:
+            yield ungrouped
         elif not snapshot.events(pod, "Scheduled"):
             lost = leases.lost(snapshot, leases.SCHEDULER) if _is_default(pod) else None
             if lost is not None or pod.older_than(PATIENCE, snapshot.now):
-                yield _no_scheduler(pod, lost)
+                unread = () if lost is not None else _unread(snapshot, pod)
+                yield _unknown(pod, unread) if unread else _no_scheduler(pod, lost)
 
 
 def _warned(snapshot: Snapshot, pod: Thing) -> str | None:
@@ -77,6 +65,31 @@ def _gated(pod: Thing) -> Finding:
     )
 
 
+def _ungrouped(snapshot: Snapshot, pod: Thing) -> Finding | None:
+    """Return why a pod is in no group: KAI-Scheduler considers pods only once the pod grouper has given them one."""
+    if pod.annotation(kai.POD_GROUP_ANNOTATION_FOR_POD):
+        return None
+    for event in snapshot.events(pod, kai.POD_GROUPER_WARNING):
+        words = " ".join(event.text("message").split())
+        summary = f"the pod grouper cannot give the pods a group: {words.rstrip('.')}"
+        advice = (
+            "Correct the object or setting that the message names; the pod grouper tries again by itself."
+        )
+        return Finding("pod-grouper", summary, (str(pod),), (snapshot.quote(event),), advice)
+    name = pod.text("spec", "schedulerName")
+    is_installed = kinds.KAI_GROUP not in snapshot.unread
+    if name != kai.SCHEDULER_NAME or not is_installed or not pod.older_than(PATIENCE, snapshot.now):
+        return None
+    events = "its events cannot be read" if kinds.EVENT in snapshot.unread else "no event of the pod grouper"
+    evidence = (
+        f"spec.schedulerName of {pod} is {name}",
+        f"{pod} has no annotation {kai.POD_GROUP_ANNOTATION_FOR_POD}; {events}",
+    )
+    summary = "the pod grouper has given the pods no group, without which they are not scheduled"
+    advice = "Check that KAI-Scheduler's pod grouper runs and selects the namespace, and read its log."
+    return Finding("pod-grouper", summary, (str(pod),), evidence, advice)
+
+
 def _is_default(pod: Thing) -> bool:
     return pod.text("spec", "schedulerName") in ("", _DEFAULT)
 
@@ -94,184 +107,24 @@ def _no_scheduler(pod: Thing, lost: str | None) -> Finding:
     )
 
 
-def _unschedulable(snapshot: Snapshot, pod: Thing, message: str) -> Finding:
-    """Return the cause of the filter that a node passed last before it was excluded: the nearest to a fit."""
-    current = message.partition(" preemption:")[0].strip()
-    line = (
-        f"the scheduler on {pod}: {message}"
-        if not pod.condition("PodScheduled")
-        else condition_line(pod, "PodScheduled")
+def _unread(snapshot: Snapshot, pod: Thing) -> tuple[str, ...]:
+    """Return the kinds that could not be read and on which the scheduler of a pod may report."""
+    if not _is_default(pod):
+        found: tuple[str, ...] = (kinds.EVENT, *kinds.POD_GROUPS)
+    elif any(pod.at("spec", field) is not None for field in ("schedulingGroup", "workloadRef")):
+        found = (kinds.NATIVE_GROUP, kinds.NATIVE_WORKLOAD)
+    else:
+        return ()  # the condition of the pod is enough
+    return tuple(each for each in found if snapshot.unread.get(each, NOT_INSTALLED) != NOT_INSTALLED)
+
+
+def _unknown(pod: Thing, unread: tuple[str, ...]) -> Finding:
+    name = pod.text("spec", "schedulerName") or _DEFAULT
+    evidence = (
+        f"{pod} has no node and no PodScheduled condition",
+        f"spec.schedulerName is {name}",
+        f"the scheduler may report on objects that cannot be read: {', '.join(unread)}",
     )
-    evidence = (line, *_scaling(snapshot, pod))
-    for pattern, maker in _RULES:
-        if match := pattern.search(current):
-            found = maker(snapshot, pod, match)
-            if found is None:
-                continue
-            return Finding(
-                found.cause,
-                found.summary,
-                found.subjects,
-                evidence + found.evidence,
-                found.advice,
-                found.severity,
-            )
-    summary = f"the scheduler cannot place the pods: {current.rstrip('.')}"
-    return Finding(
-        "unschedulable", summary, (str(pod),), evidence, "See the scheduler's message.", Severity.WAITING
-    )
-
-
-def _scaling(snapshot: Snapshot, pod: Thing) -> Iterator[str]:
-    """Yield the newest event of an autoscaler."""
-    for event in snapshot.events(pod, "NotTriggerScaleUp", "TriggeredScaleUp", "Nominated")[:1]:
-        yield snapshot.quote(event)
-
-
-def _short(snapshot: Snapshot, pod: Thing, match: re.Match[str]) -> Finding:
-    resource = match["name"] or ("pods" if match["pods"] else (match["kai"] or "").strip(" ."))
-    cause, summary, evidence = capacity.shortage(snapshot, pod, resource)
-    if cause == "never-fits":
-        advice = "Lower spec.trainer.resourcesPerNode, or add a node that is large enough."
-        return Finding(cause, summary, (str(pod),), evidence, advice)
-    advice = "Wait for other pods to end, free resources, or add nodes."
-    return Finding(cause, summary, (str(pod),), evidence, advice, Severity.WAITING)
-
-
-def _gang(snapshot: Snapshot, pod: Thing, match: re.Match[str]) -> Finding:
-    del snapshot, match
-    advice = "See the other pods and the PodGroup; all pods of the gang must fit at the same time."
-    return Finding(
-        "gang-waiting", "the gang waits for its other pods", (str(pod),), (), advice, Severity.WAITING
-    )
-
-
-def _missing_claim(snapshot: Snapshot, pod: Thing, match: re.Match[str]) -> Finding:
-    del snapshot
-    advice = f"Create the PersistentVolumeClaim {match['name']} in namespace {pod.namespace}."
-    return Finding(
-        "claim-missing", f"the PersistentVolumeClaim {match['name']} does not exist", (str(pod),), (), advice
-    )
-
-
-def _unbound(snapshot: Snapshot, pod: Thing, match: re.Match[str]) -> Finding:
-    del match
-    names = volumes.pending(snapshot, pod)
-    named = f"the claim {names[0]}" if names else "a PersistentVolumeClaim of the pods"
-    summary, advice = f"{named} is not bound to a volume", "See the events of the claim."
-    severity = Severity.NOTE if volumes.is_provisioned(snapshot, pod) else Severity.ERROR
-    return Finding("claim-pending", summary, (str(pod),), (), advice, severity)
-
-
-def _has_labelled_node(snapshot: Snapshot, pod: Thing, wanted: JSON) -> bool:
-    """Return True if a node matches the node selector, and the pod has no other conditions on nodes."""
-    if not isinstance(wanted, dict) or not wanted or pod.at("spec", "affinity", "nodeAffinity") is not None:
-        return False
-    return any(
-        all(node.label(key) == value for key, value in wanted.items()) for node in snapshot.all(kinds.NODE)
-    )
-
-
-def _selected(snapshot: Snapshot, pod: Thing, match: re.Match[str]) -> Finding | None:
-    """Return nothing if a node has the labels: an earlier filter has excluded it, which is the cause."""
-    del match
-    wanted = pod.at("spec", "nodeSelector") or {}
-    if _has_labelled_node(snapshot, pod, wanted):
-        return None
-    shown = ", ".join(f"{key}={value}" for key, value in wanted.items()) if isinstance(wanted, dict) else ""
-    summary = (
-        f"no node has the labels {shown} of the node selector"
-        if shown
-        else "no node matches the node affinity"
-    )
-    advice = "Label the nodes, or correct nodeSelector and affinity in the TrainJob or its runtime."
-    return Finding("node-selector", summary, (str(pod),), (), advice)
-
-
-def _tainted(snapshot: Snapshot, pod: Thing, match: re.Match[str]) -> Finding:
-    """Return the taint of the message, or those of the nodes: newer schedulers name none."""
-    taint = " ".join(match["taint"].replace(": }", "}").split())
-    if not taint:
-        keys = {
-            text(each, "key"): None
-            for node in snapshot.all(kinds.NODE)
-            for each in node.maps("spec", "taints")
-        }
-        taint = f"{{{', '.join(keys)}}}" if keys else ""
-    advice = "Add a toleration (podTemplateOverrides of the TrainJob, or the runtime), or remove the taint."
-    summary = f"the pods do not tolerate the taints {taint}".rstrip() + " of the nodes"
-    return Finding("taints", summary, (str(pod),), (), advice)
-
-
-def _simple(cause: str, summary: str, advice: str, severity: Severity = Severity.ERROR) -> _Maker:
-    def made(snapshot: Snapshot, pod: Thing, match: re.Match[str]) -> Finding:
-        del snapshot, match
-        return Finding(cause, summary, (str(pod),), (), advice, severity)
-
-    return made
-
-
-_RULES: Final[tuple[tuple[re.Pattern[str], _Maker], ...]] = (
-    (_NO_CLAIM, _missing_claim),
-    (
-        _UNBOUND,
-        _unbound,
-    ),
-    (
-        re.compile(r"[Rr]esource ?claim|cannot allocate all claims"),
-        _simple(
-            "device-claim",
-            "a ResourceClaim of the pods cannot be allocated",
-            "Check the ResourceClaims and the DRA driver.",
-            Severity.WAITING,
-        ),
-    ),
-    (
-        re.compile(
-            r"didn't (?:match|satisfy) (?:existing pods|pod)(?: topology spread constraints| (?:anti-)?affinity)",
-        ),
-        _simple(
-            "affinity",
-            "no node satisfies the pod affinity or topology spread constraints",
-            "Relax the constraints, or add nodes.",
-        ),
-    ),
-    (
-        re.compile(
-            r"volume node affinity conflict|didn't match PersistentVolume's node affinity"
-            r"|didn't find available persistent volumes|no available volume zone|exceed max volume count"
-        ),
-        _simple(
-            "volume-node",
-            "no node can use the volumes of the pods",
-            "Use volumes of the nodes' zone, or free volumes.",
-        ),
-    ),
-    (_SHORT, _short),
-    (
-        re.compile(r"didn't have free ports"),
-        _simple(
-            "unschedulable",
-            "no node has the host ports of the pods free",
-            "Do not use hostPort, or free the ports.",
-            Severity.WAITING,
-        ),
-    ),
-    (
-        re.compile(r"didn't match [Pp]od's node affinity|didn't match node selector|node affinity/selector"),
-        _selected,
-    ),
-    (re.compile(r"untolerated taints?(?:\(s\))? ?(?P<taint>\{[^}]*\}|)"), _tainted),
-    (
-        re.compile(r"node\(s\) were unschedulable"),
-        _simple("nodes-cordoned", "the nodes are cordoned", "Uncordon a node: kubectl uncordon NODE"),
-    ),
-    (
-        re.compile(r"no nodes available to schedule pods|0/0 nodes"),
-        _simple(
-            "no-nodes", "the cluster has no nodes", "Add nodes, or wait for the autoscaler.", Severity.WAITING
-        ),
-    ),
-    (_GANG, _gang),
-)
-"""Later filters of kube-scheduler stand first: a node that such a filter excludes has passed the earlier ones."""
+    summary = f"the scheduler {name} has not placed the pods, and its reason cannot be read"
+    advice = f"Get the permission to list {', '.join(unread)}, or check that the scheduler {name} runs."
+    return Finding("unschedulable", summary, (str(pod),), evidence, advice, Severity.WAITING)

@@ -5,12 +5,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Final
 
 from pkg.constants.trainer import FIELD_OWNER, TRAIN_JOB_CONTROLLER_NAME
 from pkg.why import kinds
 from pkg.why.finding import Finding, Severity
-from pkg.why.snapshot import PATIENCE, REPLICATED_JOB, Snapshot, finished
+from pkg.why.snapshot import PATIENCE, REPLICATED_JOB, Snapshot, condition_line, finished
 from pkg.why.things import Thing, ago, at, moment, text, texts
 
 _OURS: Final = (
@@ -19,6 +20,10 @@ _OURS: Final = (
     "jobset.sigs.k8s.io/jobset-controller",
     "kubernetes.io/job-controller",
 )
+
+_LATE: Final = timedelta(seconds=60)
+"""Time after its grace period within which a pod of a working node is deleted."""
+_MOST_PODS: Final = 3
 
 _CONTROLLERS: Final = {"TrainJob": "Trainer", "JobSet": "JobSet controller", "Job": "Job controller"}
 
@@ -87,11 +92,44 @@ def find_deletion(snapshot: Snapshot) -> Iterator[Finding]:
         advice = (
             f"The controller of {name} must remove it; if it was uninstalled, remove the finalizer by hand."
         )
+    elif stuck := [pod for pod in snapshot.all_pods if _outlives_its_grace(snapshot, pod)]:
+        yield _of_pods(snapshot, stuck, evidence)
+        return
     else:
         summary = "the TrainJob is being deleted; its children are deleted first"
         advice = "Wait until the children are deleted; pods end after their termination grace period."
     subjects = tuple(str(each) for each, _ in foreign) or (str(job),)
     yield Finding("deletion-blocked", summary, subjects, tuple(evidence), advice, Severity.WAITING)
+
+
+def _outlives_its_grace(snapshot: Snapshot, pod: Thing) -> bool:
+    """Return True if a pod should have ended by now; its deletion timestamp is the end of its grace period."""
+    return pod.deleted is not None and snapshot.now - pod.deleted > _LATE
+
+
+def _of_pods(snapshot: Snapshot, pods: list[Thing], evidence: list[str]) -> Finding:
+    """Return that pods hold the deletion, because of their nodes if these do not report."""
+    names = {pod.text("spec", "nodeName") for pod in pods}
+    lost = [
+        node
+        for node in snapshot.all(kinds.NODE)
+        if node.name in names and node.condition("Ready").get("status") != "True"
+    ]
+    summary = f"the TrainJob is being deleted; {pods[0]} has not ended in its grace period"
+    advice = f"Check the kubelet of node {pods[0].text('spec', 'nodeName')}; kubectl delete pod --force gives a pod up."
+    if lost:
+        summary = f"the TrainJob is being deleted; its pods on the node {lost[0].name}, which is not ready, cannot end"
+        advice = f"Repair the node {lost[0].name}, or delete it, so that its pods are deleted."
+    lines = [
+        *evidence,
+        *(
+            f"the grace period of {pod} ended {ago(pod.deleted, snapshot.now)} ago"
+            for pod in pods[:_MOST_PODS]
+        ),
+        *(condition_line(node, "Ready") for node in lost[:_MOST_PODS]),
+    ]
+    subjects = tuple(map(str, pods))
+    return Finding("deletion-blocked", summary, subjects, tuple(lines), advice, Severity.WAITING)
 
 
 def _children(snapshot: Snapshot) -> Iterator[Finding]:

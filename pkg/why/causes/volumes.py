@@ -76,10 +76,12 @@ def _pending(snapshot: Snapshot, pod: Thing) -> list[Thing]:
 
 def _is_provisioned(snapshot: Snapshot, claim: Thing) -> bool:
     events = snapshot.events(claim)
+    began = [each.created for each in events if each.text("reason") in _PROVISIONING]
+    first = min(filter(None, began), default=None)  # a claim may wait long for the first pod
     return (
-        any(each.text("reason") in _PROVISIONING for each in events)
+        first is not None
+        and snapshot.now - first <= _PROVISIONED_WITHIN
         and not any(each.text("type") == "Warning" for each in events)
-        and not claim.older_than(_PROVISIONED_WITHIN, snapshot.now)
     )
 
 
@@ -114,6 +116,8 @@ def _claim(snapshot: Snapshot, pod: Thing, name: str) -> Iterator[Finding]:
     elif words:
         summary = f"the claim {name} cannot be provisioned: {words}"
         yield Finding("claim-pending", summary, subjects, evidence, "Correct the claim or its storage class.")
+    elif kinds.EVENT in snapshot.unread and not pod.text("spec", "nodeName"):
+        return  # it may be bound late; the scheduler says whether the pod waits for it
     elif not any(each.text("reason") in _LATE for each in events) and not _is_provisioned(snapshot, claim):
         summary = f"the claim {name} is not bound to a volume"
         advice = "Create a PersistentVolume that matches, or set a storage class that provisions one."

@@ -11,7 +11,7 @@ from typing import Any
 
 import anyio
 import pytest
-from controller_runtime.apis.core.v1 import Event
+from controller_runtime.apis.core.v1 import ConfigMap, Event
 from controller_runtime.apis.machinery.object import Object
 from controller_runtime.apis.machinery.time import format_time
 from controller_runtime.apis.meta.v1 import ObjectMeta
@@ -54,14 +54,21 @@ def now() -> datetime:
 class World:
     """A TrainJob, its controller, and the runnable under test; reconciled when a test changes something."""
 
-    def __init__(self, *, policy: dict[str, Any] | None = None, after: float = 60, **spec: Any) -> None:
+    def __init__(
+        self,
+        *,
+        policy: dict[str, Any] | None = None,
+        ml_policy: dict[str, Any] | None = None,
+        after: float = 60,
+        **spec: Any,
+    ) -> None:
         job = make_train_job(*KEY, **spec)
         job.metadata.creation_timestamp = format_time(BEGIN)
         stored = {key: value for key, value in job.to_dict().items() if key != "status"}
         runtime = make_cluster_training_runtime("runtime", make_training_runtime_spec())
-        if policy:
+        if policy or ml_policy:
             data = runtime.to_dict()
-            data["spec"]["podGroupPolicy"] = policy
+            data["spec"] |= {"podGroupPolicy": policy} if policy else {"mlPolicy": ml_policy}
             runtime = type(runtime).from_dict(data)
         self.client = FakeClient(TrainJob.from_dict(stored), runtime, now=now)
         self.events = FakeClient(now=now)
@@ -204,6 +211,50 @@ async def test_a_report_whose_reads_fail_is_tried_again() -> None:
         world.client.get = get  # type: ignore[method-assign]
         await anyio.sleep(60)
         assert len(await world.found()) == 1
+
+
+async def test_a_train_job_that_waits_for_the_job_set_of_an_earlier_one_names_it() -> None:
+    world = World()
+    owner = {
+        "apiVersion": "trainer.kubeflow.org/v1alpha1",
+        "kind": "TrainJob",
+        "name": "job",
+        "uid": "earlier",
+    }
+    metadata = {"namespace": "team-a", "name": "job", "finalizers": ["example.com/backup"]}
+    earlier = JobSet.from_dict({"metadata": {**metadata, "ownerReferences": [{**owner, "controller": True}]}})
+    world.client.add(earlier)
+    await world.client.delete(earlier)
+
+    async with world.leading():
+        await anyio.sleep(61)
+        (found,) = await world.found()
+
+    assert "the JobSet job of an earlier TrainJob of this name still exists" in found
+
+
+@pytest.mark.parametrize(
+    ("policies", "kind", "name", "words"),
+    [
+        ({"policy": {"coscheduling": {}}}, PodGroup, "job", "the PodGroup job must be deleted first"),
+        ({"ml_policy": {"mpi": {}}}, ConfigMap, "job-mpi-hostfile", "no cause is visible to the manager"),
+    ],
+)
+async def test_a_train_job_whose_child_is_being_deleted_is_not_said_to_be_ignored(
+    policies: dict[str, Any], kind: type[Object], name: str, words: str
+) -> None:
+    world = World(**policies, suspend=True)
+    async with world.leading():
+        child = await world.client.get(kind, ("team-a", name))
+        child.metadata.finalizers = ["example.com/backup"]
+        await world.client.update(child)
+        await world.client.delete(child)
+        await world.suspend(suspended=False)
+        assert (await world.client.get(JobSet, KEY)).spec.suspend
+        await anyio.sleep(61)
+        (found,) = await world.found()
+
+    assert words in found
 
 
 async def test_another_leader_does_not_repeat_the_report() -> None:

@@ -11,6 +11,7 @@ from controller_runtime.apis.machinery.object import Object
 from controller_runtime.cache import CacheDegradedError
 from controller_runtime.client import FakeClient
 from controller_runtime.httpserver import HTTPRequest, HTTPResponse
+from structlog.testing import capture_logs
 
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.statusserver import DeniedError, StatusHandler, status_url, token_audience
@@ -192,7 +193,11 @@ async def test_a_client_that_sends_too_much_is_asked_to_wait() -> None:
 async def test_an_update_ends_within_its_deadline(handler: StatusHandler) -> None:
     begun = anyio.current_time()
 
-    answer = await handler(request())
+    with capture_logs() as lines:
+        answer = await handler(request())
 
     assert refusal(answer)[:2] == (504, "Timeout")
     assert anyio.current_time() - begun == 10
+    assert [(line["event"], line["trainJob"]) for line in lines] == [
+        ("Status update took too long", "lab/bert")
+    ]

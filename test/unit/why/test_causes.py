@@ -20,7 +20,9 @@ from why_states import (
     failed,
     gang_of_1_35,
     gated,
+    group_unread,
     huge,
+    huge_and_short_of_cpu,
     huge_gang,
     incomplete_gang,
     job_set_stays,
@@ -49,25 +51,31 @@ from why_states import (
     nothing_made,
     nothing_visible,
     only_a_claim,
+    parted,
     pending_quota,
     pinned_to_no_node,
     pod_failed,
+    preempted_and_deleted,
     refused,
     resumed_and_ignored,
     selected_but,
     several_mounts,
+    sidecar,
     tainted,
     unbound_claim,
     uncreated,
+    ungrouped,
     unread,
     unready,
     unsupported,
     volcano,
+    without_group,
 )
 from why_world import World, condition
 
 from pkg.why import State
 from pkg.why.catalog import CAUSES
+from pkg.why.causes import containers
 
 Case = tuple[str, int, str, Callable[[World], Any]]
 
@@ -188,6 +196,8 @@ CASES: list[Any] = [
             '0/2 nodes are available: persistentvolumeclaim "data" not found. preemption: 0/2 nodes are available')),
         ("storage class", "storage-class-missing", 1, "fast", claimed(
             "Pending", ("ProvisioningFailed", 'storageclass.storage.k8s.io "fast" not found'))),
+        ("the provisioner refuses", "claim-pending", 1, "InvalidParameterValue", claimed(
+            "Pending", ("ProvisioningFailed", "failed to provision volume: InvalidParameterValue: gp9 is not a volume type"))),
         ("lost volume", "claim-lost", 1, "data", claimed("Lost")),
         ("command", "command-not-found", 1, "torchrunn", lambda w: w.ended(128, "StartError", message=(
             'failed to create containerd task: OCI runtime create failed: exec: "torchrunn": executable file not found in $PATH'))),
@@ -205,15 +215,28 @@ CASES: list[Any] = [
         ("node deleted", "node-lost", 1, "worker-0", lambda w: w.remove(w.nodes[0])),
         ("evicted", "evicted", 1, "low on resource", pod_failed(
             "Evicted", "The node was low on resource: ephemeral-storage.")),
+        ("preempted, and the pods are deleted", "preempted", 1, "higher priority", preempted_and_deleted),
+        ("preempted before the Job was made again", "retries-exhausted", 1, "BackoffLimitExceeded",
+         lambda w: preempted_and_deleted(w, age=400)),
         ("preempted", "preempted", 1, "preempted", pod_failed("", "", conditions=[
             condition("DisruptionTarget", reason="PreemptionByScheduler", message="default-scheduler: preempting")])),
         ("device plugin", "node-rejected", 1, "UnexpectedAdmissionError", pod_failed(
             "UnexpectedAdmissionError", "Pod Allocate failed due to no healthy devices present; cannot allocate unhealthy devices")),
+        ("GPUs that another pod has", "node-rejected", 1, "OutOfnvidia.com/gpu", pod_failed(
+            "OutOfnvidia.com/gpu", "Node didn't have enough resource: nvidia.com/gpu, requested: 4, used: 8, capacity: 8")),
+        ("disk that other pods use", "node-rejected", 1, "OutOfephemeral-storage", pod_failed(
+            "OutOfephemeral-storage", "Node didn't have enough resource: ephemeral-storage, requested: 4, used: 8, capacity: 8")),
+        ("volumes beyond the node's limit", "node-rejected", 1, "VolumeAttachmentLimitExceeded", pod_failed(
+            "VolumeAttachmentLimitExceeded", "Node has insufficient volume attachment capacity")),
         ("network plugin", "sandbox-failed", 1, "sandbox", mount(
             "Failed to create pod sandbox: rpc error: plugin type=\"calico\" failed (add)", "FailedCreatePodSandBox")),
         ("kubelet does nothing", "kubelet-silent", 1, "worker-0", bound_and_ignored),
         ("no GPUs free", "insufficient-resources", 3, "4 nvidia.com/gpu free", lambda w: w.unscheduled(NO_GPU)),
         ("more GPUs than any node has", "never-fits", 1, "16 nvidia.com/gpu, and no node has more than 8", huge),
+        ("more GPUs than any node has, and short of CPU", "never-fits", 1, "no node has more than 8", huge_and_short_of_cpu),
+        ("GPUs and memory are on different nodes", "never-fits", 1, "4 nvidia.com/gpu, and no node has all", parted),
+        ("most nodes lack GPUs", "insufficient-resources", 3, "4 nvidia.com/gpu free", lambda w: w.unscheduled(
+            "0/9 nodes are available: 1 Insufficient memory, 8 Insufficient nvidia.com/gpu. preemption: none")),
         ("no GPU node", "never-fits", 1, "no node has nvidia.com/gpu", no_gpus_at_all),
         ("node selector", "node-selector", 1, "zone=moon", no_node_for({"zone": "moon"}, (
             "0/3 nodes are available: 1 node(s) had untolerated taint {node-role.kubernetes.io/control-plane: }, "
@@ -227,6 +250,21 @@ CASES: list[Any] = [
         ("a claim for the scheduler", "claim-pending", 1, "the claim data", unbound_claim),
         ("taints", "taints", 1, "nvidia.com/gpu: present", lambda w: w.unscheduled(
             "0/2 nodes are available: 2 node(s) had untolerated taint {nvidia.com/gpu: present}. preemption: none")),
+        ("taints beside that of the control plane", "taints", 1, "taints {nvidia.com/gpu: present} of", lambda w: w.unscheduled(
+            "0/5 nodes are available: 1 node(s) had untolerated taint {node-role.kubernetes.io/control-plane: }, "
+            "4 node(s) had untolerated taint {nvidia.com/gpu: present}. preemption: 0/5 nodes are available")),
+        ("several taints", "taints", 1, "{nvidia.com/gpu: present}, {team: b} of", lambda w: w.unscheduled(
+            "0/2 nodes are available: 1 node(s) had untolerated taint {nvidia.com/gpu: present}, "
+            "1 node(s) had untolerated taint {team: b}. preemption: none")),
+        ("the control plane alone", "taints", 1, "control-plane", lambda w: w.unscheduled(
+            "0/1 nodes are available: 1 node(s) had untolerated taint {node-role.kubernetes.io/control-plane: }. preemption: none")),
+        ("cordoned beside the control plane", "nodes-cordoned", 1, "cordoned", lambda w: w.unscheduled(
+            "0/5 nodes are available: 1 node(s) had untolerated taint {node-role.kubernetes.io/control-plane: }, "
+            "4 node(s) were unschedulable. preemption: none")),
+        ("nodes that are not ready", "taints", 1, "not ready to run pods", lambda w: w.unscheduled(
+            "0/3 nodes are available: 1 node(s) had untolerated taint {node-role.kubernetes.io/control-plane: }, "
+            "1 node(s) had untolerated taint {node.kubernetes.io/not-ready: }, "
+            "1 node(s) had untolerated taint {node.kubernetes.io/disk-pressure: }. preemption: none")),
         ("taints that the message does not name", "taints", 1, "gpu-only", tainted),
         ("selector leaves a full node", "insufficient-resources", 3, "nvidia.com/gpu", lambda w: w.unscheduled(
             "0/5 nodes are available: 1 Insufficient nvidia.com/gpu, 4 node(s) didn't match Pod's node affinity/selector.")),
@@ -236,6 +274,19 @@ CASES: list[Any] = [
         ("volume zone", "volume-node", 1, "volumes", lambda w: w.unscheduled(
             "0/2 nodes are available: 2 node(s) had volume node affinity conflict.")),
         ("no nodes", "no-nodes", 3, "no nodes", lambda w: w.unscheduled("no nodes available to schedule pods")),
+        ("the pod grouper fails", "pod-grouper", 1, "queue label is missing", ungrouped("queue label is missing")),
+        ("the pod grouper does nothing", "pod-grouper", 1, "given the pods no group", ungrouped()),
+        ("KAI-Scheduler is not installed", "scheduler-missing", 1, "kai-scheduler", ungrouped(served=False)),
+        ("grouped, and KAI-Scheduler does nothing", "scheduler-missing", 1, "kai-scheduler", ungrouped("x", group="pg")),
+        ("the PodGroup was deleted", "gang-unavailable", 1, "PodGroup was deleted", without_group),
+        ("Volcano's PodGroups may not be read", "unschedulable", 3, "volcano has not placed the pods, and its reason",
+         group_unread(volcano, "PodGroup.scheduling.volcano.sh", "volcano")),
+        ("the PodGroups of Kubernetes may not be read", "unschedulable", 3, "its reason cannot be read",
+         group_unread(native_gang, "PodGroup.scheduling.k8s.io", "default-scheduler", schedulingGroup={"podGroupName": "llama"})),
+        ("events of another scheduler may not be read", "unschedulable", 3, "its reason cannot be read",
+         group_unread(World.unscheduled, "Event", "yunikorn")),
+        ("PodGroups that plain pods do not need", "scheduler-missing", 1, "default-scheduler",
+         group_unread(native_gang, "PodGroup.scheduling.k8s.io", "default-scheduler")),
         ("no scheduler", "scheduler-missing", 1, "default-scheduler", lambda w: w.unscheduled()),
         ("resource claim", "device-claim", 3, "ResourceClaim", lambda w: w.unscheduled(
             "0/2 nodes are available: 2 cannot allocate all claims. still not schedulable")),
@@ -264,6 +315,8 @@ CASES: list[Any] = [
         ("Kueue deactivated it", "workload-deactivated", 3, "deactivated", lambda w: w.workload(spec={"active": False})),
         ("headless service", "service-missing", 1, "llama", no_service),
         ("a stranger suspends the JobSet", "child-suspended", 3, "JobSet llama", job_set_suspended),
+        ("a sidecar keeps the pods", "sidecar-running", 3, "istio-proxy", sidecar()),
+        ("a sidecar of a failed training", "container-failed", 1, "exit code 1", sidecar(code=1)),
         ("probe", "probe-failing", 1, "connection refused", unready),
     )
 ]  # fmt: skip
@@ -304,6 +357,33 @@ def test_several_causes_are_listed_the_gravest_and_most_specific_first() -> None
     causes = [each.cause for each in world.verdict().findings]
 
     assert causes == ["out-of-memory", "retries-exhausted"]
+
+
+def test_the_container_that_failed_first_is_the_answer() -> None:
+    world = World(nodes=6)
+    for number, (code, age) in enumerate([(1, 10), (1, 9), (1, 8), (1, 7), (1, 6), (139, 30)]):
+        world.ended(code, pod=number, age=age)
+
+    first, second = world.verdict().findings
+
+    assert ("exit code 139" in first.summary, first.subjects) == (True, ("Pod llama-node-0-5-abcde",))
+    assert second.subjects[0] == "Pod llama-node-0-0-abcde"
+    assert next(containers.failures(world.snapshot())).pod.name == "llama-node-0-5-abcde"
+
+
+def test_the_line_that_shows_the_cause_is_evidence() -> None:
+    world = World()
+    fail_by(1)(world)
+    unresolved = "socket.gaierror: [Errno -2] Name or service not known"
+    world.logs[world.pods[0]["metadata"]["name"], "node"] = [
+        unresolved,
+        *(f"torchrun: line {n}" for n in range(9)),
+    ]
+
+    first = world.verdict().findings[0]
+
+    assert first.cause == "dns-failure"
+    assert f"log of node: {unresolved}" in first.evidence
 
 
 def test_a_gang_that_other_pods_keep_from_starting_is_not_larger_than_the_cluster() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from why_states import sidecar
 from why_world import World, condition, when
 
 from pkg.why import Reference, State
@@ -130,7 +131,7 @@ def in_order(world: World) -> None:
 
 def between_steps(world: World) -> None:
     steps(world)
-    world.job["status"] = {"succeeded": 2, "conditions": [condition("Complete")]}
+    world.job["status"] = {"succeeded": 2, "conditions": [condition("Complete", age=1)]}
     for pod in world.pods:
         pod["status"]["phase"] = "Succeeded"
 
@@ -243,6 +244,18 @@ def deletion_of_a_replaced_pod(world: World) -> None:
     old["spec"]["nodeName"] = "gone"
 
 
+def gang_starts(*, members: int = 2, **status: Any) -> Callable[[World], Any]:
+    """Return the state in which all pods of a gang, or those of its first step, have a node and pull their image."""
+
+    def state(world: World) -> None:
+        pulling(world)
+        world.group("scheduling.volcano.sh/v1beta1", status={"phase": "Inqueue", **status}, minMember=members)
+
+    return state
+
+
+REPORTED = condition("Unschedulable", message="2/2 tasks in gang unschedulable", age=30)
+
 CASES: list[Any] = [
     pytest.param(age, state, build, id=name)
     for name, age, state, build in (
@@ -273,6 +286,14 @@ CASES: list[Any] = [
         ("an optional Secret", 60, State.STARTING, optional_secret),
         ("a claim bound at the first pod", 60, State.STARTING, late_claim),
         ("the gang runs", 300, State.RUNNING, gang_runs),
+        ("the gang starts", 60, State.STARTING, gang_starts()),
+        (
+            "the gang starts, and its last report is old",
+            60,
+            State.STARTING,
+            gang_starts(conditions=[REPORTED]),
+        ),
+        ("the first step of a gang starts", 60, State.STARTING, gang_starts(members=4)),
         ("Kueue admitted it", 300, State.RUNNING, admitted),
         ("resumed", 300, State.RUNNING, resumed),
         ("resumed a second ago", 300, State.STARTING, just_resumed),
@@ -283,6 +304,8 @@ CASES: list[Any] = [
         ("other pods have trouble", 300, State.RUNNING, other_trouble_of_the_namespace),
         ("the JobSet just finished", 300, State.STARTING, job_set_just_finished),
         ("another node is down", 300, State.RUNNING, other_node_down),
+        ("a sidecar has a moment to end", 300, State.RUNNING, sidecar(age=60)),
+        ("an init container that restarts always ends by itself", 300, State.RUNNING, sidecar(init=True)),
         ("an old pod is deleted slowly", 300, State.RUNNING, deletion_of_a_replaced_pod),
     )
 ]

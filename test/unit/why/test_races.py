@@ -69,12 +69,22 @@ def job_set_restarts(seconds: float) -> Callable[[World], Any]:
     return build
 
 
-def provisioned(seconds: float) -> Callable[[World], Any]:
+def provisioned(seconds: float, *, created: float | None = None) -> Callable[[World], Any]:
+    """Return the state in which a provisioner works on a claim; by default, since the claim was created."""
+
     def build(world: World) -> None:
         claim = world.make(
-            "v1", "PersistentVolumeClaim", "data", spec={}, status={"phase": "Pending"}, age=seconds
+            "v1",
+            "PersistentVolumeClaim",
+            "data",
+            spec={},
+            status={"phase": "Pending"},
+            age=created or seconds,
         )
-        world.event(claim, "ExternalProvisioning", "Waiting for a volume to be created", kind="Normal")
+        event = world.event(
+            claim, "ExternalProvisioning", "Waiting for a volume to be created", kind="Normal", age=seconds
+        )
+        event["lastTimestamp"] = when(1)
         world.unscheduled("0/2 nodes are available: pod has unbound immediate PersistentVolumeClaims.")
         for pod in world.pods:
             pod["spec"]["volumes"] = [{"name": "d", "persistentVolumeClaim": {"claimName": "data"}}]
@@ -118,6 +128,50 @@ def deleted_by_a_taint(world: World) -> None:
     }
 
 
+def bound(seconds: float) -> Callable[[World], Any]:
+    """Return the state in which pods that waited for room were bound to their nodes."""
+
+    def build(world: World) -> None:
+        for pod in world.pods:
+            pod["metadata"]["creationTimestamp"] = when(3600)
+            pod["status"] = {"phase": "Pending", "conditions": [condition("PodScheduled", age=seconds)]}
+
+    return build
+
+
+def job_resumed(seconds: float, *, without_events: bool = False) -> Callable[[World], Any]:
+    """Return the state in which JobSet has resumed a Job that was queued for longer than events live."""
+
+    def build(world: World) -> None:
+        world.without_pods()
+        world.job["status"].clear()
+        world.job["metadata"].update(
+            creationTimestamp=when(9000),
+            managedFields=[
+                {"manager": "jobset", "time": when(seconds), "fieldsV1": {"f:spec": {"f:suspend": {}}}}
+            ],
+        )
+        if without_events:
+            world.unread["Event"] = "forbidden"
+
+    return build
+
+
+def job_set_replaced(seconds: float) -> Callable[[World], Any]:
+    """Return the state in which the JobSet of an edited TrainJob has just been deleted, which took long."""
+
+    def build(world: World) -> None:
+        world.without_children()
+        message = "JobSet team-a/llama is built again with the edited spec"
+        world.event(world.train_job, "JobSetRecreating", message, kind="Normal", age=seconds)
+
+    return build
+
+
+def ungated(world: World) -> None:
+    world.unscheduled("Scheduling is blocked due to non-empty scheduling gates", "SchedulingGated")
+
+
 HEALTHY: list[Any] = [
     pytest.param(state, build, id=name)
     for name, state, build in (
@@ -128,12 +182,18 @@ HEALTHY: list[Any] = [
         ("the JobSet is deleted to be built again", State.STARTING, job_set_deleted(3)),
         ("the JobSet restarts", State.STARTING, job_set_restarts(2)),
         ("a claim is being provisioned", State.STARTING, provisioned(5)),
+        ("a claim that waited for its first pod is being provisioned", State.STARTING, provisioned(5, created=90000)),
         ("a volume moved to another node", State.RUNNING, attached("pvc-1")),
         ("the kubelet reads the token's ConfigMap", State.RUNNING, token_is_not_mounted(
             "failed to sync configmap cache: timed out waiting for the condition")),
         ("the kubelet does not know the ConfigMap yet", State.RUNNING, token_is_not_mounted(
             'object "team-a"/"kube-root-ca.crt" not registered')),
         ("the sandbox at the second try", State.RUNNING, sandbox(15, 3)),
+        ("bound after an hour, two seconds ago", State.STARTING, bound(2)),
+        ("the gates were removed", State.STARTING, ungated),
+        ("the Job was resumed after hours", State.STARTING, job_resumed(1)),
+        ("the Job was resumed, and events may not be read", State.STARTING, job_resumed(1, without_events=True)),
+        ("the JobSet was deleted to be built again, slowly", State.STARTING, job_set_replaced(40)),
         ("a pod of a lost node was replaced", State.RUNNING, deleted_by_a_taint),
     )
 ]  # fmt: skip
@@ -152,6 +212,9 @@ LASTING: list[Any] = [
     pytest.param(cause, code, build, id=name)
     for name, cause, code, build in (
         ("Kueue admitted it and does not resume it", "suspended", 3, readmitted(60)),
+        ("bound after an hour, and nothing happens", "kubelet-silent", 1, bound(90)),
+        ("the Job was resumed, and nothing happens", "job-controller", 1, job_resumed(60)),
+        ("the JobSet was deleted, and nothing happens", "manager-silent", 1, job_set_replaced(1800)),
         ("the JobSet stays", "deletion-blocked", 3, job_set_deleted(60)),
         ("the deleted Job stays", "container-failed", 1, job_set_restarts(60)),
         ("a claim is not provisioned", "claim-pending", 1, provisioned(600)),

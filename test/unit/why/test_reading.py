@@ -68,6 +68,20 @@ async def test_a_missing_secret_is_found_by_its_reference() -> None:
     assert diagnose(snapshot).findings[0].cause == "secret-missing"
 
 
+async def test_an_object_that_the_manager_waits_for_is_looked_up() -> None:
+    world = World()
+    world.without_children()
+    world.event(
+        world.train_job,
+        "WaitingForDeletion",
+        "Waiting for the deletion of ConfigMap team-a/llama; its finalizers: x",
+    )
+
+    snapshot = await reading.take(client_of(world), "team-a", "llama", NOW)
+
+    assert Reference("ConfigMap", "team-a", "llama") in snapshot.absent
+
+
 async def test_a_refused_kind_is_evidence_and_no_error() -> None:
     refusal = ForbiddenError("nodes is forbidden", code=403, reason="Forbidden")
     world = World()

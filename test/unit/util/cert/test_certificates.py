@@ -1,6 +1,8 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
 import base64
+import errno
+import os
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -209,6 +211,15 @@ def broken(good: Material, world: Any) -> dict[str, tuple[Material, str]]:
             Material(good.tls_crt, good.tls_key, good.tls_crt, good.tls_key),
             "ca.crt is not an authority",
         ),
+        "an authority that cannot sign": (
+            signed(good, of_authority=True, usage=usage(key_cert_sign=False)),
+            "ca.crt is not an authority",
+        ),
+        "an authority with a garbled name": (garbled(good), "ca.crt is not an authority"),
+        "a client's certificate": (
+            signed(good, usage=x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH])),
+            "tls.crt is not for servers",
+        ),
         "another host": (pki.reissue(good, ["else.svc"], now), "tls.crt does not name manager.system.svc"),
         "an expired authority": (pki.issue(names, long_ago), "ca.crt expired on"),
         "an expired certificate": (
@@ -222,9 +233,43 @@ def broken(good: Material, world: Any) -> dict[str, tuple[Material, str]]:
     }
 
 
+def usage(**chosen: bool) -> x509.KeyUsage:
+    names = ("digital_signature", "content_commitment", "key_encipherment", "data_encipherment", "key_agreement",
+             "key_cert_sign", "crl_sign", "encipher_only", "decipher_only")  # fmt: skip
+    return x509.KeyUsage(**dict.fromkeys(names, False) | {"digital_signature": True} | chosen)
+
+
+def signed(good: Material, *, of_authority: bool = False, usage: x509.ExtensionType) -> Material:
+    """Return ``good`` with another usage in one of its certificates."""
+    old = pki.certificate(good.ca_crt if of_authority else good.tls_crt)
+    key: Any = serialization.load_pem_private_key(good.ca_key, None)
+    public: Any = old.public_key()
+    builder = certificates.builder(
+        old.subject, old.issuer, public, old.not_valid_before_utc, old.not_valid_after_utc
+    )
+    for extension in old.extensions:
+        if not isinstance(extension.value, type(usage)):
+            builder = builder.add_extension(extension.value, extension.critical)
+    made = builder.add_extension(usage, critical=True).sign(key, hashes.SHA256())
+    pem = certificates.certificate_pem(made)
+    if of_authority:
+        return Material(pem, good.ca_key, good.tls_crt, good.tls_key)
+    return Material(good.ca_crt, good.ca_key, pem, good.tls_key)
+
+
+def garbled(good: Material) -> Material:
+    """Return ``good`` with an authority whose name is not text, and no serving certificate."""
+    body = pki.certificate(good.ca_crt).public_bytes(serialization.Encoding.DER)
+    body = body.replace(b"kubeflow-trainer-ca", b"\xffubeflow-trainer-ca", 2)
+    text = base64.encodebytes(body).decode()
+    pem = f"-----BEGIN CERTIFICATE-----\n{text}-----END CERTIFICATE-----\n".encode()
+    return Material(pem, good.ca_key, b"", b"")
+
+
 CASES = [
     "a missing authority", "a missing serving key", "garbage", "a garbled key", "another authority's key",
     "another serving key", "another authority's certificate", "no authority", "another host",
+    "an authority that cannot sign", "an authority with a garbled name", "a client's certificate",
     "an expired authority", "an expired certificate", "a certificate of the future",
 ]  # fmt: skip
 
@@ -360,6 +405,20 @@ async def test_hosts_that_hooks_call_by_url_are_named_in_the_certificate(world: 
         assert admits(replica, after.ca_crt)
 
 
+@pytest.mark.parametrize("host", ["exämple.com", "[fe80::1%25eth0]"])
+async def test_a_host_that_no_certificate_can_name_is_left_out(world: Any, admits: Any, host: str) -> None:
+    found = await world.client.get(ValidatingWebhookConfiguration, ("", "validator"))
+    found.webhooks[0].client_config.service = None
+    found.webhooks[0].client_config.url = f"https://{host}:9443/validate"
+    await world.client.update(found)
+    async with world.replicas() as (replica,):
+        await replica.served()
+        first = await world.material()
+        await anyio.sleep(10)
+        assert await world.material() == first
+        assert admits(replica, first.ca_crt)
+
+
 async def test_an_authority_trusted_before_ours_stays_trusted_for_the_overlap(world: Any) -> None:
     theirs = pki.issue(["x"], world.now() - timedelta(days=900)).ca_crt
     found = await world.client.get(ValidatingWebhookConfiguration, ("", "validator"))
@@ -389,6 +448,24 @@ async def test_a_denied_write_is_told_by_readiness_and_tried_again(world: Any) -
         with anyio.fail_after(31):
             await replica.served()
         replica.check()
+
+
+async def test_a_certificate_that_cannot_be_loaded_at_the_moment_is_served_later(
+    world: Any, admits: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def exhausted(name: str, flags: int = 0) -> int:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    async with world.replicas() as (replica,):
+        await replica.served()
+        ours = await world.material()
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "memfd_create", exhausted)
+            await world.put(pki.reissue(ours, ["manager.system.svc", "another.svc"], world.now()))
+            await anyio.sleep(60)
+            assert admits(replica, ours.ca_crt)
+        await anyio.sleep(31)
+        assert admits(replica, ours.ca_crt, "another.svc")
 
 
 def test_many_rotations_within_a_day_do_not_grow_the_bundle_for_ever(world: Any) -> None:

@@ -190,7 +190,8 @@ def only_a_claim(world: World) -> Any:
 
 
 def nothing_visible(world: World) -> None:
-    world.train_job["metadata"]["creationTimestamp"] = when(3600)
+    for each in world.objects:
+        each["metadata"]["creationTimestamp"] = when(3600)
     for number in range(2):
         world.waits("ContainerCreating", pod=number)
 
@@ -302,6 +303,22 @@ def huge(world: World) -> None:
         pod["spec"]["containers"][0]["resources"]["requests"]["nvidia.com/gpu"] = "16"
 
 
+def huge_and_short_of_cpu(world: World) -> None:
+    huge(world)
+    world.unscheduled(
+        "0/2 nodes are available: 1 Insufficient cpu, 2 Insufficient nvidia.com/gpu. preemption: none"
+    )
+
+
+def parted(world: World) -> None:
+    """Give one node the GPUs, and the other one the memory."""
+    world.unscheduled(
+        "0/2 nodes are available: 1 Insufficient memory, 1 Insufficient nvidia.com/gpu. preemption: none"
+    )
+    world.nodes[0]["status"]["allocatable"]["nvidia.com/gpu"] = "0"
+    world.nodes[1]["status"]["allocatable"]["memory"] = "8Gi"
+
+
 def no_gpus_at_all(world: World) -> None:
     world.unscheduled(NO_GPU)
     for node in world.nodes:
@@ -339,6 +356,74 @@ def kai(world: World) -> None:
         status={"schedulingConditions": [{"type": "UnschedulableOnNodePool", "status": "True", "reason": "Unschedulable",
                                           "message": message, "nodePool": "default", "transitionID": "0"}]},
     )  # fmt: skip
+
+
+def ungrouped(message: str = "", *, served: bool = True, group: str = "") -> Callable[[World], Any]:
+    """Return the state in which KAI-Scheduler's pod grouper has given the pods no group, or ``group``."""
+
+    def state(world: World) -> None:
+        world.unscheduled()
+        if not served:
+            world.unread["PodGroup.scheduling.run.ai"] = "the kind is not installed"
+        for pod in world.pods:
+            pod["spec"]["schedulerName"] = "kai-scheduler"
+            if group:
+                pod["metadata"]["annotations"]["pod-group-name"] = group
+            if message:
+                world.event(pod, "PodGrouperWarning", message)
+
+    return state
+
+
+def sidecar(*, age: float = 3000, init: bool = False, code: int = 0) -> Callable[[World], Any]:
+    """Return the state in which the training has ended, and a container that was injected runs on."""
+
+    def state(world: World) -> None:
+        for pod in world.pods:
+            ended = {"exitCode": code, "reason": "Completed", "finishedAt": when(age)}
+            proxy = {"name": "istio-proxy", "state": {"running": {"startedAt": when(9000)}}}
+            pod["status"]["containerStatuses"] = [{"name": "node", "state": {"terminated": ended}}]
+            pod["status"].setdefault("initContainerStatuses" if init else "containerStatuses", []).append(
+                proxy
+            )
+
+    return state
+
+
+def preempted_and_deleted(world: World, *, age: float = 30) -> None:
+    """Make the Job fail because its pods were preempted: they are deleted, and their events are left."""
+    for pod in world.pods:
+        world.event(pod, "Preempted", "Preempted by pod 7f3a on node worker-0", age=age)
+    world.without_pods()
+    failed(world, "BackoffLimitExceeded", "Job has reached the specified backoff limit")
+
+
+def without_group(world: World) -> None:
+    """Delete the PodGroup of a TrainJob that was edited while it ran, and replace its pods."""
+    world.unscheduled()
+    for pod in world.pods:
+        pod["spec"]["schedulerName"] = "volcano"
+    world.event(
+        world.train_job,
+        "ChildNotRecreated",
+        "PodGroup team-a/llama is missing. The TrainJob or its runtime has changed since JobSet team-a/llama started, "
+        "so a new one would not fit it: suspend the TrainJob and resume it",
+    )
+
+
+def group_unread(
+    group: Callable[[World], Any], kind: str, scheduler: str, **spec: Any
+) -> Callable[[World], Any]:
+    """Return the state in which a scheduler reports on a PodGroup that may not be read."""
+
+    def state(world: World) -> None:
+        group(world)
+        world.remove(*(each for each in world.objects if each["kind"] == "PodGroup"))
+        world.unread[kind] = "podgroups is forbidden"
+        for pod in world.pods:
+            pod["spec"].update(schedulerName=scheduler, **spec)
+
+    return state
 
 
 def native_gang(world: World) -> None:
@@ -443,4 +528,4 @@ def kueue_check(world: World) -> None:
 
 
 def bound_and_ignored(world: World) -> None:
-    world.pods[0]["status"] = {"phase": "Pending", "conditions": [condition("PodScheduled")]}
+    world.pods[0]["status"] = {"phase": "Pending", "conditions": [condition("PodScheduled", age=100)]}

@@ -167,8 +167,10 @@ class World:
     def waits(self, reason: str, message: str = "", **options: Any) -> None:
         self.container(waiting={"reason": reason, "message": message}, **options)
 
-    def ended(self, code: int, reason: str = "Error", *, message: str = "", **options: Any) -> None:
-        terminated = {"exitCode": code, "reason": reason, "message": message, "finishedAt": when(20)}
+    def ended(
+        self, code: int, reason: str = "Error", *, message: str = "", age: float = 20, **options: Any
+    ) -> None:
+        terminated = {"exitCode": code, "reason": reason, "message": message, "finishedAt": when(age)}
         self.container(phase="Failed", terminated=terminated, **options)
 
     def suspend(self, manager: str = "kubectl-patch") -> None:

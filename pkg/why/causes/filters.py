@@ -1,0 +1,253 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The message of a scheduler that cannot place a pod: the reasons of kube-scheduler, Volcano and KAI."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Final
+
+from controller_runtime.apis.machinery.base import JSON
+
+from pkg.why import kinds
+from pkg.why.causes import capacity, volumes
+from pkg.why.finding import Finding, Severity
+from pkg.why.snapshot import Snapshot, condition_line, event_time
+from pkg.why.things import Thing, text
+
+_GANG: Final = re.compile(
+    r"cannot find enough sibling pods|rejected due to timeout after waiting|optimistic rejection"
+    r"|PodGroup .* gets rejected|pod group is not ready|minimum number of pods",
+    re.IGNORECASE,
+)
+_NO_CLAIM: Final = re.compile(r'persistentvolumeclaim "(?P<name>[^"]+)" not found')
+_UNBOUND: Final = re.compile(r"unbound immediate PersistentVolumeClaims")
+_SHORT: Final = re.compile(
+    r"(?:(?P<nodes>\d+) )?(?:Insufficient (?P<name>[\w./-]*\w)|(?P<pods>Too many pods))"
+    r"|didn't have enough resources?: (?P<kai>[\w ,/-]+)"
+)
+_TAINT: Final = re.compile(r"untolerated taints?(?:\(s\))? ?(?P<taint>\{[^}]*\}|)")
+_CORDONED: Final = re.compile(r"node\(s\) were unschedulable")
+_CONTROL_PLANE: Final = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
+_NODE_CONDITION: Final = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
+"""The prefixes of taints with which Kubernetes and clouds mark nodes that cannot run pods."""
+
+_SCALES_UP: Final = ("TriggeredScaleUp", "Nominated")
+"""The events of Cluster Autoscaler and Karpenter on a pod for which they add a node."""
+_PROVISIONED_WITHIN: Final = timedelta(minutes=15)
+"""The time after which Cluster Autoscaler gives up a node that does not join."""
+
+_Maker = Callable[[Snapshot, Thing, "re.Match[str]"], "Finding | None"]
+
+
+def unschedulable(snapshot: Snapshot, pod: Thing, message: str) -> Finding:
+    """Return the cause of the filter that a node passed last before it was excluded: the nearest to a fit."""
+    current = message.partition(" preemption:")[0].strip()
+    line = (
+        f"the scheduler on {pod}: {message}"
+        if not pod.condition("PodScheduled")
+        else condition_line(pod, "PodScheduled")
+    )
+    evidence = (line, *_scaling(snapshot, pod))
+    for pattern, maker in _RULES:
+        if match := pattern.search(current):
+            found = maker(snapshot, pod, match)
+            if found is None:
+                continue
+            found = dataclasses.replace(found, evidence=evidence + found.evidence)
+            return _scaled_up(found) if _is_scaled_up(snapshot, pod) else found
+    summary = f"the scheduler cannot place the pods: {current.rstrip('.')}"
+    return Finding(
+        "unschedulable", summary, (str(pod),), evidence, "See the scheduler's message.", Severity.WAITING
+    )
+
+
+def _scaling(snapshot: Snapshot, pod: Thing) -> Iterator[str]:
+    """Yield the newest event of an autoscaler."""
+    for event in snapshot.events(pod, "NotTriggerScaleUp", *_SCALES_UP)[:1]:
+        yield snapshot.quote(event)
+
+
+def _is_scaled_up(snapshot: Snapshot, pod: Thing) -> bool:
+    """Return True if an autoscaler is adding a node for the pod: the present nodes do not count then."""
+    for event in snapshot.events(pod, "NotTriggerScaleUp", *_SCALES_UP)[:1]:
+        seen = event_time(event)
+        return (
+            event.text("reason") in _SCALES_UP
+            and seen is not None
+            and snapshot.now - seen < _PROVISIONED_WITHIN
+        )
+    return False
+
+
+def _scaled_up(found: Finding) -> Finding:
+    summary = f"{found.summary}, and an autoscaler is adding a node"
+    advice = f"Wait for the node. If it does not come: {found.advice[:1].lower()}{found.advice[1:]}"
+    return dataclasses.replace(found, summary=summary, advice=advice, severity=Severity.WAITING)
+
+
+def _short(snapshot: Snapshot, pod: Thing, match: re.Match[str]) -> Finding:
+    """Return the resource that no node has; else the one that most nodes lack at the moment."""
+    by_nodes = sorted(_SHORT.finditer(match.string), key=lambda each: -int(each["nodes"] or 0))
+    found = [capacity.shortage(snapshot, pod, _resource(each)) for each in by_nodes]
+    never = next((each for each in found if each[0] == "never-fits"), None) or capacity.unfit(snapshot, pod)
+    cause, summary, evidence = never or found[0]
+    if never:
+        advice = "Lower spec.trainer.resourcesPerNode, or add a node that is large enough."
+        return Finding(cause, summary, (str(pod),), evidence, advice)
+    advice = "Wait for other pods to end, free resources, or add nodes."
+    return Finding(cause, summary, (str(pod),), evidence, advice, Severity.WAITING)
+
+
+def _resource(match: re.Match[str]) -> str:
+    return match["name"] or ("pods" if match["pods"] else (match["kai"] or "").strip(" ."))
+
+
+def _gang(snapshot: Snapshot, pod: Thing, match: re.Match[str]) -> Finding:
+    del snapshot, match
+    advice = "See the other pods and the PodGroup; all pods of the gang must fit at the same time."
+    return Finding(
+        "gang-waiting", "the gang waits for its other pods", (str(pod),), (), advice, Severity.WAITING
+    )
+
+
+def _missing_claim(snapshot: Snapshot, pod: Thing, match: re.Match[str]) -> Finding:
+    del snapshot
+    advice = f"Create the PersistentVolumeClaim {match['name']} in namespace {pod.namespace}."
+    return Finding(
+        "claim-missing", f"the PersistentVolumeClaim {match['name']} does not exist", (str(pod),), (), advice
+    )
+
+
+def _unbound(snapshot: Snapshot, pod: Thing, match: re.Match[str]) -> Finding:
+    del match
+    names = volumes.pending(snapshot, pod)
+    named = f"the claim {names[0]}" if names else "a PersistentVolumeClaim of the pods"
+    summary, advice = f"{named} is not bound to a volume", "See the events of the claim."
+    severity = Severity.NOTE if volumes.is_provisioned(snapshot, pod) else Severity.ERROR
+    return Finding("claim-pending", summary, (str(pod),), (), advice, severity)
+
+
+def _has_labelled_node(snapshot: Snapshot, pod: Thing, wanted: JSON) -> bool:
+    """Return True if a node matches the node selector, and the pod has no other conditions on nodes."""
+    if not isinstance(wanted, dict) or not wanted or pod.at("spec", "affinity", "nodeAffinity") is not None:
+        return False
+    return any(
+        all(node.label(key) == value for key, value in wanted.items()) for node in snapshot.all(kinds.NODE)
+    )
+
+
+def _selected(snapshot: Snapshot, pod: Thing, match: re.Match[str]) -> Finding | None:
+    """Return nothing if a node has the labels: an earlier filter has excluded it, which is the cause."""
+    del match
+    wanted = pod.at("spec", "nodeSelector") or {}
+    if _has_labelled_node(snapshot, pod, wanted):
+        return None
+    shown = ", ".join(f"{key}={value}" for key, value in wanted.items()) if isinstance(wanted, dict) else ""
+    summary = (
+        f"no node has the labels {shown} of the node selector"
+        if shown
+        else "no node matches the node affinity"
+    )
+    advice = "Label the nodes, or correct nodeSelector and affinity in the TrainJob or its runtime."
+    return Finding("node-selector", summary, (str(pod),), (), advice)
+
+
+def _tainted(snapshot: Snapshot, pod: Thing, match: re.Match[str]) -> Finding | None:
+    """Return the taints of the message, or those of the nodes: newer schedulers name none.
+
+    Those of control planes do not count beside others, since hardly any pod is meant to tolerate them. Nothing is
+    returned if the other nodes are cordoned.
+    """
+    named = [" ".join(each["taint"].strip("{}").split()) for each in _TAINT.finditer(match.string)]
+    taints = dict.fromkeys(each.removesuffix(":").strip() for each in named if each) or {
+        text(each, "key"): None for node in snapshot.all(kinds.NODE) for each in node.maps("spec", "taints")
+    }
+    others = [each for each in taints if not each.startswith(_CONTROL_PLANE)]
+    if not others and _CORDONED.search(match.string):
+        return None
+    shown = ", ".join(f"{{{each}}}" for each in others or taints)
+    if others and all(each.startswith(_NODE_CONDITION) for each in others):
+        summary = f"the nodes are not ready to run pods: they have the taints {shown}"
+        advice = "Repair the nodes; kubectl describe node shows their conditions. The taints are removed afterwards."
+        return Finding("taints", summary, (str(pod),), (), advice)
+    advice = "Add a toleration (podTemplateOverrides of the TrainJob, or the runtime), or remove the taint."
+    summary = f"the pods do not tolerate the taints {shown}".rstrip() + " of the nodes"
+    return Finding("taints", summary, (str(pod),), (), advice)
+
+
+def _simple(cause: str, summary: str, advice: str, severity: Severity = Severity.ERROR) -> _Maker:
+    def made(snapshot: Snapshot, pod: Thing, match: re.Match[str]) -> Finding:
+        del snapshot, match
+        return Finding(cause, summary, (str(pod),), (), advice, severity)
+
+    return made
+
+
+_RULES: Final[tuple[tuple[re.Pattern[str], _Maker], ...]] = (
+    (_NO_CLAIM, _missing_claim),
+    (
+        _UNBOUND,
+        _unbound,
+    ),
+    (
+        re.compile(r"[Rr]esource ?claim|cannot allocate all claims"),
+        _simple(
+            "device-claim",
+            "a ResourceClaim of the pods cannot be allocated",
+            "Check the ResourceClaims and the DRA driver.",
+            Severity.WAITING,
+        ),
+    ),
+    (
+        re.compile(
+            r"didn't (?:match|satisfy) (?:existing pods|pod)(?: topology spread constraints| (?:anti-)?affinity)",
+        ),
+        _simple(
+            "affinity",
+            "no node satisfies the pod affinity or topology spread constraints",
+            "Relax the constraints, or add nodes.",
+        ),
+    ),
+    (
+        re.compile(
+            r"volume node affinity conflict|didn't match PersistentVolume's node affinity"
+            r"|didn't find available persistent volumes|no available volume zone|exceed max volume count"
+        ),
+        _simple(
+            "volume-node",
+            "no node can use the volumes of the pods",
+            "Use volumes of the nodes' zone, or free volumes.",
+        ),
+    ),
+    (_SHORT, _short),
+    (
+        re.compile(r"didn't have free ports"),
+        _simple(
+            "unschedulable",
+            "no node has the host ports of the pods free",
+            "Do not use hostPort, or free the ports.",
+            Severity.WAITING,
+        ),
+    ),
+    (
+        re.compile(r"didn't match [Pp]od's node affinity|didn't match node selector|node affinity/selector"),
+        _selected,
+    ),
+    (_TAINT, _tainted),
+    (
+        _CORDONED,
+        _simple("nodes-cordoned", "the nodes are cordoned", "Uncordon a node: kubectl uncordon NODE"),
+    ),
+    (
+        re.compile(r"no nodes available to schedule pods|0/0 nodes"),
+        _simple(
+            "no-nodes", "the cluster has no nodes", "Add nodes, or wait for the autoscaler.", Severity.WAITING
+        ),
+    ),
+    (_GANG, _gang),
+)
+"""Later filters of kube-scheduler stand first: a node that such a filter excludes has passed the earlier ones."""
