@@ -177,7 +177,7 @@ class Certificates:
         Raises:
             StatusError: the API server refused a request.
             RestError: the API server was unreachable.
-        OSError: the certificate cannot be loaded at the moment.
+            OSError: the certificate cannot be loaded at the moment.
         """
         hooks = await self._configurations.read(cluster)
         names = bundle.server_names(self._options.service, self._options.namespace, hooks)
