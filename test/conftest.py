@@ -37,9 +37,11 @@ def run_cluster(tmp_path_factory: pytest.TempPathFactory) -> RunCluster:
         directory = tmp_path_factory.mktemp("cluster")
         cluster = Cluster(directory, options, tied=True, progress=PlainProgress(sys.stderr))
         anyio.run(cluster.up)
-        yield cluster
-        cluster.supervisor.check()
-        cluster.kill()
+        try:
+            yield cluster
+            cluster.supervisor.check()
+        finally:
+            cluster.kill()
 
     return running
 

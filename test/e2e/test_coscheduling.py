@@ -55,13 +55,13 @@ async def refused(client: LiveClient, namespace: str) -> int:
 async def start(cluster_client: LiveClient, cluster_namespace: str) -> AsyncIterator[Start]:
     """Start a TrainJob whose every node takes a whole one of the cluster; the nodes are free again at the end."""
 
-    async def create(nodes: int, *, gang: bool = True) -> TrainJob:
+    async def create(nodes: int, *, gang: bool = True, run_for: str = "3s") -> TrainJob:
         whole = {"nvidia.com/gpu": GPUS}
         resources = {"requests": whole, "limits": whole}
         containers = [{"name": "node", "image": "busybox", "resources": resources}]
         metadata = {
             "labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"},
-            "annotations": {"sim.local/run-for": "3s"},
+            "annotations": {"sim.local/run-for": run_for},
         }
         pod = {"metadata": metadata, "spec": {"containers": containers}}
         job = {"name": "node", "template": {"metadata": metadata, "spec": {"template": pod}}}
@@ -92,8 +92,8 @@ async def test_a_gang_that_fits_is_bound_as_a_whole_and_completes(
     async def all_bound() -> bool:
         return await bound(cluster_client, job.namespace) == NODES
 
-    await eventually(all_bound, timeout=30, reason="every pod of the gang is bound")
-    figure(f"gang of {NODES} of {NODES} nodes: create to all bound", anyio.current_time() - began, at_most=30)
+    await eventually(all_bound, timeout=60, reason="every pod of the gang is bound")
+    figure(f"gang of {NODES} of {NODES} nodes: create to all bound", anyio.current_time() - began, at_most=60)
     group = await cluster_client.get(PodGroup, job.key)
     assert group.spec.min_member == NODES
     assert group.spec.min_resources == {"nvidia.com/gpu": str(NODES * GPUS)}
@@ -132,7 +132,7 @@ async def test_of_a_gang_that_does_not_fit_no_pod_is_bound(
 
 async def test_without_a_gang_what_fits_is_bound(cluster_client: LiveClient, start: Start) -> None:
     """So the scheduler does look at the group: the very job that is not bound as a gang is bound in part."""
-    job = await start(NODES + 1, gang=False)
+    job = await start(NODES + 1, gang=False, run_for="1h")  # no pod makes room for another one
 
     async def four_bound() -> bool:
         return await bound(cluster_client, job.namespace) == NODES

@@ -183,7 +183,7 @@ class Swap:
         await wait_established(self._client, names)
 
     async def works(self) -> None:
-        """Return when the manager has built the JobSet of a new TrainJob, and has had time for the others."""
+        """Return when the manager has built the JobSet of a new TrainJob."""
         self._canaries += 1
         name = f"canary-{self._canaries}"
 
@@ -191,7 +191,6 @@ class Swap:
         await eventually(
             lambda: self._client.get(JobSet, ("default", name)), timeout=60, reason="the manager works"
         )
-        await anyio.sleep(3)
 
     async def train(self, name: str, runtime: str, **spec: Any) -> None:
         await self._client.create(self._train_job(name, runtime, **spec))
@@ -215,7 +214,16 @@ class Swap:
         await eventually(created, timeout=60, reason="the webhooks answer")
 
     async def versions(self) -> dict[tuple[str, str], str]:
-        """Return the resource version of each object, canaries excepted."""
+        """Return the resource version of each object, canaries excepted, once none has changed for a while."""
+        found = await self._versions()
+        with anyio.fail_after(120):
+            while True:
+                await anyio.sleep(3)
+                before, found = found, await self._versions()
+                if found == before:
+                    return found
+
+    async def _versions(self) -> dict[tuple[str, str], str]:
         found = {}
         for kind in WATCHED:
             for each in await self._client.list(kind, namespace="default"):
@@ -301,7 +309,6 @@ async def test_a_swap_and_the_way_back_rewrite_nothing_and_lose_nothing(
         ]
         (replicated,) = job_set.spec.replicated_jobs or []
         assert [each.key for each in replicated.template.spec.template.spec.tolerations or ()] == ["any"]
-        await anyio.sleep(3)
         before, specs = await swap.versions(), await swap.specs()
 
     # The way back: the Go image, and the webhooks of its release, with the CRDs of this project.

@@ -68,11 +68,13 @@ async def jobset_webhook(
             return False
         return "network" not in made.to_dict()["spec"]
 
-    await eventually(left_alone, timeout=30, reason="the API server has taken the webhooks away")
-    yield request.param
-    for configuration in found:
-        hooks = configuration["webhooks"]
-        await cluster_client.patch(configuration, raw_patch(MERGE, json.dumps({"webhooks": hooks}).encode()))
+    try:
+        await eventually(left_alone, timeout=60, reason="the API server has taken the webhooks away")
+        yield request.param
+    finally:
+        for configuration in found:
+            body = json.dumps({"webhooks": configuration["webhooks"]}).encode()
+            await cluster_client.patch(configuration, raw_patch(MERGE, body))
 
 
 @pytest.fixture
@@ -138,9 +140,9 @@ def completes(cluster_client: LiveClient, job: TrainJob) -> Callable[..., Any]:
         seen: dict[str | None, dict[str, Any]] = {}
 
         async def done() -> bool:
+            found = await cluster_client.get(TrainJob, job.key)  # before the pods: they have ended if it has
             for pod in await cluster_client.list(Pod, namespace=job.namespace, labels=OF_JOB):
                 seen[pod.metadata.uid] = pod.to_dict()
-            found = await cluster_client.get(TrainJob, job.key)
             return any(each.type == "Complete" for each in found.status.conditions or ())
 
         await eventually(done, timeout=60, interval=0.02, reason="the TrainJob is Complete")
@@ -212,6 +214,10 @@ async def test_a_running_train_job_keeps_its_spec_until_it_is_suspended_and_has_
             bool(each.to_dict().get("status", {}).get("active")) is wanted for each in found
         )
 
+    assert job.spec.pod_template_overrides
+    brief = job.spec.pod_template_overrides[0].to_dict()
+    endless = {**brief, "metadata": {"annotations": {"sim.local/run-for": "1h"}}}
+    await edit(podTemplateOverrides=[endless])
     await edit(suspend=False)
     await eventually(lambda: active(True), timeout=30, reason="it runs")
     uid = (await cluster_client.get(JobSet, job.key)).metadata.uid
@@ -225,6 +231,7 @@ async def test_a_running_train_job_keeps_its_spec_until_it_is_suspended_and_has_
         return not pods and found.metadata.uid != uid
 
     await eventually(no_old_pods, timeout=60, reason="it has stopped, and its JobSet is built again")
+    await edit(podTemplateOverrides=[brief])
     await edit(suspend=False)
     pods = await completes()
     assert {each["image"] for each in containers(pods)} == {"busybox:two"}

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -107,7 +108,12 @@ def local_cluster(run_cluster: Any) -> Iterator[Cluster]:
     )
     with run_cluster(options) as cluster:
         yield cluster
-    assert not _processes_of(cluster)
+
+    def ended() -> bool:
+        return not _processes_of(cluster)
+
+    # A shim ends its processes when it notices that its kubelet has ended.
+    anyio.run(partial(eventually, ended, timeout=60, reason="no process of the cluster runs"))
 
 
 def _processes_of(cluster: Cluster) -> list[str]:
@@ -422,7 +428,7 @@ async def test_a_status_arrives_after_the_api_server_was_away(
     await _until_phase(cluster_client, pod, "Running")
     await local_cluster.supervisor.stop("kube-apiserver")
     (tmp_path / "go").touch()
-    await eventually(anyio.Path(tmp_path / "end").exists, reason="the process ends")
+    await eventually((tmp_path / "end").exists, timeout=60, reason="the process ends")
     await local_cluster.restart()
     assert _exit(await _until_phase(cluster_client, pod, "Succeeded")) == (0, "Completed")
 

@@ -3,12 +3,14 @@
 """Every sample in config/samples, as it is shipped, on the whole local cluster."""
 
 from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
-from controller_runtime.apis.core.v1 import Pod
+from controller_runtime.apis.core.v1 import Node, Pod
 from controller_runtime.apis.machinery.conditions import is_true
 from controller_runtime.apis.machinery.gvk import GVK
 from controller_runtime.apis.machinery.object import unstructured
@@ -67,6 +69,22 @@ async def test_all_samples_apply_together_at_the_first_try(
     )
 
 
+@asynccontextmanager
+async def unschedulable_nodes(client: LiveClient) -> AsyncIterator[None]:
+    """Cordon the nodes for the time of the block."""
+    nodes = await client.list(Node)
+
+    async def cordon(value: bytes) -> None:
+        for node in nodes:
+            await client.patch(node, raw_patch(MERGE, b'{"spec":{"unschedulable":%s}}' % value))
+
+    await cordon(b"true")
+    try:
+        yield
+    finally:
+        await cordon(b"null")
+
+
 @pytest.mark.parametrize("interrupted", [False, True], ids=["as shipped", "suspended and resumed"])
 async def test_every_sample_runs_to_complete(
     cluster_client: LiveClient, cluster_namespace: str, figure: Any, interrupted: bool
@@ -79,9 +97,11 @@ async def test_every_sample_runs_to_complete(
     assert sampled == listed | {"plain"}, "a runtime without a sample, or the other way round"
 
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": CACHE_ACCOUNT}}
-    # What a TrainJob names comes first: its runtime, its account, its claim.
-    for manifest in sorted([account, *samples], key=lambda each: each["kind"] == "TrainJob"):
-        await cluster_client.create(as_object(manifest, cluster_namespace))
+
+    async def create() -> None:
+        # What a TrainJob names comes first: its runtime, its account, its claim.
+        for manifest in sorted([account, *samples], key=lambda each: each["kind"] == "TrainJob"):
+            await cluster_client.create(as_object(manifest, cluster_namespace))
 
     async def complete(name: str) -> None:
         async def reached() -> bool:
@@ -95,7 +115,9 @@ async def test_every_sample_runs_to_complete(
 
     async def suspend(name: str) -> None:
         job_set = await eventually(
-            lambda: cluster_client.get(JobSet, (cluster_namespace, name)), reason=f"{name} has begun"
+            lambda: cluster_client.get(JobSet, (cluster_namespace, name)),
+            timeout=60,
+            reason=f"{name} has begun",
         )
         job = await cluster_client.get(TrainJob, job_set.key)
         await cluster_client.patch(job, raw_patch(MERGE, b'{"spec":{"suspend":true}}'))
@@ -103,23 +125,26 @@ async def test_every_sample_runs_to_complete(
         async def suspended() -> bool:
             return bool((await cluster_client.get(JobSet, job_set.key)).spec.suspend)
 
-        await eventually(suspended, reason=f"{name} is suspended, to JobSet too")
-        await resume(name)
+        await eventually(suspended, timeout=60, reason=f"{name} is suspended, to JobSet too")
 
     async def resume(name: str) -> None:
         async def reported() -> TrainJob | None:
             job = await cluster_client.get(TrainJob, (cluster_namespace, name))
             return job if is_true(job.status.conditions, "Suspended") else None
 
-        job = await eventually(reported, reason=f"{name} is suspended")
+        job = await eventually(reported, timeout=60, reason=f"{name} is suspended")
         await cluster_client.patch(job, raw_patch(MERGE, b'{"spec":{"suspend":false}}'))
 
-    async with anyio.create_task_group() as tasks:
-        if not interrupted:
-            tasks.start_soon(resume, "plain-suspended")
-        for name in jobs:
-            if interrupted:
+    # No pod starts before every job is suspended, so none is Complete by then.
+    async with unschedulable_nodes(cluster_client) if interrupted else nullcontext():
+        await create()
+        async with anyio.create_task_group() as tasks:
+            for name in jobs if interrupted else ():
                 tasks.start_soon(suspend, name)
+    async with anyio.create_task_group() as tasks:
+        for name in jobs if interrupted else ("plain-suspended",):
+            tasks.start_soon(resume, name)
+        for name in jobs:
             tasks.start_soon(complete, name)
 
     for name, expected in EXPECTED.items():

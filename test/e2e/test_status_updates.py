@@ -80,9 +80,9 @@ async def test_the_sdk_in_a_pod_reports_the_progress_of_its_train_job(
 
     async def started() -> Pod | None:
         pods = await cluster_client.list(Pod, namespace=cluster_namespace)
-        return next((pod for pod in pods if pod.status.phase == "Running"), None)
+        return next((pod for pod in pods if pod.status.phase in ("Running", "Succeeded")), None)
 
-    pod = await eventually(started, timeout=60, reason="the pod runs")
+    pod = await eventually(started, timeout=60, reason="the pod has started")
     (container,) = pod.spec.containers or []
     env = await mounted(cluster_client, pod, container, tmp_path)
     assert set(env) == {f"KUBEFLOW_TRAINER_SERVER_{each}" for each in ("URL", "CA_CERT", "TOKEN")}

@@ -78,7 +78,7 @@ def wrong(answers: list[Verdict]) -> list[str]:
 
 
 async def test_a_life_from_creation_to_completion(cluster_client: LiveClient, cluster_namespace: str) -> None:
-    await cluster_client.create(runtime(cluster_namespace, run_for="3s"))
+    await cluster_client.create(runtime(cluster_namespace, run_for="8s"))
     job = train_job(cluster_namespace)
     async with asked(cluster_client, job.key) as answers:
         await cluster_client.create(job)

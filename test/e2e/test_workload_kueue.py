@@ -76,14 +76,13 @@ class Gang:
 
         async def watch() -> None:
             nonlocal longest
-            since: float | None = None
+            last, lasted = anyio.current_time(), 0.0
             while True:
+                in_part = len(await self.nodes()) not in (0, WHOLE)
                 now = anyio.current_time()
-                if len(await self.nodes()) in (0, WHOLE):
-                    since = None
-                else:
-                    since = now if since is None else since
-                    longest = max(longest, now - since)
+                # Of a moment in which the machine stood still, little counts: the scheduler stood still, too.
+                lasted = lasted + min(now - last, 0.5) if in_part else 0.0
+                longest, last = max(longest, lasted), now
                 await anyio.sleep(0.05)
 
         async with anyio.create_task_group() as tasks:

@@ -229,7 +229,8 @@ def writes(audit_log: Path) -> Callable[..., list[dict[str, Any]]]:
     """The audit log's finished writes to core objects and leases of a namespace, in the order they came in."""
 
     def read(namespace: str) -> list[dict[str, Any]]:
-        entries = [json.loads(line) for line in audit_log.read_text().splitlines() if line.endswith("}")]
+        whole = audit_log.read_text().rpartition("\n")[0]  # the last line may be half written
+        entries = [json.loads(line) for line in whole.splitlines()]
         mine = [entry for entry in entries if entry.get("objectRef", {}).get("namespace") == namespace]
         return sorted(mine, key=lambda entry: str(entry["requestReceivedTimestamp"]))
 

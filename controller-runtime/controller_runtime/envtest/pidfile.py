@@ -69,7 +69,8 @@ def read(directory: Path) -> list[Identity]:
     for file in directory.glob("*.pid"):
         with contextlib.suppress(OSError, ValueError, TypeError):
             found.append((file.stat().st_mtime, Identity(**json.loads(file.read_bytes()))))
-    return [identity for _, identity in sorted(found, key=lambda pair: pair[0])]
+    # Two that are started one right after the other may have the same time: file systems have a coarse clock.
+    return [identity for _, identity in sorted(found, key=lambda pair: (pair[0], pair[1].pid))]
 
 
 def end_leftovers(directory: Path) -> list[str]:

@@ -23,6 +23,9 @@ THREAD_GRACE_SECONDS: Final = 0.02
 """Real time that other threads get before the clock advances."""
 WORKER_GRACE_SECONDS: Final = 0.5
 """Real time that they get while a worker thread of anyio computes: a busy machine may be slow to run it."""
+GRACE_WAITS: Final = 10
+"""Number of waits that make up a grace: a machine that stands still uses up one of them, not all of it."""
+SHORTEST_WAIT: Final = 0.002
 DEADLOCK_SECONDS: Final = 20.0
 """Real time that other threads get when no timer is set."""
 FORBIDDEN: Final = frozenset({"socket.connect", "socket.getaddrinfo", "subprocess.Popen"})
@@ -64,8 +67,12 @@ class _JumpingSelector(selectors.DefaultSelector):
                 if others and any(map(_computes, threading.enumerate()))
                 else THREAD_GRACE_SECONDS
             )
-            if others and (ready := super().select(min(timeout, grace))):
-                return ready
+            left = min(timeout, grace) if others else 0.0
+            wait = max(left / GRACE_WAITS, SHORTEST_WAIT)
+            while left > 0:
+                if ready := super().select(min(left, wait)):
+                    return ready
+                left -= wait
             self.now += timeout
             return []
         finally:

@@ -62,6 +62,7 @@ async def pod_security(live: Live) -> None:
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": live.namespace, "labels": labels}}
     )
     await live.client.apply(obj, field_owner="test", force=True)
+    await refused(live)
     await starts(until="FailedCreate")(live)
 
 

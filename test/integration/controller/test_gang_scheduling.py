@@ -183,7 +183,7 @@ async def test_a_pod_group_is_back_at_once_when_it_was_deleted_or_edited_while_i
                 return bool(await members() == 2)
 
             await eventually(healed, interval=0.01, reason="the PodGroup is as it was")
-            figure(f"{policy} PodGroup as it was after an edit", anyio.current_time() - began, at_most=1)
+            figure(f"{policy} PodGroup as it was after an edit", anyio.current_time() - began, at_most=5)
         await live_client.delete(group)
         began = anyio.current_time()
 
@@ -191,7 +191,7 @@ async def test_a_pod_group_is_back_at_once_when_it_was_deleted_or_edited_while_i
             return (await live_client.get(kind, (namespace, policy))).metadata.uid != group.metadata.uid
 
         await eventually(another, interval=0.01, reason="the PodGroup is made again")
-        figure(f"{policy} PodGroup back after its deletion", anyio.current_time() - began, at_most=1)
+        figure(f"{policy} PodGroup back after its deletion", anyio.current_time() - began, at_most=5)
 
 
 async def test_a_running_jobs_pod_group_stays_as_it_is_before_and_after_a_restart(

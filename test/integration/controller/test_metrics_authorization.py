@@ -15,7 +15,7 @@ from controller_runtime.apis.authentication.v1 import TokenRequest
 from controller_runtime.apis.core.v1 import ServiceAccount
 from controller_runtime.apis.rbac.v1 import ClusterRole, ClusterRoleBinding
 from controller_runtime.client import LiveClient
-from controller_runtime.envtest import Environment
+from controller_runtime.envtest import Environment, eventually
 
 from pkg import config
 
@@ -87,8 +87,13 @@ async def test_only_a_service_account_that_may_get_the_path_reads_metrics(
         metrics_secure=asked.metrics_secure,
         metrics_filter=asked.metrics_filter,
     ) as mgr:
-        status, text = await scrape(mgr, granted)
-        assert status == 200
+
+        async def read() -> str:
+            status, text = await scrape(mgr, granted)
+            return text if status == 200 else ""
+
+        # The API server's authorizer observes new roles a moment later.
+        text = await eventually(read, timeout=30, reason="the account may read the metrics")
         assert "controller_runtime_reconcile_total" in text
         name = f"system:serviceaccount:{namespace}:other"
         assert await scrape(mgr, other) == (403, f"Authorization denied for user {name}\n")

@@ -121,7 +121,7 @@ async def ask(address: str, path: str, **parameters: str) -> Any:
     def get() -> Any:
         url = f"{address}/api/v1/{path}?{urllib.parse.urlencode(parameters)}"
         try:
-            with urllib.request.urlopen(url, timeout=5) as response:
+            with urllib.request.urlopen(url, timeout=60) as response:
                 return json.load(response)["data"]
         except urllib.error.HTTPError as error:  # not ready yet
             error.close()

@@ -52,7 +52,7 @@ async def test_a_patched_train_job_keeps_its_runtime_and_fails_at_its_deadline(
         wanted = {
             "runtimeRef": {"name": "runtime", "kind": "TrainingRuntime"},
             "runtimePatches": [PATCH],
-            "activeDeadlineSeconds": 4,
+            "activeDeadlineSeconds": 10,
         }
         metadata = {"name": "job", "namespace": namespace}
         await live_client.create(TrainJob.from_dict({"metadata": metadata, "spec": wanted}))
@@ -78,7 +78,7 @@ async def test_a_patched_train_job_keeps_its_runtime_and_fails_at_its_deadline(
             assert found.reason == "DeadlineExceeded"
             return not await live_client.list(JobSet, namespace=namespace)
 
-        await eventually(failed, reason="the deadline had no effect", timeout=30)
+        await eventually(failed, reason="the deadline had no effect", timeout=60)
         assert not (await live_client.get(TrainingRuntime, (namespace, "runtime"))).metadata.finalizers
     about_snapshots = [each.method for each in sent if "configmaps" in each.path and namespace in each.path]
     assert about_snapshots == ["POST"]

@@ -155,7 +155,7 @@ async def test_a_missing_runtime_is_told_as_an_event_and_found_when_it_comes(
         assert event.source is not None
         assert event.source.component == "trainer-trainjob-controller"
         assert event.first_timestamp
-        # By now its own next try is far away.
+        # By then its own next try is more than ten seconds away.
         request = {"controller": "trainjob_controller"}
         failed = "controller_runtime_reconcile_errors_total"
 
@@ -184,7 +184,7 @@ async def test_a_missing_runtime_is_told_as_an_event_and_found_when_it_comes(
             )
         )
         await eventually(
-            lambda: live_client.get(JobSet, key), timeout=5, reason="the runtime wakes its TrainJob"
+            lambda: live_client.get(JobSet, key), timeout=9, reason="the runtime wakes its TrainJob"
         )
 
 

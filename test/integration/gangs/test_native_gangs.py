@@ -74,9 +74,13 @@ async def test_a_job_set_crd_that_drops_the_field_is_reported_and_nothing_starts
             return await unavailable(live_client, made) == "GangFieldDropped"
 
         await eventually(reported, timeout=60, reason="the condition says so")
-        events = await live_client.list(Event, namespace=namespace)
         (field,) = release.member
-        assert any(f"drops the field {field}" in (each.message or "") for each in events)
+
+        async def named() -> bool:
+            events = await live_client.list(Event, namespace=namespace)
+            return any(f"drops the field {field}" in (each.message or "") for each in events)
+
+        await eventually(named, timeout=30, reason="an event names the field")
 
         async def nothing() -> bool:
             for kind in (JobSet, release.kind):

@@ -19,7 +19,7 @@ from controller_runtime.apis.machinery.gvk import GVK
 from controller_runtime.apis.machinery.object import Object, Unstructured
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import Environment, apply_manifests, eventually
-from controller_runtime.rest import Config, RESTMapper, Transport
+from controller_runtime.rest import Config, Request, RESTMapper, Transport
 
 from pkg import config
 from pkg.apis.kai.v2alpha2 import PodGroup
@@ -39,11 +39,29 @@ class Sent(collections.Counter[tuple[str, str]]):
         self.paths: list[str] = []
 
 
+NEWER = ("minSubGroup", "preemptionDelay", "stalenessGracePeriod")
+"""Fields of a PodGroup since KAI-Scheduler v0.17."""
+
+
+async def published(control_plane: Environment, field: str, *, expected: bool) -> None:
+    """Wait until the published schema of a PodGroup has a field, or lacks it: it follows the CRD a moment later."""
+    path = f"/openapi/v3/apis/{PodGroup.gvk.api_version}"
+    async with Transport(control_plane.config) as transport:
+
+        async def follows() -> bool:
+            response = await transport.send(Request("GET", path))
+            body = await response.read()
+            return response.status == 200 and (field.encode() in body) is expected
+
+        await eventually(follows, timeout=60, reason="the schema of the PodGroup is published")
+
+
 @pytest.fixture(scope="module")
 def grouper_control_plane(trainer_control_plane: Environment) -> Environment:
     async def install() -> None:
         daemon_sets = {"apiGroups": ["apps"], "resources": ["daemonsets"], "verbs": ["get", "list", "watch"]}
         await trainer_control_plane.install_crds(custom_resource_definition(PodGroup))
+        await published(trainer_control_plane, NEWER[0], expected=True)
         async with Transport(trainer_control_plane.config) as transport:
             role, binding = shipped.manifests("podgrouper")
             subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User"}
@@ -62,9 +80,6 @@ def grouper_control_plane(trainer_control_plane: Environment) -> Environment:
     return trainer_control_plane
 
 
-NEWER = ("minSubGroup", "preemptionDelay", "stalenessGracePeriod")
-
-
 @pytest.fixture
 async def pod_group_crd(grouper_control_plane: Environment) -> AsyncIterator[Callable[..., Any]]:
     """Install the CRD of a release of KAI-Scheduler; the newest is there again afterwards."""
@@ -80,6 +95,7 @@ async def pod_group_crd(grouper_control_plane: Environment) -> AsyncIterator[Cal
                 for name in NEWER:
                     properties.pop(name, None)
         await grouper_control_plane.install_crds(crd)
+        await published(grouper_control_plane, NEWER[0], expected=release != "v0.13")
 
     yield install
     await install("v0.17")

@@ -276,6 +276,7 @@ async def test_a_probe_that_fails_restarts_the_container(
     probe = {
         "exec": {"command": ["sh", "-c", "echo broken; exit 1"]},
         "periodSeconds": 1,
+        "timeoutSeconds": 60,
         "failureThreshold": 1,
     }
     pod = _pod(_container("sleep", "8901", livenessProbe=probe), restartPolicy="Always")

@@ -131,9 +131,9 @@ def read(audit_log: Path, user: str) -> Asked:
     """Return what a user asked for; an apply that makes the object counts as patch and as create."""
     granted: set[rbac.Grant] = set()
     refused: set[rbac.Grant] = set()
-    for line in audit_log.read_text().splitlines():
-        entry = json.loads(line) if line.endswith("}") else {}
-        if not entry or entry["user"]["username"] != user:
+    for line in audit_log.read_text().rpartition("\n")[0].splitlines():  # the last line may be half written
+        entry = json.loads(line)
+        if entry["user"]["username"] != user:
             continue
         ref = entry.get("objectRef") or _path(entry["requestURI"])
         if "resource" not in ref:
@@ -209,8 +209,9 @@ def run_under(
                 "leaderElect": True,
                 "resourceName": user,
                 "resourceNamespace": contents.TRAINER_NAMESPACE,
-                "leaseDuration": "3s",
-                "renewDeadline": "2s",
+                # It is renewed often, and kept by a machine that stands still for a moment.
+                "leaseDuration": "60s",
+                "renewDeadline": "40s",
                 "retryPeriod": "500ms",
             },
             "certManagement": {"webhookSecretName": f"cert-{user}"},

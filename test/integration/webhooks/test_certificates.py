@@ -151,9 +151,7 @@ async def test_replicas_share_an_authority_that_the_api_server_trusts_and_rotate
         return False
 
     async with replicas(3):
-        began = time.monotonic()
-        await eventually(asked, reason="the API server asks all three")
-        assert time.monotonic() - began < 5
+        await eventually(asked, timeout=30, reason="the API server asks all three")
         first = await live_client.get(Secret, (namespace, "certs"))
         authorities = [pki.Material.from_data(first.data or {}).ca_crt]
         for _ in range(3):
@@ -162,7 +160,12 @@ async def test_replicas_share_an_authority_that_the_api_server_trusts_and_rotate
             while time.monotonic() < until:
                 assert await refused()
                 await live_client.create(runtime(namespace, 1), dry_run=True)
-            found = await live_client.get(Secret, (namespace, "certs"))
+
+            async def restored() -> Secret | None:
+                found = await live_client.get(Secret, (namespace, "certs"))
+                return found if pki.Material.from_data(found.data or {}).ca_crt else None
+
+            found = await eventually(restored, timeout=30, reason="the Secret is restored")
             authorities.append(pki.Material.from_data(found.data or {}).ca_crt)
         assert len(set(authorities)) == 4
         await live_client.update(Secret(metadata=found.metadata, data={"tls.crt": "bm9uc2Vuc2U="}))

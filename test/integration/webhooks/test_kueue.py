@@ -6,13 +6,14 @@ import base64
 import json
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 from controller_runtime import webhook
+from controller_runtime.apis.machinery.errors import StatusError
 from controller_runtime.apis.machinery.object import Unstructured
 from controller_runtime.client import MERGE, LiveClient, raw_patch
 from controller_runtime.envtest import Environment, eventually
@@ -87,12 +88,22 @@ def kueue_webhook(
     async def serve(generation: int) -> AsyncIterator[None]:
         server = webhook.Server("127.0.0.1", 0)
         server.use(webhook.CertWatcher(tmp_path / "tls.crt", tmp_path / "tls.key"))
-        server.register(PATH, webhook.MutatorHandler(TrainJob, KueueWebhook(generation)))
+        mutator = KueueWebhook(generation)
+        server.register(PATH, webhook.MutatorHandler(TrainJob, mutator))
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(server.start)
             await server.ready()
             url = f"https://127.0.0.1:{server.port}{PATH}"
             manifest = await live_client.create(configuration(namespace, url, authority.certificate))
+            metadata = {"name": "probe", "namespace": namespace, "labels": {QUEUE: "q"}}
+            probe = TrainJob.from_dict({"metadata": metadata, "spec": {"runtimeRef": {"name": "none"}}})
+
+            async def asked() -> bool:
+                with suppress(StatusError):  # of the webhook that misses the runtime
+                    await live_client.create(probe, dry_run=True)
+                return mutator.asked > 0
+
+            await eventually(asked, timeout=30, reason="the API server asks Kueue's webhook")
             yield
             await live_client.delete(manifest)
             tasks.cancel_scope.cancel()

@@ -120,7 +120,8 @@ def test_bodies_that_are_broken_off_or_rest_leave_no_memory_behind(
     streams: list[ssl.SSLSocket] = []
 
     def begin(_: int) -> None:
-        stream = trusting().wrap_socket(socket.create_connection(("127.0.0.1", port), timeout=5))
+        stream = trusting().wrap_socket(socket.create_connection(("127.0.0.1", port), timeout=60))
+        stream.settimeout(5)
         streams.append(stream)
         with contextlib.suppress(OSError):  # held up, or dropped to make room
             stream.sendall(head + b"x" * (6 * MIB))

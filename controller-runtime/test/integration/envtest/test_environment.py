@@ -175,7 +175,7 @@ async def test_a_crd_that_the_server_cannot_serve_is_named(control_plane: Enviro
     rival["spec"]["names"] = {"plural": "crontabz", "kind": "CronTab"}  # type: ignore[index] # a dict literal above
     await control_plane.install_crds(taken)
     with pytest.raises(EventuallyError, match=r"CRD crontabz\.first\.example\.com is established.*False"):
-        await control_plane.install_crds(rival, timeout=1)
+        await control_plane.install_crds(rival, timeout=5)
 
 
 def test_state_is_readable_by_its_owner_alone(control_plane: Environment) -> None:

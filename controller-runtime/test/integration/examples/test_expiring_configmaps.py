@@ -3,6 +3,7 @@
 """The example with a validating webhook, on a real API server."""
 
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from controller_runtime.apis.core.v1 import ConfigMap, Event
 from controller_runtime.apis.machinery.errors import ForbiddenError, NotFoundError
 from controller_runtime.apis.machinery.gvk import GVK
 from controller_runtime.apis.machinery.object import unstructured
+from controller_runtime.apis.machinery.time import parse_time
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import Environment, eventually
 
@@ -49,9 +51,8 @@ async def test_a_config_map_expires_and_a_bad_ttl_is_refused(
             'admission webhook "expiring-configmaps.example.com" denied the request: '
             'metadata.annotations[example.com/ttl]: Invalid value: "soon": must be a number of seconds'
         )
-        await live_client.create(config_map(namespace, "brief", "2"))
+        brief = await live_client.create(config_map(namespace, "brief", "2"))
         await live_client.create(config_map(namespace, "lasting", "3600"))
-        await live_client.get(ConfigMap, (namespace, "brief"))
         await eventually(lambda: gone(live_client, namespace, "brief"), reason="it did not expire")
         assert not await gone(live_client, namespace, "lasting")
 
@@ -63,6 +64,8 @@ async def test_a_config_map_expires_and_a_bad_ttl_is_refused(
         assert event.message == "its 2 seconds are over"
         assert event.involved_object is not None
         assert event.involved_object.name == "brief"
+        made, ended = brief.metadata.creation_timestamp, event.first_timestamp
+        assert parse_time(ended or "") - parse_time(made or "") >= timedelta(seconds=2)
     finally:
         await live_client.delete(HOOKS.from_dict({"metadata": {"name": f"{namespace}-{HOOK_NAME}"}}))
 

@@ -53,3 +53,14 @@ def test_a_script_is_recognized_whether_or_not_it_replaces_itself(body: str, tmp
             ).alive()
         finally:
             os.killpg(process.pid, signal.SIGKILL)
+
+
+def test_processes_that_were_recorded_in_the_same_instant_are_in_the_order_of_their_numbers(
+    tmp_path: Path,
+) -> None:
+    """The clock of a file system advances every few milliseconds only."""
+    names = ["etcd", "kube-apiserver", "kwok", "a", "z", "m"]
+    for number, name in enumerate(names):
+        pidfile.write(tmp_path, pidfile.Identity(name, 1000 + number, [name], "1"))
+        os.utime(tmp_path / f"{name}.pid", (ANCIENT, ANCIENT))
+    assert [each.component for each in pidfile.read(tmp_path)] == names

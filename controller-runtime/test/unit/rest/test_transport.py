@@ -238,12 +238,12 @@ async def test_an_answer_that_keeps_coming_may_take_its_time() -> None:
     async def answer(head: str, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\n")
         for _ in range(8):
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0.7)
             writer.write(b"x")
             await writer.drain()
 
     async with serving(answer) as host, rest.Transport(rest.Config(host)) as transport:
-        response = await transport.send(rest.Request("GET", "/x", timeout=0.3))
+        response = await transport.send(rest.Request("GET", "/x", timeout=5))
         assert await response.read() == b"x" * 8
 
 
@@ -283,7 +283,7 @@ async def test_a_hanging_connection_costs_one_call_and_no_stream() -> None:
                 tasks.start_soon(transport.send, GET)
         assert len(connections) == 4
         hang = True
-        quick = rest.Request("GET", "/x", timeout=0.2)
+        quick = rest.Request("GET", "/x", timeout=4)
         with pytest.raises(rest.TransportTimeoutError):
             await transport.send(quick)
         for _ in range(3):
@@ -305,11 +305,11 @@ async def test_a_silent_stream_is_given_up_before_its_first_byte_only() -> None:
     async def answer(head: str, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
         await writer.drain()
-        await asyncio.sleep(0.3)
+        await asyncio.sleep(2.5)
         writer.write(b"5\r\nlate\n\r\n0\r\n\r\n")
 
     async with serving(answer) as host, rest.Transport(rest.Config(host)) as transport:
-        response = await transport.send(rest.Request("GET", "/x", stream=True, timeout=0.2))
+        response = await transport.send(rest.Request("GET", "/x", stream=True, timeout=2))
         assert [line async for line in response.lines()] == [b"late"]
 
 

@@ -72,9 +72,12 @@ class KueueWebhook(CustomMutator[TrainJob]):
 
     def __init__(self, generation: int) -> None:
         self._generation = generation
+        self.asked = 0
+        """The number of TrainJobs that it was asked about."""
 
     async def mutate(self, request: AdmissionRequest, old: TrainJob | None, new: TrainJob) -> list[str]:
         """Suspend the TrainJob; add the queue's label to its pods, or an empty runtime patch."""
+        self.asked += 1
         made = new.to_dict()
         spec = made["spec"]
         spec["suspend"] = True
