@@ -106,8 +106,10 @@ async def test_a_job_set_that_is_built_again_after_an_edit(
     after = await cluster_client.get(JobSet, job.key)
     assert before.metadata.uid
     assert (after.spec.replicated_jobs or [])[0].template.spec.parallelism == 3
-    # Answers that were being read while the edit was written show the suspended TrainJob.
-    resumed = [each for each in answers if [one.cause for one in each.findings] != ["suspended"]]
+    # Answers that were being read while the edit was written show the suspended TrainJob. The garbage collector of a
+    # new cluster learns of the kind JobSet within 30 s; until then a deletion in the foreground is blocked indeed.
+    excused = (["suspended"], ["deletion-blocked"])
+    resumed = [each for each in answers if [one.cause for one in each.findings] not in excused]
     assert wrong(resumed) == []
 
 
