@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from controller_runtime.apis.batch.v1 import Job
 from controller_runtime.apis.core.v1 import Pod
-from controller_runtime.apis.machinery.errors import ForbiddenError
+from controller_runtime.apis.machinery.errors import ForbiddenError, StatusError
 from controller_runtime.client import MERGE, LiveClient, raw_patch
 from controller_runtime.envtest import consistently, eventually
 
@@ -175,7 +175,17 @@ async def test_a_running_train_job_is_suspended_and_its_runtime_edited_before_it
     await suspend(cluster_client, job, wanted=True)
     job = await verdict("Suspended")
     brief = json.dumps({"spec": {"podTemplateOverrides": simulated(run_for="1s")}})
-    await cluster_client.patch(job, raw_patch(MERGE, brief.encode()))
+
+    async def is_accepted() -> bool:
+        try:
+            await cluster_client.patch(job, raw_patch(MERGE, brief.encode()))
+        except StatusError as error:
+            if "is still active" not in str(error):
+                raise
+            return False
+        return True
+
+    await eventually(is_accepted, timeout=60, reason="the pods of the suspended TrainJob have ended")
 
     async def is_brief() -> bool:
         return "'1s'" in str((await cluster_client.get(JobSet, job.key)).to_dict())
