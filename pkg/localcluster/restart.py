@@ -44,9 +44,8 @@ async def restart(directory: Path, kept: State, supervisor: Supervisor, *, timeo
                 supervisor.start(component)
                 started.append(component.name)
 
-    supervisor.kill(
-        [name for name in supervisor.processes if name not in running]
-    )  # the watch is for those that run
+    # The watch is for those that run.
+    supervisor.kill([name for name in supervisor.processes if name not in running])
     try:
         async with supervisor.watching():
             start(STORE)

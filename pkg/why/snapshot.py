@@ -118,6 +118,10 @@ class Snapshot:
             return True
         return (self.job_set.at("spec", "suspend") is True) != (self.train_job.at("spec", "suspend") is True)
 
+    def is_hidden(self, kind: str) -> bool:
+        """Return True if the cluster serves a kind that could not be read."""
+        return self.unread.get(kind, NOT_INSTALLED) != NOT_INSTALLED
+
     def lacking(self, job: Thing) -> int:
         """Return the number of pods that a Job wants and does not have."""
         if finished(job) or job.at("spec", "suspend") is True:

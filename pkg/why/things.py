@@ -161,3 +161,8 @@ class Thing:
     def older_than(self, age: timedelta, now: datetime) -> bool:
         """Return True if the object was created before ``age``."""
         return self.created is not None and now - self.created > age
+
+
+def finalizers_of(thing: Thing) -> str:
+    """Return a line of evidence about an object that is being deleted."""
+    return f"its finalizers are {', '.join(texts(thing.data, 'metadata', 'finalizers')) or 'none'}"

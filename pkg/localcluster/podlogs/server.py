@@ -139,9 +139,7 @@ class LogServer:
         begun = False
         try:
             async for data in self._log_of(target):
-                if (
-                    reader.at_eof()
-                ):  # nothing has to be written for a long time to a quiet container's followers
+                if reader.at_eof():  # a quiet container gives no reason to write, which would notice it
                     return
                 if not begun:
                     writer.write(_start(HTTPStatus.OK) + b"Transfer-Encoding: chunked\r\n\r\n")

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Final
 
+from controller_runtime.apis.machinery.base import JSON
+
 from pkg.constants.trainer import DATASET_INITIALIZER, LAUNCHER, MODEL_INITIALIZER, NODE
 from pkg.why.causes.statuses import Status, of_pod, statuses
 from pkg.why.finding import Finding, Severity
@@ -68,19 +70,19 @@ def lines_of(snapshot: Snapshot, status: Status) -> list[str]:
 def failures(snapshot: Snapshot) -> Iterator[Status]:
     """Yield the containers whose logs may say why they failed, the first to fail first."""
     for status in _by_end(snapshot):
-        ended = status.ended or at(status.data, "lastState", "terminated")
+        ended = _last_end(status)
         if ended is not None and number(ended, "exitCode") != 0:
             yield status
 
 
 def _by_end(snapshot: Snapshot) -> list[Status]:
     """Return the containers, the first to end first: the others of a distributed training fail because of it."""
-    return sorted(statuses(snapshot), key=lambda each: _end(each) or snapshot.now)
+    return sorted(statuses(snapshot), key=lambda each: moment(_last_end(each), "finishedAt") or snapshot.now)
 
 
-def _end(status: Status) -> datetime | None:
-    ended = status.ended or at(status.data, "lastState", "terminated")
-    return moment(ended, "finishedAt")
+def _last_end(status: Status) -> JSON:
+    """Return the last termination of a container, also if it runs again."""
+    return status.ended or at(status.data, "lastState", "terminated")
 
 
 def _replaced(status: Status) -> bool:

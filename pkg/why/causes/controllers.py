@@ -125,24 +125,21 @@ def _jobs(snapshot: Snapshot, job_set: Thing) -> Iterator[Finding]:
     down = leases.lost(snapshot, leases.JOB_CONTROLLER)
     for job in snapshot.jobs:
         if _is_uncounted(snapshot, job):
-            evidence = (
-                f"all pods of {job} have succeeded, and it is not complete",
-                *([down] if down else []),
-            )
-            summary, advice = "the controller of Jobs does not react", "Check kube-controller-manager."
-            yield Finding("job-controller", summary, (str(job),), evidence, advice)
+            yield _job_controller(job, f"all pods of {job} have succeeded, and it is not complete", down)
         if kinds.POD not in snapshot.unread and _is_idle(
             snapshot, job, PATIENCE if down is None else timedelta()
         ):
             age = ago(job.created, snapshot.now)
-            evidence = (
-                f"{job} is {age} old, and has neither pods, nor a status, nor events",
-                *([down] if down else []),
-            )
-            summary, advice = "the controller of Jobs does not react", "Check kube-controller-manager."
-            yield Finding("job-controller", summary, (str(job),), evidence, advice)
+            line = f"{job} is {age} old, and has neither pods, nor a status, nor events"
+            yield _job_controller(job, line, down)
         elif kinds.EVENT in snapshot.unread and _has_no_pods(snapshot, job):
             yield _unknown_pods(snapshot, job)
+
+
+def _job_controller(job: Thing, line: str, down: str | None) -> Finding:
+    evidence = (line, *([down] if down else []))
+    summary, advice = "the controller of Jobs does not react", "Check kube-controller-manager."
+    return Finding("job-controller", summary, (str(job),), evidence, advice)
 
 
 def _all_ended(snapshot: Snapshot, job_set: Thing) -> Iterator[Finding]:

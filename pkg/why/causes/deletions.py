@@ -11,8 +11,8 @@ from typing import Final
 from pkg.apis.jobset.v1alpha2 import JOB_SET_NAME_KEY
 from pkg.why import kinds
 from pkg.why.finding import Finding, Severity
-from pkg.why.snapshot import NOT_INSTALLED, PATIENCE, Reference, Snapshot
-from pkg.why.things import Thing, ago, text, texts
+from pkg.why.snapshot import PATIENCE, Reference, Snapshot
+from pkg.why.things import Thing, ago, finalizers_of, text
 
 _EVENT: Final = "WaitingForDeletion"
 _AWAITED: Final = re.compile(
@@ -39,9 +39,8 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
             yield _of_job_set(snapshot, earlier)
         return
     for group in _deleted_groups(snapshot):
-        finalizers = ", ".join(texts(group.data, "metadata", "finalizers")) or "none"
         requested = f"deletion of {group} was requested {ago(group.deleted, snapshot.now)} ago"
-        yield _first(group, requested, f"its finalizers are {finalizers}")
+        yield _first(group, requested, finalizers_of(group))
         return
     awaited = _awaited(snapshot)
     if awaited is not None and _may_exist(snapshot, awaited):
@@ -83,7 +82,6 @@ def _earlier_job_set(snapshot: Snapshot) -> Thing | None:
 
 
 def _of_job_set(snapshot: Snapshot, job_set: Thing) -> Finding:
-    finalizers = ", ".join(texts(job_set.data, "metadata", "finalizers")) or "none"
     since = f"requested {ago(job_set.deleted, snapshot.now)} ago" if job_set.deleted else "not requested yet"
     pods = [
         pod
@@ -92,7 +90,7 @@ def _of_job_set(snapshot: Snapshot, job_set: Thing) -> Finding:
     ]
     evidence = (
         f"the owner of {job_set} is an earlier TrainJob {snapshot.train_job.name}",
-        f"its deletion was {since}; its finalizers are {finalizers}",
+        f"its deletion was {since}; {finalizers_of(job_set)}",
         *(
             f"{pod} still exists, on the node {pod.text('spec', 'nodeName') or 'none'}"
             for pod in pods[:_MOST_PODS]
@@ -121,6 +119,6 @@ def _may_exist(snapshot: Snapshot, awaited: Reference) -> bool:
     if awaited.kind in _LOOKED_UP:
         return awaited not in snapshot.absent
     same = [kind for kind in (kinds.JOB_SET, *kinds.POD_GROUPS) if kind.partition(".")[0] == awaited.kind]
-    if any(snapshot.unread.get(kind, NOT_INSTALLED) != NOT_INSTALLED for kind in same):
+    if any(map(snapshot.is_hidden, same)):
         return True
     return any(each.name == awaited.name for kind in same for each in snapshot.all(kind))

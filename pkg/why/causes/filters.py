@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Final
 
@@ -51,36 +51,27 @@ def unschedulable(snapshot: Snapshot, pod: Thing, message: str) -> Finding:
         if not pod.condition("PodScheduled")
         else condition_line(pod, "PodScheduled")
     )
-    evidence = (line, *_scaling(snapshot, pod))
+    scaling = next(iter(snapshot.events(pod, "NotTriggerScaleUp", *_SCALES_UP)), None)
+    evidence = (line, *([snapshot.quote(scaling)] if scaling is not None else []))
     for pattern, maker in _RULES:
         if match := pattern.search(current):
             found = maker(snapshot, pod, match)
             if found is None:
                 continue
             found = dataclasses.replace(found, evidence=evidence + found.evidence)
-            return _scaled_up(found) if _is_scaled_up(snapshot, pod) else found
+            return _scaled_up(found) if _adds_node(snapshot, scaling) else found
     summary = f"the scheduler cannot place the pods: {current.rstrip('.')}"
     return Finding(
         "unschedulable", summary, (str(pod),), evidence, "See the scheduler's message.", Severity.WAITING
     )
 
 
-def _scaling(snapshot: Snapshot, pod: Thing) -> Iterator[str]:
-    """Yield the newest event of an autoscaler."""
-    for event in snapshot.events(pod, "NotTriggerScaleUp", *_SCALES_UP)[:1]:
-        yield snapshot.quote(event)
-
-
-def _is_scaled_up(snapshot: Snapshot, pod: Thing) -> bool:
-    """Return True if an autoscaler is adding a node for the pod: the present nodes do not count then."""
-    for event in snapshot.events(pod, "NotTriggerScaleUp", *_SCALES_UP)[:1]:
-        seen = event_time(event)
-        return (
-            event.text("reason") in _SCALES_UP
-            and seen is not None
-            and snapshot.now - seen < _PROVISIONED_WITHIN
-        )
-    return False
+def _adds_node(snapshot: Snapshot, scaling: Thing | None) -> bool:
+    """Return True if the newest event of an autoscaler says that it adds a node; the present ones do not count then."""
+    if scaling is None or scaling.text("reason") not in _SCALES_UP:
+        return False
+    seen = event_time(scaling)
+    return seen is not None and snapshot.now - seen < _PROVISIONED_WITHIN
 
 
 def _scaled_up(found: Finding) -> Finding:

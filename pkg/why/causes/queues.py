@@ -14,7 +14,7 @@ from pkg.constants import kai
 from pkg.why import kinds
 from pkg.why.causes import capacity
 from pkg.why.finding import Finding, Severity
-from pkg.why.snapshot import NOT_INSTALLED, PATIENCE, Reference, Snapshot, condition_line
+from pkg.why.snapshot import PATIENCE, Reference, Snapshot, condition_line
 from pkg.why.things import Thing, maps, number, text
 
 _QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
@@ -191,7 +191,7 @@ def _no_workload(snapshot: Snapshot) -> Iterator[Finding]:
             f"Workloads cannot be read: {unread}" if unread else "no Workload belongs to the TrainJob",
         )
         advice = "Check that Kueue runs, and that its configuration lists trainer.kubeflow.org/trainjob."
-        if unread is not None and unread != NOT_INSTALLED:
+        if snapshot.is_hidden(kinds.WORKLOAD):
             advice = (
                 f"Get the permission to list Workloads in namespace {job.namespace}: they have the reason."
             )

@@ -11,7 +11,7 @@ from pkg.constants import kai
 from pkg.why import kinds
 from pkg.why.causes import filters, leases
 from pkg.why.finding import Finding, Severity
-from pkg.why.snapshot import NOT_INSTALLED, PATIENCE, Snapshot
+from pkg.why.snapshot import PATIENCE, Snapshot
 from pkg.why.things import Thing, maps, text
 
 _DEFAULT: Final = "default-scheduler"
@@ -115,7 +115,7 @@ def _unread(snapshot: Snapshot, pod: Thing) -> tuple[str, ...]:
         found = (kinds.NATIVE_GROUP, kinds.NATIVE_WORKLOAD)
     else:
         return ()  # the condition of the pod is enough
-    return tuple(each for each in found if snapshot.unread.get(each, NOT_INSTALLED) != NOT_INSTALLED)
+    return tuple(filter(snapshot.is_hidden, found))
 
 
 def _unknown(pod: Thing, unread: tuple[str, ...]) -> Finding:

@@ -12,7 +12,7 @@ from pkg.constants.trainer import FIELD_OWNER, TRAIN_JOB_CONTROLLER_NAME
 from pkg.why import kinds
 from pkg.why.finding import Finding, Severity
 from pkg.why.snapshot import PATIENCE, REPLICATED_JOB, Snapshot, condition_line, finished
-from pkg.why.things import Thing, ago, at, moment, text, texts
+from pkg.why.things import Thing, ago, at, finalizers_of, moment, text, texts
 
 _OURS: Final = (
     "",
@@ -169,10 +169,9 @@ def _deleted_child(snapshot: Snapshot) -> Iterator[Finding]:
     for child in (*snapshot.owners[1:], *snapshot.pods):
         if child.deleted is None or snapshot.now - child.deleted < PATIENCE or finished(snapshot.train_job):
             continue
-        finalizers = ", ".join(texts(child.data, "metadata", "finalizers")) or "none"
         evidence = (
             f"deletion of {child} was requested {ago(child.deleted, snapshot.now)} ago",
-            f"its finalizers are {finalizers}",
+            finalizers_of(child),
         )
         summary = f"the {child.kind} {child.name} is being deleted and still exists"
         advice = "Look for pods that do not end and for finalizers; it is built again once it is deleted."
