@@ -297,23 +297,30 @@ async def forever() -> AsyncIterator[bytes]:
     yield b""
 
 
+def replace_streams(server: Any, lines: Callable[[], AsyncIterator[bytes]]) -> list[dict[str, str]]:
+    """Answer each request for a stream of all objects with ``lines``; return the queries of all requests."""
+    served, queries = server.transport, []
+
+    async def answer(request: Any) -> Any:
+        queries.append(dict(request.query))
+        if "sendInitialEvents" in queries[-1]:
+            return FakeResponse(lines=lines())
+        return await served.send(request)
+
+    server.transport = rest.FakeTransport(answer)
+    return queries
+
+
 async def test_streams_that_end_before_everything_was_delivered_are_reported_and_replaced_by_a_list(
     server: Any, start: Any
 ) -> None:
     server.put("a")
-    served, answers = server.transport, []
-
-    async def cut_streams(request: Any) -> Any:
-        answers.append(dict(request.query))
-        if "sendInitialEvents" in answers[-1]:
-            return FakeResponse(lines=nothing())
-        return await served.send(request)
 
     async def nothing(*lines: bytes) -> AsyncIterator[bytes]:
         for line in lines:
             yield line
 
-    server.transport = rest.FakeTransport(cut_streams)
+    answers = replace_streams(server, nothing)
     cache = await start(read_timeout=5.0)
     assert [obj.name for obj in await cache.list(ConfigMap)] == ["a"]
     assert ["sendInitialEvents" in query for query in answers[:2]] == [True, False]
@@ -324,30 +331,26 @@ async def test_streams_of_all_objects_that_break_twice_are_replaced_by_a_list(
     server: Any, start: Any
 ) -> None:
     server.put("a")
-    served, lists = server.transport, []
-
-    async def broken_streams(request: Any) -> Any:
-        query = dict(request.query)
-        if "sendInitialEvents" in query:
-            lists.append("stream")
-            return FakeResponse(lines=broken())
-        if "watch" not in query:
-            lists.append("pages" if "limit" in query else "list")
-        return await served.send(request)
 
     async def broken() -> AsyncIterator[bytes]:
         yield b""
         raise LOST
 
-    server.transport = rest.FakeTransport(broken_streams)
+    def lists() -> list[str]:
+        listing = [query for query in queries if "sendInitialEvents" in query or "watch" not in query]
+        return [
+            "stream" if "watch" in query else "pages" if "limit" in query else "list" for query in listing
+        ]
+
+    queries = replace_streams(server, broken)
     cache = await start(read_timeout=20.0)
     assert [obj.name for obj in await cache.list(ConfigMap)] == ["a"]
-    assert lists == ["stream", "stream", "pages"]
+    assert lists() == ["stream", "stream", "pages"]
     # The next time, one stream is tried: the network may have been at fault.
     server.faults.append(refusal(410, "Expired"))
     server.hang_up()
     await anyio.sleep(30)
-    assert lists[3:] == ["stream", "list"]
+    assert lists()[3:] == ["stream", "list"]
 
 
 async def test_a_server_that_is_away_is_not_listed_because_of_it(server: Any, start: Any) -> None:
