@@ -26,7 +26,6 @@ from pkg.localcluster.processes.logserver import ProcessLogs
 from pkg.localcluster.processes.names import Hosts
 from pkg.localcluster.processes.nodes import Nodes
 from pkg.localcluster.processes.settings import Settings
-from pkg.localcluster.processes.shim import tree
 from pkg.localcluster.processes.volumes import forget
 
 _TOKEN_REQUEST = unstructured(GVK("authentication.k8s.io", "v1", "TokenRequest"))
@@ -84,7 +83,6 @@ def main() -> None:
 
 async def _run(parsed: argparse.Namespace) -> None:
     log.configure()
-    tree.adopt_orphans()
     pods = cache.ByObject(fields="spec.nodeName!=")
     options = ctrl.Options(metrics_bind_address="0", cache=cache.Options(by_object={Pod: pods}))
     config = await ctrl.load_config(parsed.kubeconfig)

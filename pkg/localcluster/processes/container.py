@@ -186,7 +186,7 @@ class ContainerRunner:
 
     async def _watch(self, running: process.Process, plan: process.Plan, began: datetime) -> None:
         self.record.state = Running(began)
-        self._target = target = ProbeTarget(running.pid, plan, self.address, self.container.ports or [])
+        self._target = target = ProbeTarget(running.id, plan, self.address, self.container.ports or [])
         stopping = self._stopping.is_set
         report = self.settings.record
         probes = Probes(self.pod, self.container, self.record, target, report, self._probed, stopping)

@@ -31,7 +31,7 @@ _LONGEST_ANSWER: Final = 10 << 10
 class ProbeTarget:
     """A running container, as probes and hooks reach it."""
 
-    pid: int
+    id: process.ProcessID
     plan: process.Plan
     address: str
     ports: Sequence[ContainerPort]
@@ -42,7 +42,7 @@ class ProbeTarget:
             with anyio.fail_after(timeout):
                 if handler.exec is not None:
                     plan = replace(self.plan, argv=handler.exec.command or [])
-                    code, output = await process.run_beside(self.pid, plan, timeout)
+                    code, output = await process.run_beside(self.id, plan, timeout)
                     return code == 0, output or f"exit code {code}"
                 if handler.http_get is not None:
                     return await self._http(handler.http_get)

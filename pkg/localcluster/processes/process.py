@@ -13,16 +13,16 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import anyio
 import msgspec
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 import pkg
-from pkg.localcluster.processes.shim import ends, tree
+from pkg.localcluster.processes.shim import ends, marks
 
-IDENTITY: Final = tree.IDENTITY
+IDENTITY: Final = marks.IDENTITY
 _SHIM: Final = "pkg.localcluster.processes.shim"
 _LONGEST_REPORT: Final = 1 << 20
 _LONGEST_OUTPUT: Final = 4096
@@ -60,23 +60,41 @@ class Ended:
     out_of_memory: bool = False
 
 
-class Process:
-    """A process that has started."""
+class ProcessID(NamedTuple):
+    """A process that no later one with the same number is taken for."""
 
-    def __init__(
-        self, shim: anyio.abc.Process, reports: BufferedByteReceiveStream, pid: int, identity: str
-    ) -> None:
-        self.pid = pid
+    number: int
+    began: int
+    """The time of its start in clock ticks since the start of the machine."""
+
+
+class Process:
+    """A process that has started, if `read_id` has returned."""
+
+    def __init__(self, shim: anyio.abc.Process, reports: BufferedByteReceiveStream, identity: str) -> None:
+        self.id = ProcessID(0, 0)
         self._identity = identity
         self._shim = shim
         self._reports = reports
+        self._alone = False
+
+    async def read_id(self) -> None:
+        """Return when the process has started and its `id` is known.
+
+        Raises:
+            StartError: the program cannot be run.
+        """
+        report = await _report(self._reports)
+        if "started" not in report:
+            raise StartError(report.get("failed", "the shim ended"))
+        self.id = ProcessID(*report["started"])
 
     async def wait(self) -> Ended:
-        """Return when the process and all processes that it started have ended."""
+        """Return when the process and all other processes of its container have ended."""
         report = await _report(self._reports)
         await self._shim.wait()
+        await self._kill_others()
         if "ended" not in report:  # the shim was killed
-            tree.kill_marked(self._identity)
             return Ended(_LOST)
         return Ended(report["ended"], bool(report.get("oom")))
 
@@ -95,6 +113,13 @@ class Process:
                 await self._shim.stdin.aclose()
             await self._shim.wait()
             await self._shim.aclose()
+            await self._kill_others()
+
+    async def _kill_others(self) -> None:
+        """Kill processes that a killed shim left, and daemons that the container's hooks started."""
+        if not self._alone:
+            await anyio.to_thread.run_sync(marks.kill, self._identity)
+            self._alone = True
 
 
 async def start(plan: Plan) -> Process:
@@ -107,22 +132,15 @@ async def start(plan: Plan) -> Process:
     shim = await anyio.open_process(_command(), stdin=subprocess.PIPE, stderr=None, env=_environment())
     if shim.stdin is None or shim.stdout is None:
         raise StartError("the shim has no pipes")
-    reports = BufferedByteReceiveStream(shim.stdout)
+    process = Process(shim, BufferedByteReceiveStream(shim.stdout), plan.env.get(IDENTITY, ""))
     try:
         with suppress(anyio.BrokenResourceError):  # the shim has ended, and reports nothing
             await shim.stdin.send(msgspec.json.encode(asdict(plan)) + b"\n")
-        report = await _report(reports)
+        await process.read_id()
     except BaseException:
-        with anyio.CancelScope(shield=True):
-            await shim.stdin.aclose()  # the shim ends its process
-            await shim.wait()
-            await shim.aclose()
+        await process.close()
         raise
-    if "started" in report:
-        return Process(shim, reports, report["started"], plan.env.get(IDENTITY, ""))
-    await shim.wait()
-    await shim.aclose()
-    raise StartError(report.get("failed", "the shim ended"))
+    return process
 
 
 def end(folder: Path) -> tuple[Ended, datetime, datetime] | None:
@@ -134,9 +152,9 @@ def end(folder: Path) -> tuple[Ended, datetime, datetime] | None:
     return Ended(found["code"], found["oom"]), began, ended
 
 
-async def run_beside(pid: int, plan: Plan, timeout: float) -> tuple[int, str]:
+async def run_beside(process: ProcessID, plan: Plan, timeout: float) -> tuple[int, str]:
     """Run a command with the mounts of a running container; return its exit code and its output."""
-    command = [*_command(), "--enter", str(pid)]
+    command = [*_command(), "--enter", str(process.number), str(process.began)]
     shim = await anyio.open_process(command, stderr=None, env=_environment(), start_new_session=True)
     output = b""
     try:

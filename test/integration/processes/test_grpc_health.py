@@ -41,7 +41,7 @@ async def test_a_probe_of_a_pod_is_answered(control_plane: Environment) -> None:
     (described,) = pod.spec.containers or []
     assert described.liveness_probe is not None
     plan = process.Plan([], {}, "/", "/dev/null", "/tmp", "p", [], isolated=False)
-    target = ProbeTarget(1, plan, HOST, [])
+    target = ProbeTarget(process.ProcessID(1, 0), plan, HOST, [])
     assert await target.check(described.liveness_probe, 10) == (True, "the service is SERVING")
 
 

@@ -5,7 +5,6 @@
 import os
 import resource
 import sys
-import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
@@ -319,21 +318,6 @@ async def test_a_container_that_is_stopped_is_not_killed_by_its_liveness_probe(
     assert _log(settings).splitlines().count("term") == 1
     assert (settings.pod("u1") / "containers" / "main" / "work" / "hooks").read_text() == "hook\n"
     assert not [reason for reason, _ in events if reason == "Killing"]
-
-
-async def test_a_command_beside_a_container_that_ends_as_it_is_cancelled_is_released(tmp_path: Path) -> None:
-    environment = {**os.environ, process.IDENTITY: "test"}
-    command = ["sh", "-c", f"touch {tmp_path}/up; sleep 0.2"]
-    plan = process.Plan(command, environment, str(tmp_path), "", "", "", [], isolated=False)
-    async with await anyio.open_process(["sleep", "7913"], env=environment) as container:
-        try:
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(process.run_beside, container.pid, plan, 60.0)
-                await _until((tmp_path / "up").exists, "the command runs")
-                tasks.cancel_scope.cancel()
-                time.sleep(1)  # noqa: ASYNC251 the command ends before the event loop can learn of it
-        finally:
-            container.kill()
 
 
 async def test_readiness_follows_http(settings: Settings) -> None:

@@ -4,8 +4,9 @@
 
 The first line of standard input is the plan. The lines after it are commands: the name of a signal for the container.
 The end of standard input is the end of the kubelet, and with it the container ends. Each line of standard output is
-a report: ``started`` with the process, ``failed`` with a message, or ``ended`` with the exit code.
-With ``--enter PID``, run a command beside a container's process. With ``--check``, try to make a mount.
+a report: ``started`` with the process and the time of its start, ``failed`` with a message, or ``ended`` with the exit
+code.
+With ``--enter PID BEGAN``, run a command beside a container's process. With ``--check``, try to make a mount.
 """
 
 import json
@@ -26,7 +27,7 @@ def main(argv: list[str]) -> int:
         return 0
     plan = json.loads(sys.stdin.buffer.readline())
     if argv[:1] == ["--enter"]:
-        enter.execute(int(argv[1]), plan)
+        enter.execute(int(argv[1]), int(argv[2]), plan)
     return supervise.run(plan)
 
 

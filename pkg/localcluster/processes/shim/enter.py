@@ -12,15 +12,15 @@ _SPACES: Final = ("user", "mnt", "uts")
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def execute(pid: int, plan: dict[str, Any]) -> NoReturn:
-    """Replace this process by the plan's command.
+def execute(pid: int, began: int, plan: dict[str, Any]) -> NoReturn:
+    """Replace this process by the plan's command, beside the process that `tree.start_time` knows by ``began``.
 
     Raises:
         OSError: the container has ended, or the command cannot be run.
     """
     spaces = [os.open(f"/proc/{pid}/ns/{name}", os.O_RDONLY) for name in _SPACES if not _is_shared(pid, name)]
     root = os.open(f"/proc/{pid}/root", os.O_PATH)
-    if not tree.is_marked(pid, plan["env"][tree.IDENTITY]):  # another process has the pid now
+    if tree.start_time(pid) != began:  # another process has the pid now
         raise ProcessLookupError(f"process {pid} has ended")
     for space in spaces:
         if _libc.setns(space, 0) != 0:

@@ -10,7 +10,7 @@ import sys
 import time
 from typing import Any, Final
 
-from pkg.localcluster.processes.shim import ends, mounts, tree
+from pkg.localcluster.processes.shim import ends, marks, mounts, tree
 from pkg.localcluster.processes.shim.output import LogWriter
 
 _TICK: Final = 0.25
@@ -41,10 +41,12 @@ def run(plan: dict[str, Any]) -> int:
         _report(failed=message)
         return 0
     began = time.time()
-    _report(started=pid)
+    _report(started=[pid, tree.start_time(pid)])
     shim = _Shim(pid, output, log, plan.get("memory"))
     code = shim.watch()
-    if not shim.abandoned:
+    if shim.abandoned:
+        marks.kill(plan["env"].get(marks.IDENTITY, ""))
+    else:
         ends.write(plan["log"], code=code, oom=shim.out_of_memory, began=began, ended=time.time())
     _report(ended=code, oom=shim.out_of_memory)
     return 0

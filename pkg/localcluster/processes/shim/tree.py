@@ -13,9 +13,6 @@ _PR_SET_CHILD_SUBREAPER: Final = 36
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 _libc = ctypes.CDLL(None)
 
-IDENTITY: Final = "CONTAINER_ID"
-"""The variable by which the processes of a container are found after its shim was killed."""
-
 
 def adopt_orphans() -> None:
     """Become the parent of descendants whose own parents end."""
@@ -64,30 +61,29 @@ def kill(timeout: float = 10) -> None:
         for pid in left:
             try:
                 os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
+            except OSError:  # it has ended, or belongs to another user
                 continue
         reap(0)
         time.sleep(0.002)
 
 
-def kill_marked(identity: str) -> None:
-    """Kill the descendants that have the identity of a container in their environment."""
-    for pid in descendants():
-        try:
-            if is_marked(pid, identity):
-                os.kill(pid, signal.SIGKILL)
-        except OSError:  # it has ended
-            continue
-
-
-def is_marked(pid: int, identity: str) -> bool:
-    """Return True if a process started with the identity of a container in its environment.
+def start_time(pid: int) -> int:
+    """Return when a process started, in clock ticks since the start of the machine.
 
     Raises:
         OSError: the process has ended.
     """
-    with open(f"/proc/{pid}/environ", "rb") as file:
-        return f"{IDENTITY}={identity}".encode() in file.read().split(b"\0")
+    return int(stat(pid)[19])
+
+
+def stat(pid: int) -> list[bytes]:
+    """Return the fields of proc_pid_stat(5) from the third one, the state, on.
+
+    Raises:
+        OSError: the process has ended.
+    """
+    with open(f"/proc/{pid}/stat", "rb") as file:
+        return file.read().rpartition(b")")[2].split()
 
 
 def _children(pid: int) -> list[int]:

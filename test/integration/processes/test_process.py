@@ -1,0 +1,167 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The process of one container, the commands that run beside it and the end of both: real processes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import anyio
+import psutil
+import pytest
+from controller_runtime.envtest import eventually
+
+from pkg.localcluster.processes import process
+from pkg.localcluster.processes.shim import tree
+
+pytestmark = pytest.mark.timeout(120)
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> process.Plan:
+    """A container that runs until it is ended."""
+    return process.Plan(
+        argv=["sleep", "7913"],
+        env={**os.environ, process.IDENTITY: f"{tmp_path}-0"},
+        cwd=str(tmp_path),
+        log=str(tmp_path / "log"),
+        scratch=str(tmp_path / "scratch"),
+        hostname="web",
+        mounts=[],
+        isolated=False,
+    )
+
+
+def _left(plan: process.Plan) -> list[str]:
+    """Return the commands of the container's processes; each of them has its working folder."""
+    found = []
+    for each in psutil.process_iter():
+        try:
+            if each.cwd() == plan.cwd:
+                found.append(" ".join(each.cmdline()))
+        except psutil.Error:
+            continue
+    return found
+
+
+@asynccontextmanager
+async def _running(plan: process.Plan) -> AsyncIterator[process.Process]:
+    """A process that is released at the end of the block."""
+    running = await process.start(plan)
+    try:
+        yield running
+    finally:
+        await running.close()
+
+
+async def _until(path: str) -> None:
+    await eventually(anyio.Path(path).exists, timeout=60, reason=f"{path} exists")
+
+
+async def test_no_process_is_left_of_a_container_whose_shim_is_killed(plan: process.Plan) -> None:
+    # The first process, the second one and the loaders of their programs run beside the search for them.
+    loads = 'echo "exec sh ./again" > again; setsid sh ./again & setsid sleep 7913 &'
+    plan = replace(plan, argv=["sh", "-c", f"{loads} sleep 0.05; kill -9 $PPID; sleep 7913"])
+    for _ in range(20):
+        async with _running(plan) as running:
+            with anyio.fail_after(60):
+                assert await running.wait() == process.Ended(137)
+            assert not _left(plan)
+
+
+async def test_no_process_is_left_if_the_wait_is_cancelled_when_the_shim_is_killed(
+    plan: process.Plan,
+) -> None:
+    plan = replace(plan, argv=["sh", "-c", "setsid sleep 7913 & touch up; sleep 7913"])
+    async with _running(plan) as running:
+        await _until(f"{plan.cwd}/up")
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(running.wait)
+            await anyio.wait_all_tasks_blocked()
+            (shim,) = (each for each in psutil.Process().children() if _is_parent(each, running.id.number))
+            shim.kill()
+            tasks.cancel_scope.cancel()
+    assert not _left(plan)
+
+
+def _is_parent(parent: psutil.Process, pid: int) -> bool:
+    return pid in {child.pid for child in parent.children()}
+
+
+async def test_a_daemon_that_a_command_beside_a_container_starts_ends_with_it(plan: process.Plan) -> None:
+    daemon = replace(plan, argv=["sh", "-c", "setsid sleep 7914 > /dev/null 2>&1 & true"])
+    async with _running(plan) as running:
+        assert await process.run_beside(running.id, daemon, 60) == (0, "")
+        await eventually(lambda: len(_left(plan)) == 2, timeout=60, reason="both run")
+        await running.signal("SIGTERM")
+        with anyio.fail_after(60):
+            await running.wait()
+        assert not _left(plan)
+
+
+async def test_a_daemon_ends_with_a_kubelet_that_is_killed(plan: process.Plan) -> None:
+    command = [sys.executable, "-S", "-P", "-m", "pkg.localcluster.processes.shim"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    async with await anyio.open_process(command, env=environment) as shim:
+        assert shim.stdin is not None
+        assert shim.stdout is not None
+        await shim.stdin.send(json.dumps(asdict(plan)).encode() + b"\n")
+        assert b"started" in await shim.stdout.receive()
+        async with await anyio.open_process(["sleep", "7914"], env=plan.env, cwd=plan.cwd) as daemon:
+            await shim.stdin.aclose()  # as the end of the kubelet does
+            with anyio.fail_after(60):
+                await shim.wait()
+                assert await daemon.wait() == -signal.SIGKILL
+    assert not _left(plan)
+
+
+async def test_a_command_runs_beside_a_program_that_has_overwritten_its_environment(
+    plan: process.Plan,
+) -> None:
+    # Programs that show a title in the list of processes write it over their environment.
+    plan = replace(plan, argv=["sh", "-c", "touch up; exec env -i sleep 7913"])
+    async with _running(plan) as running:
+        await eventually(lambda: _left(plan) == ["sleep 7913"], timeout=60, reason="the program runs")
+        said = await process.run_beside(running.id, replace(plan, argv=["echo", "beside"]), 60)
+        assert said == (0, "beside")
+        await running.signal("SIGKILL")
+
+
+async def test_no_command_runs_beside_a_later_process_with_the_same_number(plan: process.Plan) -> None:
+    async with _running(plan) as running:
+        earlier = running.id._replace(began=running.id.began - 1)
+        code, _ = await process.run_beside(earlier, replace(plan, argv=["touch", "ran"]), 60)
+        assert code != 0
+    assert not await anyio.Path(f"{plan.cwd}/ran").exists()
+
+
+async def test_a_command_beside_a_container_that_ends_as_it_is_cancelled_is_released(
+    plan: process.Plan,
+) -> None:
+    command = replace(plan, argv=["sh", "-c", "touch up; sleep 0.2"])
+    async with _running(plan) as running, anyio.create_task_group() as tasks:
+        tasks.start_soon(process.run_beside, running.id, command, 60.0)
+        await _until(f"{plan.cwd}/up")
+        tasks.cancel_scope.cancel()
+        time.sleep(1)  # noqa: ASYNC251 the command ends before the event loop can learn of it
+
+
+def test_a_process_of_another_user_does_not_end_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(pid: int, number: int) -> None:
+        raise PermissionError(f"not allowed: signal {number} to {pid}")
+
+    with subprocess.Popen(["sleep", "7913"]) as child:
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "kill", refuse)
+            patch.setattr(tree, "descendants", lambda: [child.pid])
+            patch.setattr(tree, "reap", lambda main: None)  # this program has children of its own
+            tree.kill(timeout=0.05)
+        assert child.poll() is None
+        child.kill()
