@@ -137,4 +137,4 @@ async def test_without_a_gang_what_fits_is_bound(cluster_client: LiveClient, sta
     async def four_bound() -> bool:
         return await bound(cluster_client, job.namespace) == NODES
 
-    await eventually(four_bound, timeout=30, reason="as many pods as there are nodes are bound")
+    await eventually(four_bound, timeout=60, reason="as many pods as there are nodes are bound")

@@ -17,6 +17,7 @@ from controller_runtime.apis.machinery.gvk import GVK
 from controller_runtime.apis.machinery.object import unstructured
 from controller_runtime.client import MERGE, FakeClient, LiveClient, raw_patch
 from controller_runtime.envtest import consistently, eventually
+from edits import edit_spec
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
@@ -69,7 +70,7 @@ async def jobset_webhook(
         return "network" not in made.to_dict()["spec"]
 
     try:
-        await eventually(left_alone, timeout=60, reason="the API server has taken the webhooks away")
+        await eventually(left_alone, timeout=120, reason="the API server has taken the webhooks away")
         yield request.param
     finally:
         for configuration in found:
@@ -118,18 +119,14 @@ async def job(cluster_client: LiveClient, cluster_namespace: str, jobset_webhook
         counts = job_set.status.replicated_jobs_status or []
         return any(each.suspended for each in counts)
 
-    await eventually(has_jobs, timeout=30, reason="the suspended JobSet has its Job")
+    await eventually(has_jobs, timeout=120, reason="the suspended JobSet has its Job")
     return made
 
 
 @pytest.fixture
 def edit(cluster_client: LiveClient, job: TrainJob) -> Edit:
-    """Change the TrainJob's spec, as ``kubectl patch`` does."""
-
-    async def patch(**spec: Any) -> TrainJob:
-        return await cluster_client.patch(job, raw_patch(MERGE, json.dumps({"spec": spec}).encode()))
-
-    return patch
+    """Change the spec of the TrainJob."""
+    return functools.partial(edit_spec, cluster_client, job)
 
 
 @pytest.fixture
@@ -145,7 +142,7 @@ def completes(cluster_client: LiveClient, job: TrainJob) -> Callable[..., Any]:
                 seen[pod.metadata.uid] = pod.to_dict()
             return any(each.type == "Complete" for each in found.status.conditions or ())
 
-        await eventually(done, timeout=60, interval=0.02, reason="the TrainJob is Complete")
+        await eventually(done, timeout=120, interval=0.02, reason="the TrainJob is Complete")
         return list(seen.values())
 
     return wait
@@ -178,7 +175,7 @@ async def test_an_edited_suspended_train_job_runs_what_it_says(
             counts = found.status.replicated_jobs_status or []
             return found.metadata.uid != before.metadata.uid and any(each.suspended for each in counts)
 
-        await eventually(rebuilt, timeout=30, reason="the JobSet is built again")
+        await eventually(rebuilt, timeout=120, reason="the JobSet is built again")
         assert not await cluster_client.list(Pod, namespace=job.namespace)
         await edit(suspend=False)
     pods = await completes()
@@ -219,7 +216,7 @@ async def test_a_running_train_job_keeps_its_spec_until_it_is_suspended_and_has_
     endless = {**brief, "metadata": {"annotations": {"sim.local/run-for": "1h"}}}
     await edit(podTemplateOverrides=[endless])
     await edit(suspend=False)
-    await eventually(lambda: active(True), timeout=30, reason="it runs")
+    await eventually(lambda: active(True), timeout=120, reason="it runs")
     uid = (await cluster_client.get(JobSet, job.key)).metadata.uid
     await edit(trainer={"image": "busybox:two"})
     assert (await cluster_client.get(JobSet, job.key)).metadata.uid == uid
@@ -230,7 +227,7 @@ async def test_a_running_train_job_keeps_its_spec_until_it_is_suspended_and_has_
         found = await cluster_client.get(JobSet, job.key)
         return not pods and found.metadata.uid != uid
 
-    await eventually(no_old_pods, timeout=60, reason="it has stopped, and its JobSet is built again")
+    await eventually(no_old_pods, timeout=120, reason="it has stopped, and its JobSet is built again")
     await edit(podTemplateOverrides=[brief])
     await edit(suspend=False)
     pods = await completes()
@@ -258,13 +255,13 @@ async def test_kueues_way_keeps_the_job_set(
 
     await flavor("plan9")  # no such node: admitted, and evicted
     await edit(suspend=False)
-    await eventually(lambda: counted("active"), timeout=30, reason="it was admitted")
+    await eventually(lambda: counted("active"), timeout=120, reason="it was admitted")
     await edit(suspend=True)
 
     async def evicted() -> bool:
         return await counted("suspended") and not await counted("active")
 
-    await eventually(evicted, timeout=30, reason="it was evicted")
+    await eventually(evicted, timeout=120, reason="it was evicted")
     await flavor(None)
     await flavor("linux")
     await edit(suspend=False)
@@ -290,7 +287,7 @@ async def test_a_suspended_job_sets_drift_is_undone(
         found = await cluster_client.get(JobSet, job.key)
         return bool(found.spec.suspend) and "evil" not in str(found.to_dict())
 
-    await eventually(undone, timeout=60, reason="the JobSet is as the TrainJob says")
+    await eventually(undone, timeout=120, reason="the JobSet is as the TrainJob says")
     await consistently(undone, reason="so it stays")
 
 
@@ -310,7 +307,7 @@ async def test_an_orphaned_job_set_is_adopted_and_gives_the_verdict(
         )
         return gone and not found.metadata.owner_references
 
-    await eventually(orphaned, timeout=30, reason="the JobSet has no owner")
+    await eventually(orphaned, timeout=120, reason="the JobSet has no owner")
     again = latest.to_dict()
     again["metadata"] = {"name": "job", "namespace": job.namespace}
     again.pop("status", None)
@@ -329,7 +326,7 @@ async def test_what_jobset_defaults_is_no_difference_for_any_shipped_runtime(
         spec = {"runtimeRef": {"name": shipped.name}, "suspend": True}
         made = await cluster_client.create(TrainJob.from_dict({"metadata": metadata, "spec": spec}))
         live = await eventually(
-            functools.partial(cluster_client.get, JobSet, made.key), timeout=30, reason="the JobSet is made"
+            functools.partial(cluster_client.get, JobSet, made.key), timeout=120, reason="the JobSet is made"
         )
         (runtime,) = [each for name, each in runtimes.items() if name.startswith("ClusterTrainingRuntime.")]
         (desired,) = [each for each in await runtime.new_objects(made) if isinstance(each, JobSet)]

@@ -47,7 +47,7 @@ CONFIGURATION = {
 async def installed(cluster_client: LiveClient) -> None:
     """The PodGroup CRD and the grouper's role are there, and an account that has nothing but the role."""
     names = await install_crds(cluster_client, [custom_resource_definition(PodGroup)])
-    await wait_established(cluster_client, names, timeout=30)
+    await wait_established(cluster_client, names, timeout=60)
     namespace, name = ACCOUNT
     role = shipped.manifests("podgrouper")
     (binding,) = (each for each in role if each["kind"] == "ClusterRoleBinding")
@@ -300,6 +300,6 @@ async def test_why_a_pod_has_no_group_is_told_on_it_and_hurts_no_other(
                 if each.reason == "PodGrouperWarning" and each.involved_object is not None
             }
 
-        messages = await eventually(reported, timeout=30, reason="a pod has an event")
+        messages = await eventually(reported, timeout=60, reason="a pod has an event")
     label = "jobset.sigs.k8s.io/replicatedjob-name"
     assert messages == {"odd": f'pod {space}/odd missing required label "{label}"'}

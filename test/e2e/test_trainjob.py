@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 from controller_runtime.apis.batch.v1 import Job
 from controller_runtime.apis.core.v1 import Pod
-from controller_runtime.apis.machinery.errors import ForbiddenError, StatusError
+from controller_runtime.apis.machinery.errors import ForbiddenError
 from controller_runtime.client import MERGE, LiveClient, raw_patch
 from controller_runtime.envtest import consistently, eventually
+from edits import edit_spec
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
@@ -171,21 +172,10 @@ async def test_a_running_train_job_is_suspended_and_its_runtime_edited_before_it
         jobs = await cluster_client.list(Job, namespace=cluster_namespace)
         return any(each.to_dict().get("status", {}).get("active") for each in jobs)
 
-    await eventually(running, timeout=30, reason="the job runs")
+    await eventually(running, timeout=60, reason="the job runs")
     await suspend(cluster_client, job, wanted=True)
     job = await verdict("Suspended")
-    brief = json.dumps({"spec": {"podTemplateOverrides": simulated(run_for="1s")}})
-
-    async def is_accepted() -> bool:
-        try:
-            await cluster_client.patch(job, raw_patch(MERGE, brief.encode()))
-        except StatusError as error:
-            if "is still active" not in str(error):
-                raise
-            return False
-        return True
-
-    await eventually(is_accepted, timeout=60, reason="the pods of the suspended TrainJob have ended")
+    await edit_spec(cluster_client, job, podTemplateOverrides=simulated(run_for="1s"))
 
     async def is_brief() -> bool:
         return "'1s'" in str((await cluster_client.get(JobSet, job.key)).to_dict())

@@ -64,7 +64,7 @@ async def test_a_volcano_job_has_its_pod_group_its_pods_name_it_and_it_completes
     cluster_client: LiveClient, cluster_namespace: str
 ) -> None:
     names = await install_crds(cluster_client, [pod_group_crd()])
-    await wait_established(cluster_client, names, timeout=30)
+    await wait_established(cluster_client, names, timeout=60)
     priority = PRIORITY_CLASS.from_dict({"metadata": {"name": cluster_namespace}, "value": 7})
     await cluster_client.create(priority)
     await cluster_client.create(runtime(cluster_namespace, "volcano", cluster_namespace))
@@ -93,7 +93,7 @@ async def test_a_volcano_job_has_its_pod_group_its_pods_name_it_and_it_completes
     async def complete() -> bool:
         return is_true((await cluster_client.get(TrainJob, job.key)).status.conditions, "Complete")
 
-    await eventually(complete, timeout=30, reason="the TrainJob is Complete")
+    await eventually(complete, timeout=60, reason="the TrainJob is Complete")
     pods = await cluster_client.list(Pod, namespace=cluster_namespace)
     assert [pod.annotations.get("scheduling.k8s.io/group-name") for pod in pods] == ["job"] * 3
     await cluster_client.delete(priority)

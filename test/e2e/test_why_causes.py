@@ -116,7 +116,7 @@ async def live(
 ) -> AsyncIterator[Live]:
     """A namespace for one TrainJob, in a cluster that serves the kinds of Kueue and Volcano."""
     await apply_manifests(cluster_client, crds())
-    await wait_established(cluster_client, [each["metadata"]["name"] for each in crds()], timeout=30)
+    await wait_established(cluster_client, [each["metadata"]["name"] for each in crds()], timeout=60)
     made = Live(cluster_client, local_cluster, cluster_namespace)
     async with made.undo:
         yield made

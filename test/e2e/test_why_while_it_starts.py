@@ -83,7 +83,7 @@ async def test_a_life_from_creation_to_completion(cluster_client: LiveClient, cl
     async with asked(cluster_client, job.key) as answers:
         await cluster_client.create(job)
         await reaches(cluster_client, job.key, "Complete")
-        await eventually(lambda: _last(answers, State.COMPLETE), timeout=30, reason="the answer is complete")
+        await eventually(lambda: _last(answers, State.COMPLETE), timeout=60, reason="the answer is complete")
     assert wrong(answers) == []
     assert {State.STARTING, State.RUNNING, State.COMPLETE} <= {each.state for each in answers}
 
