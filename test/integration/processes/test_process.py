@@ -112,12 +112,16 @@ async def test_a_daemon_ends_with_a_kubelet_that_is_killed(plan: process.Plan) -
     async with await anyio.open_process(command, env=environment) as shim:
         assert shim.stdin is not None
         assert shim.stdout is not None
+        assert shim.stderr is not None
         await shim.stdin.send(json.dumps(asdict(plan)).encode() + b"\n")
         assert b"started" in await shim.stdout.receive()
         async with await anyio.open_process(["sleep", "7914"], env=plan.env, cwd=plan.cwd) as daemon:
             await shim.stdin.aclose()  # as the end of the kubelet does
+            await shim.stdout.aclose()
             with anyio.fail_after(60):
-                await shim.wait()
+                assert await shim.wait() == 0
+                with pytest.raises(anyio.EndOfStream):
+                    await shim.stderr.receive()
                 assert await daemon.wait() == -signal.SIGKILL
     assert not _left(plan)
 
@@ -151,6 +155,14 @@ async def test_a_command_beside_a_container_that_ends_as_it_is_cancelled_is_rele
         await _until(f"{plan.cwd}/up")
         tasks.cancel_scope.cancel()
         time.sleep(1)  # noqa: ASYNC251 the command ends before the event loop can learn of it
+
+
+def test_a_process_whose_parent_has_ended_before_it_can_follow_is_killed() -> None:
+    code = "import os, sys; from pkg.localcluster.processes.shim import tree; tree.end_with_parent(int(sys.argv[1]))"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    for parent, end in ((os.getpid(), 0), (os.getpid() + 1, -signal.SIGKILL)):
+        done = subprocess.run([sys.executable, "-c", code, str(parent)], env=environment, check=False)
+        assert done.returncode == end
 
 
 def test_a_process_of_another_user_does_not_end_the_search(monkeypatch: pytest.MonkeyPatch) -> None:

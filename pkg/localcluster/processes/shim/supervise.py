@@ -27,11 +27,12 @@ def run(plan: dict[str, Any]) -> int:
     tree.adopt_orphans()
     output, child_output = os.pipe()
     failure, child_failure = os.pipe()
+    shim = os.getpid()
     pid = os.fork()
     if pid == 0:
         os.close(output)
         os.close(failure)
-        _execute(plan, child_output, child_failure)
+        _execute(plan, shim, child_output, child_failure)
     os.close(child_output)
     os.close(child_failure)
     with open(failure, "rb") as file:
@@ -42,17 +43,17 @@ def run(plan: dict[str, Any]) -> int:
         return 0
     began = time.time()
     _report(started=[pid, tree.start_time(pid)])
-    shim = _Shim(pid, output, log, plan.get("memory"))
-    code = shim.watch()
-    if shim.abandoned:
+    container = _Container(pid, output, log, plan.get("memory"))
+    code = container.watch()
+    if container.abandoned:
         marks.kill(plan["env"].get(marks.IDENTITY, ""))
     else:
-        ends.write(plan["log"], code=code, oom=shim.out_of_memory, began=began, ended=time.time())
-    _report(ended=code, oom=shim.out_of_memory)
+        ends.write(plan["log"], code=code, oom=container.out_of_memory, began=began, ended=time.time())
+    _report(ended=code, oom=container.out_of_memory)
     return 0
 
 
-class _Shim:
+class _Container:
     def __init__(self, pid: int, output: int, log: LogWriter, memory: int | None) -> None:
         self.out_of_memory = False
         self.abandoned = False
@@ -136,11 +137,11 @@ class _Shim:
             self._kill()
 
 
-def _execute(plan: dict[str, Any], output: int, failure: int) -> None:
+def _execute(plan: dict[str, Any], shim: int, output: int, failure: int) -> None:
     """Become the container's process. An error is written to ``failure``, which a started program closes."""
     try:
         os.setsid()
-        tree.end_with_parent()
+        tree.end_with_parent(shim)
         if plan["isolated"]:
             mounts.prepare(plan)
         os.chdir(plan["cwd"])
@@ -159,5 +160,8 @@ def _execute(plan: dict[str, Any], output: int, failure: int) -> None:
 
 
 def _report(**fields: object) -> None:
-    sys.stdout.write(json.dumps(fields) + "\n")
-    sys.stdout.flush()
+    try:
+        sys.stdout.write(json.dumps(fields) + "\n")
+        sys.stdout.flush()
+    except BrokenPipeError:  # the kubelet has ended; the end of standard input says so as well
+        return

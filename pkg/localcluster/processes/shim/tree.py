@@ -19,9 +19,11 @@ def adopt_orphans() -> None:
     _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
-def end_with_parent() -> None:
-    """Let this process be killed when its parent ends."""
+def end_with_parent(parent: int) -> None:
+    """Let this process be killed when its parent ends, or now if that has ended already."""
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def descendants() -> list[int]:
