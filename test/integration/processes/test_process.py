@@ -106,23 +106,23 @@ async def test_a_daemon_that_a_command_beside_a_container_starts_ends_with_it(pl
         assert not _left(plan)
 
 
-async def test_a_daemon_ends_with_a_kubelet_that_is_killed(plan: process.Plan) -> None:
+def test_a_daemon_ends_with_a_kubelet_that_is_killed(plan: process.Plan) -> None:
     command = [sys.executable, "-S", "-P", "-m", "pkg.localcluster.processes.shim"]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    async with await anyio.open_process(command, env=environment) as shim:
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe, stderr=pipe) as shim:
         assert shim.stdin is not None
         assert shim.stdout is not None
         assert shim.stderr is not None
-        await shim.stdin.send(json.dumps(asdict(plan)).encode() + b"\n")
-        assert b"started" in await shim.stdout.receive()
-        async with await anyio.open_process(["sleep", "7914"], env=plan.env, cwd=plan.cwd) as daemon:
-            await shim.stdin.aclose()  # as the end of the kubelet does
-            await shim.stdout.aclose()
-            with anyio.fail_after(60):
-                assert await shim.wait() == 0
-                with pytest.raises(anyio.EndOfStream):
-                    await shim.stderr.receive()
-                assert await daemon.wait() == -signal.SIGKILL
+        shim.stdin.write(json.dumps(asdict(plan)).encode() + b"\n")
+        shim.stdin.flush()
+        assert b"started" in shim.stdout.readline()
+        with subprocess.Popen(["sleep", "7914"], env=plan.env, cwd=plan.cwd) as daemon:
+            shim.stdin.close()  # as the end of the kubelet does
+            shim.stdout.close()
+            assert daemon.wait(timeout=60) == -signal.SIGKILL
+        assert shim.wait(timeout=60) == 0
+        assert shim.stderr.read() == b""
     assert not _left(plan)
 
 
