@@ -71,6 +71,7 @@ class PodRunner:
     async def run(self) -> None:
         """Run until every container has ended for good. If it is cancelled, all processes end at once."""
         try:
+            await self._end_earlier()
             await self._run()
         finally:
             self.finished.set()
@@ -85,6 +86,12 @@ class PodRunner:
     def is_stopping(self) -> bool:
         """True after `stop`."""
         return self._stopping.is_set()
+
+    async def _end_earlier(self) -> None:
+        """End processes that an earlier kubelet left, which was killed with its shims or whose shims end just now."""
+        for record in (*self.record.init, *self.record.containers):
+            if record.identity:
+                await process.end_all(record.identity)
 
     async def _run(self) -> None:
         async with anyio.create_task_group() as tasks:

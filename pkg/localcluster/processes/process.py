@@ -118,7 +118,7 @@ class Process:
     async def _kill_others(self) -> None:
         """Kill processes that a killed shim left, and daemons that the container's hooks started."""
         if not self._alone:
-            await anyio.to_thread.run_sync(marks.kill, self._identity)
+            await end_all(self._identity)
             self._alone = True
 
 
@@ -141,6 +141,11 @@ async def start(plan: Plan) -> Process:
         await process.close()
         raise
     return process
+
+
+async def end_all(identity: str) -> None:
+    """End the processes of one start of a container, by its name in their environment."""
+    await anyio.to_thread.run_sync(marks.kill, identity)
 
 
 def end(folder: Path) -> tuple[Ended, datetime, datetime] | None:

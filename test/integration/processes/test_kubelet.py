@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The reconciler of pods that run as local processes: real processes, a client in memory."""
 
+import signal
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -284,6 +285,7 @@ def _ready(pod: Pod) -> str:
 
 async def test_a_container_that_ran_in_an_earlier_kubelet_has_ended(settings: Settings) -> None:
     began = "2026-01-01T00:00:00Z"
+    left = await anyio.open_process(["sleep", "7915"], env={process.IDENTITY: "x"})
     ran = {"name": "main", "image": "i", "imageID": "", "restartCount": 1, "containerID": "process://x"}
     status = {
         "phase": "Running",
@@ -291,6 +293,9 @@ async def test_a_container_that_ran_in_an_earlier_kubelet_has_ended(settings: Se
     }
     async with _world(FakeClient(_pod("true", status=status)), settings) as world:
         pod = await world.until(lambda pod: pod.status.phase == "Failed", "the pod has failed")
+    with anyio.fail_after(60):
+        assert await left.wait() == -signal.SIGKILL, "the earlier kubelet was killed with its shim"
+    await left.aclose()
     (found,) = pod.status.container_statuses or []
     assert found.restart_count == 1
     assert found.state is not None
