@@ -39,7 +39,10 @@ MakePlan = Callable[[Container, ContainerRecord], Awaitable[process.Plan]]
 
 @dataclass(eq=False)
 class ContainerRunner:
-    """Runs one container until its policy ends it or it is stopped; ``changed`` is called after each change."""
+    """Runs one container until its policy ends it, it is stopped, or it ends in a pod for which ``pod_ends`` is true.
+
+    ``changed`` is called after each change.
+    """
 
     pod: Pod
     container: Container
@@ -48,6 +51,7 @@ class ContainerRunner:
     settings: Settings
     make_plan: MakePlan
     changed: Callable[[], None]
+    pod_ends: Callable[[], bool]
     address: str
     _process: process.Process | None = None
     _stopping: anyio.Event = field(default_factory=anyio.Event)
@@ -63,7 +67,7 @@ class ContainerRunner:
                 break
             if self.record.identity:
                 await self._wait_to_restart()
-                if self._stopping.is_set():
+                if self._stopping.is_set() or self.pod_ends():
                     break
             await self._run_once()
         self._started.set()
@@ -131,7 +135,8 @@ class ContainerRunner:
 
     def _is_over(self, ended: Terminated) -> bool:
         """Return True if the container is not started again."""
-        return self.policy == NEVER or (self.policy == ON_FAILURE and ended.exit_code == 0)
+        over = self.policy == NEVER or (self.policy == ON_FAILURE and ended.exit_code == 0)
+        return over or self.pod_ends()
 
     async def _wait_to_restart(self) -> None:
         """Wait after an end, longer each time."""

@@ -48,6 +48,8 @@ class PodRunner:
         self._settings = settings
         self._changed = changed
         self._stopping = anyio.Event()
+        self._only_sidecars = False
+        """True once the other containers have ended for good."""
         self._grace: float = 30.0
         now = settings.now()
         started = parse_time(pod.status.start_time) if pod.status.start_time else now
@@ -177,6 +179,7 @@ class PodRunner:
                 async with anyio.create_task_group() as containers:
                     for runner in self._containers:
                         containers.start_soon(runner.run)
+            self._only_sidecars = True
             for runner in reversed(self._sidecars):
                 if not self._stopping.is_set():  # then they are stopped with the pod
                     await runner.stop(self._own_grace)
@@ -234,11 +237,14 @@ class PodRunner:
             policy = ALWAYS if own == ALWAYS else NEVER if policy == NEVER else ON_FAILURE
         record = ContainerRecord(container.name, container.image or "", status.Waiting("ContainerCreating"))
         return ContainerRunner(
-            self.pod, container, record, policy, self._settings, self._plan, self._update, ""
+            self.pod, container, record, policy, self._settings, self._plan, self._update, self._ends_now, ""
         )
 
     async def _plan(self, container: Container, record: ContainerRecord) -> Plan:
         return await self._plans.make(container, record)
+
+    def _ends_now(self) -> bool:
+        return self._only_sidecars or self.is_stopping
 
     def _update(self) -> None:
         self.record.phase = self._phase()

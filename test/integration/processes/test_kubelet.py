@@ -4,6 +4,7 @@
 
 import signal
 import sys
+import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -33,6 +34,8 @@ from pkg.localcluster.processes.nodes import LEASES, Nodes
 from pkg.localcluster.processes.settings import BackOff, Settings
 
 REQUEST = reconcile.Request("team", "web")
+UID = str(uuid.uuid4())
+"""That of each test's pod. Another run of these tests on the machine must not find the processes of this one."""
 
 
 class _Tokens:
@@ -102,7 +105,7 @@ async def _world(client: Any, settings: Settings) -> AsyncIterator[_World]:
         tasks.cancel_scope.cancel()
 
 
-def _pod(*command: str, uid: str = "u1", status: dict[str, Any] | None = None, **spec: Any) -> Pod:
+def _pod(*command: str, uid: str = UID, status: dict[str, Any] | None = None, **spec: Any) -> Pod:
     container = {"name": "main", "image": "i", "command": list(command)}
     return Pod.from_dict(
         {
@@ -180,7 +183,7 @@ async def test_a_deleted_pod_is_stopped_and_then_removed(settings: Settings) -> 
         world.add(REQUEST)
 
         async def gone() -> bool:
-            return not (settings.directory / "pods" / "u1").exists()
+            return not (settings.directory / "pods" / UID).exists()
 
         await eventually(gone, timeout=30, reason="its folder is removed")
 
@@ -210,7 +213,7 @@ async def test_a_pod_that_vanishes_ends_and_another_of_its_name_runs(settings: S
         await client.delete(_pod("sleep"), grace_period_seconds=0)
         with pytest.raises(NotFoundError):
             await client.get(Pod, REQUEST)
-        await client.create(_pod("sh", "-c", "echo second", uid="u2"))
+        await client.create(_pod("sh", "-c", "echo second", uid=str(uuid.uuid4())))
         world.add(REQUEST)
         await world.until(lambda pod: pod.status.phase == "Succeeded", "the second pod has ended")
         assert first is not None
@@ -285,8 +288,14 @@ def _ready(pod: Pod) -> str:
 
 async def test_a_container_that_ran_in_an_earlier_kubelet_has_ended(settings: Settings) -> None:
     began = "2026-01-01T00:00:00Z"
-    left = await anyio.open_process(["sleep", "7915"], env={process.IDENTITY: "x"})
-    ran = {"name": "main", "image": "i", "imageID": "", "restartCount": 1, "containerID": "process://x"}
+    left = await anyio.open_process(["sleep", "7915"], env={process.IDENTITY: f"{UID}-main-1"})
+    ran = {
+        "name": "main",
+        "image": "i",
+        "imageID": "",
+        "restartCount": 1,
+        "containerID": f"process://{UID}-main-1",
+    }
     status = {
         "phase": "Running",
         "containerStatuses": [{**ran, "ready": True, "state": {"running": {"startedAt": began}}}],

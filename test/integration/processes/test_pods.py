@@ -5,6 +5,7 @@
 import os
 import resource
 import sys
+import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
@@ -29,6 +30,9 @@ from pkg.localcluster.processes.names import Hosts
 from pkg.localcluster.processes.pod import PodRunner
 from pkg.localcluster.processes.settings import BackOff, Settings
 from pkg.localcluster.processes.status import Running, Terminated, Waiting, render
+
+UID = str(uuid.uuid4())
+"""That of each test's pod. Another run of these tests on the machine must not find the processes of this one."""
 
 
 class _Tokens:
@@ -60,7 +64,7 @@ async def settings(tmp_path: Path, events: list[tuple[str, str]]) -> Settings:
 def _pod(*containers: dict[str, Any], **spec: Any) -> Pod:
     return Pod.from_dict(
         {
-            "metadata": {"name": "web", "namespace": "team", "uid": "u1"},
+            "metadata": {"name": "web", "namespace": "team", "uid": UID},
             "spec": {"containers": list(containers), "restartPolicy": "Never", **spec},
         }
     )
@@ -107,7 +111,7 @@ async def _until(condition: Callable[[], bool], reason: str) -> None:
 
 
 def _log(settings: Settings, container: str = "main", start: int = 0) -> str:
-    reader = logs.LogReader(settings.logs("u1", container) / str(start), Query())
+    reader = logs.LogReader(settings.logs(UID, container) / str(start), Query())
     try:
         return b"".join(reader.read()).decode()
     finally:
@@ -177,6 +181,34 @@ async def test_sidecars_are_stopped_after_the_others_the_last_one_first(
     assert ends.read_text().split() == ["main", "two", "one"]
 
 
+@pytest.mark.parametrize("stopped", [True, False], ids=["stopped", "complete"])
+async def test_a_sidecar_that_ends_while_its_pod_ends_is_not_started_again(
+    settings: Settings, tmp_path: Path, stopped: bool
+) -> None:
+    """The first sidecar ends while another container ends: the main one or the second sidecar."""
+
+    def ending(name: str, then: str = "") -> dict[str, Any]:
+        script = f"trap 'touch {tmp_path}/end; sleep 1.5; exit 0' TERM; echo up; while :; do sleep 0.05; {then} done"
+        return _container("sh", "-c", script, name=name)
+
+    first = _container("sh", "-c", f"until test -e {tmp_path}/end; do sleep 0.05; done; exit 1", name="first")
+    sidecars = [{**each, "restartPolicy": "Always"} for each in (first, ending("second"))]
+    main = ending("main", "" if stopped else f"test ! -e {tmp_path}/go || exit 0;")
+    async with _running(_pod(main, initContainers=sidecars), settings) as runner:
+        for name in ("second", "main"):
+            await _until(lambda name=name: "up" in _log(settings, name), f"{name} runs")  # type: ignore[misc]
+        if stopped:
+            runner.stop(60)
+        else:
+            (tmp_path / "go").touch()
+        with anyio.fail_after(30):
+            await runner.finished.wait()
+    ended = runner.record.init[0]
+    assert ended.restarts == 0
+    assert isinstance(ended.state, Terminated)
+    assert ended.state.exit_code == 1
+
+
 async def test_sidecars_are_killed_at_the_end_of_the_grace_that_the_others_used_up(
     settings: Settings,
 ) -> None:
@@ -200,7 +232,7 @@ async def test_a_container_is_started_again_after_failures_until_it_succeeds(set
     assert (record.restarts, runner.record.phase) == (2, "Succeeded")
     assert record.last is not None
     assert record.last.exit_code == 1
-    assert logs.attempts(settings.logs("u1", "main")) == [1, 2]
+    assert logs.attempts(settings.logs(UID, "main")) == [1, 2]
 
 
 async def test_a_container_that_waits_to_be_restarted_can_be_stopped(
@@ -316,7 +348,7 @@ async def test_a_container_that_is_stopped_is_not_killed_by_its_liveness_probe(
         with anyio.fail_after(30):
             await runner.finished.wait()
     assert _log(settings).splitlines().count("term") == 1
-    assert (settings.pod("u1") / "containers" / "main" / "work" / "hooks").read_text() == "hook\n"
+    assert (settings.pod(UID) / "containers" / "main" / "work" / "hooks").read_text() == "hook\n"
     assert not [reason for reason, _ in events if reason == "Killing"]
 
 
@@ -335,7 +367,7 @@ async def test_readiness_follows_http(settings: Settings) -> None:
     env: list[dict[str, Any]] = [{"name": "IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}]
     env.append({"name": "PORT", "value": str(port)})
     ports = [{"name": "web", "containerPort": port}]
-    folder = settings.pod("u1") / "containers" / "main" / "work"
+    folder = settings.pod(UID) / "containers" / "main" / "work"
     pod = _pod(_container("python", "-c", code, readinessProbe=probe, env=env, ports=ports))
     async with _running(pod, settings) as runner:
         record = runner.record.containers[0]
@@ -475,7 +507,7 @@ async def test_a_token_is_renewed_after_the_machine_has_slept_and_tried_again_af
     settings = replace(settings, tokens=_RefusedOnce(), now=lambda: datetime.now(UTC) + slept)
     token = {"serviceAccountToken": {"path": "token", "expirationSeconds": 3600}}
     pod = _pod(_container("sleep", "4680"), volumes=[{"name": "api", "projected": {"sources": [token]}}])
-    path = settings.pod("u1") / "volumes" / "api" / "token"
+    path = settings.pod(UID) / "volumes" / "api" / "token"
     async with _running(pod, settings) as runner:
         await _until(lambda: isinstance(runner.record.containers[0].state, Running), "it runs")
         assert path.read_text() == "first"
@@ -505,7 +537,7 @@ async def test_logs_have_a_bound_and_lose_only_their_beginning(settings: Setting
     script = "import sys; [sys.stdout.write(f'{n:079d}\\n') for n in range(1_250_000)]"
     env = [{"name": "PYTHONUNBUFFERED", "value": ""}]
     await _finished(_pod(_container("python", "-c", script, env=env)), settings)
-    folder = settings.logs("u1", "main") / "0"
+    folder = settings.logs(UID, "main") / "0"
     assert sum(path.stat().st_size for path in folder.iterdir()) <= 50 << 20
     assert _log(settings).endswith(f"{1_249_999:079d}\n")
 
@@ -531,7 +563,7 @@ async def test_without_mounts_a_container_gets_folders_and_addresses(settings: S
         subdomain="sub",
     )
     runner = await _finished(pod, plain)
-    root = plain.pod("u1") / "root"
+    root = plain.pod(UID) / "root"
     assert _log(settings) == f"web{runner.record.address}:80\n{root}/no/such\n"
 
 
