@@ -17,6 +17,7 @@ IDENTITY: Final = "CONTAINER_ID"
 """The variable with the name of one start of a container."""
 _CLEAN_PASSES: Final = 2
 _PAUSE: Final = 0.005
+_LOAD_PAUSE: Final = 0.0005
 
 
 def kill(identity: str, timeout: float = 5) -> None:
@@ -24,31 +25,28 @@ def kill(identity: str, timeout: float = 5) -> None:
     deadline = time.monotonic() + timeout
     clean = 0 if identity else _CLEAN_PASSES
     while clean < _CLEAN_PASSES and time.monotonic() < deadline:
-        clean = 0 if _kill_once(identity) else clean + 1
+        clean = 0 if _kill_once(identity, deadline) else clean + 1
         time.sleep(_PAUSE)
 
 
-def _kill_once(identity: str) -> bool:
-    """Kill the processes that are found in one pass; return True if another process may be left."""
-    left = False
+def _kill_once(identity: str, deadline: float) -> bool:
+    """Kill the processes that are found in one pass; return True if there were any."""
+    any_found = False
     for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
         try:
-            found = _has(pid, identity)
-            if found:
+            if _has(pid, identity, deadline):
                 os.kill(pid, signal.SIGKILL)
+                any_found = True
         except OSError:  # it has ended, or belongs to another user
             continue
-        left = left or found is not False
-    return left
+    return any_found
 
 
-def _has(pid: int, identity: str) -> bool | None:
-    """Return whether a process has an identity, or None while a program is loaded: its environment is empty then."""
-    environment = _environment(pid)
-    if not environment:
-        if _is_loading(pid):
-            return None
-        environment = _environment(pid)  # the program was loaded meanwhile, or there is none
+def _has(pid: int, identity: str, deadline: float) -> bool:
+    """Return True if a process has an identity. While a program is loaded into it, its environment is empty."""
+    while not (environment := _environment(pid)) and _is_loading(pid) and time.monotonic() < deadline:
+        time.sleep(_LOAD_PAUSE)
+    environment = environment or _environment(pid)  # the program may have been loaded between the two questions
     return f"{IDENTITY}={identity}".encode() in environment.split(b"\0")
 
 
