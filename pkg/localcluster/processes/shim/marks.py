@@ -46,7 +46,7 @@ def _has(pid: int, identity: str, deadline: float) -> bool:
     """Return True if a process has an identity. While a program is loaded into it, its environment is empty."""
     while not (environment := _environment(pid)) and _is_loading(pid) and time.monotonic() < deadline:
         time.sleep(_LOAD_PAUSE)
-    environment = environment or _environment(pid)  # the program may have been loaded between the two questions
+    environment = environment or _environment(pid)  # it may have been loaded between the two questions
     return f"{IDENTITY}={identity}".encode() in environment.split(b"\0")
 
 
