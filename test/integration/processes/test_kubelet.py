@@ -22,6 +22,7 @@ from controller_runtime.apis.machinery.errors import NotFoundError, ServerError
 from controller_runtime.client import STRATEGIC, interceptor, raw_patch
 from controller_runtime.client.fake import FakeClient
 from controller_runtime.envtest import eventually
+from local_pods import UID, Tokens
 
 from pkg.localcluster.nodes import NodeShape, node
 from pkg.localcluster.podlogs.server import LogError
@@ -34,13 +35,6 @@ from pkg.localcluster.processes.nodes import LEASES, Nodes
 from pkg.localcluster.processes.settings import BackOff, Settings
 
 REQUEST = reconcile.Request("team", "web")
-UID = str(uuid.uuid4())
-"""That of each test's pod. Another run of these tests on the machine must not find the processes of this one."""
-
-
-class _Tokens:
-    async def token(self, pod: Pod, projection: Any) -> str:
-        return "token"
 
 
 class _World:
@@ -87,7 +81,7 @@ async def settings(tmp_path: Path) -> Settings:
         images=Images(tmp_path / "programs", default=Path(sys.executable).parent),
         hosts=Hosts(tmp_path / "hosts"),
         reader=FakeClient(),
-        tokens=_Tokens(),
+        tokens=Tokens(),
         record=lambda pod, reason, message: None,
         isolated=not await process.can_mount(),
     )

@@ -1,0 +1,101 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Pods for the tests of local processes, and their processes."""
+
+import uuid
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import psutil
+from controller_runtime.apis.core.v1 import Pod
+from controller_runtime.envtest import eventually
+
+from pkg.localcluster.podlogs.query import Query
+from pkg.localcluster.processes import logs
+from pkg.localcluster.processes.pod import PodRunner
+from pkg.localcluster.processes.settings import Settings
+from pkg.localcluster.processes.status import Terminated
+
+UID = str(uuid.uuid4())
+"""That of each test's pod. Another run of these tests on the machine must not find the processes of this one."""
+
+
+class Tokens:
+    """Gives every pod the same token."""
+
+    async def token(self, pod: Pod, projection: Any) -> str:
+        """Return the token."""
+        return "token"
+
+
+def new_pod(*containers: dict[str, Any], **spec: Any) -> Pod:
+    """Return the pod ``web`` of the namespace ``team``."""
+    return Pod.from_dict(
+        {
+            "metadata": {"name": "web", "namespace": "team", "uid": UID},
+            "spec": {"containers": list(containers), "restartPolicy": "Never", **spec},
+        }
+    )
+
+
+def container(*command: str, name: str = "main", **fields: Any) -> dict[str, Any]:
+    """Return a container that runs a command."""
+    return {"name": name, "image": "i", "command": list(command), **fields}
+
+
+@asynccontextmanager
+async def running(pod: Pod, settings: Settings) -> AsyncIterator[PodRunner]:
+    """A pod that runs; its processes have ended after the block."""
+    runner = PodRunner(pod, settings, lambda: None)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(runner.run)
+        yield runner
+        tasks.cancel_scope.cancel()
+    assert not left(settings)
+
+
+def left(settings: Settings) -> list[str]:
+    """Return the processes of the pod."""
+    found = []
+    for each in psutil.process_iter():
+        try:
+            if each.environ().get("PIP_TARGET", "").startswith(str(settings.directory)):
+                found.append(" ".join(each.cmdline()))
+        except psutil.Error:
+            continue
+    return found
+
+
+async def finished(pod: Pod, settings: Settings) -> PodRunner:
+    """Return the runner of a pod that has ended by itself."""
+    async with running(pod, settings) as runner:
+        with anyio.fail_after(60):
+            await runner.finished.wait()
+    return runner
+
+
+async def until(condition: Callable[[], bool], reason: str) -> None:
+    """Return once a condition holds."""
+
+    async def holds() -> bool:
+        return condition()
+
+    await eventually(holds, timeout=60, reason=reason)
+
+
+def read_log(settings: Settings, container: str = "main", start: int = 0) -> str:
+    """Return the log of one start of a container."""
+    reader = logs.LogReader(settings.logs(UID, container) / str(start), Query())
+    try:
+        return b"".join(reader.read()).decode()
+    finally:
+        reader.close()
+
+
+def exit_code(runner: PodRunner) -> int:
+    """Return the exit code of the first container, which has ended."""
+    state = runner.record.containers[0].state
+    assert isinstance(state, Terminated)
+    return state.exit_code

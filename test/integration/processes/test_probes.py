@@ -1,0 +1,123 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Probes of pods that run as local processes: real processes, a client in memory."""
+
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from controller_runtime.envtest.pki import Authority
+from controller_runtime.envtest.ports import free_ports
+from local_pods import UID, container, new_pod, read_log, running, until
+
+from pkg.localcluster.processes.settings import Settings
+from pkg.localcluster.processes.status import Running
+
+
+async def test_a_probe_that_fails_restarts_the_container(
+    settings: Settings, events: list[tuple[str, str]]
+) -> None:
+    probe = {
+        "exec": {"command": ["sh", "-c", "echo broken; exit 1"]},
+        "periodSeconds": 1,
+        "timeoutSeconds": 60,
+        "failureThreshold": 1,
+    }
+    pod = new_pod(container("sleep", "8901", livenessProbe=probe), restartPolicy="Always")
+    async with running(pod, settings) as runner:
+        await until(lambda: runner.record.containers[0].restarts > 0, "it is started again")
+    assert ("Unhealthy", "Liveness probe failed: broken") in events
+
+
+@pytest.mark.parametrize("kind", ["livenessProbe", "startupProbe"])
+async def test_a_probe_has_a_grace_of_its_own(settings: Settings, kind: str) -> None:
+    probe: dict[str, Any] = {
+        "exec": {"command": ["false"]},
+        "periodSeconds": 1,
+        "failureThreshold": 1,
+        "terminationGracePeriodSeconds": 1,
+    }
+    fields: dict[str, Any] = {kind: probe}
+    script = "trap '' TERM; while :; do sleep 0.05; done"
+    pod = new_pod(
+        container("sh", "-c", script, **fields),
+        restartPolicy="Always",
+        terminationGracePeriodSeconds=3600,
+    )
+    async with running(pod, settings) as runner:
+        await until(lambda: runner.record.containers[0].restarts > 0, "it is started again")
+
+
+async def test_a_container_that_is_stopped_is_not_killed_by_its_liveness_probe(
+    settings: Settings, events: list[tuple[str, str]]
+) -> None:
+    script = "trap 'rm ok; echo term' TERM; touch ok; echo up; while :; do sleep 0.05; done"
+    probe = {"exec": {"command": ["test", "-e", "ok"]}, "periodSeconds": 1, "failureThreshold": 1}
+    hook = {"preStop": {"exec": {"command": ["sh", "-c", "echo hook >> hooks"]}}}
+    pod = new_pod(container("sh", "-c", script, livenessProbe=probe, lifecycle=hook))
+    async with running(pod, settings) as runner:
+        await until(lambda: "up" in read_log(settings), "it runs")
+        runner.stop(4)
+        with anyio.fail_after(30):
+            await runner.finished.wait()
+    assert read_log(settings).splitlines().count("term") == 1
+    assert (settings.pod(UID) / "containers" / "main" / "work" / "hooks").read_text() == "hook\n"
+    assert not [reason for reason, _ in events if reason == "Killing"]
+
+
+async def test_readiness_follows_http(settings: Settings) -> None:
+    code = (
+        "import http.server, os, pathlib\n"
+        "class H(http.server.BaseHTTPRequestHandler):\n"
+        "    def do_GET(self):\n"
+        "        self.send_response(200 if pathlib.Path('ok').exists() else 503)\n"
+        "        self.end_headers()\n"
+        "s = http.server.ThreadingHTTPServer((os.environ['IP'], int(os.environ['PORT'])), H)\n"
+        "s.serve_forever()\n"
+    )
+    probe = {"httpGet": {"path": "/", "port": "web"}, "periodSeconds": 1, "failureThreshold": 1}
+    (port,) = free_ports(1)
+    env: list[dict[str, Any]] = [{"name": "IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}]
+    env.append({"name": "PORT", "value": str(port)})
+    ports = [{"name": "web", "containerPort": port}]
+    folder = settings.pod(UID) / "containers" / "main" / "work"
+    pod = new_pod(container("python", "-c", code, readinessProbe=probe, env=env, ports=ports))
+    async with running(pod, settings) as runner:
+        record = runner.record.containers[0]
+        await until(lambda: isinstance(record.state, Running), "it runs")
+        assert not record.ready
+        (folder / "ok").touch()
+        await until(lambda: record.ready, "it is ready")
+        (folder / "ok").unlink()
+        await until(lambda: not record.ready, "it is not ready")
+
+
+async def test_readiness_follows_https(
+    settings: Settings, events: list[tuple[str, str]], tmp_path: Path
+) -> None:
+    # The first connection is closed within the handshake, as by a server that starts.
+    pair = Authority.create("test").server("web", ["localhost"])
+    certificate, key = pair.write(tmp_path / "pki")
+    code = (
+        "import os, socket, ssl\n"
+        "server = socket.create_server((os.environ['IP'], int(os.environ['PORT'])))\n"
+        "first = server.accept()[0]; first.recv(1); first.shutdown(socket.SHUT_WR)\n"
+        "while first.recv(999): pass\n"
+        "tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)\n"
+        f"tls.load_cert_chain({str(certificate)!r}, {str(key)!r})\n"
+        "while True:\n"
+        "    with tls.wrap_socket(server.accept()[0], server_side=True) as peer:\n"
+        "        peer.recv(999); peer.sendall(b'HTTP/1.1 200 OK\\r\\n\\r\\n')\n"
+    )
+    (port,) = free_ports(1)
+    get = {"port": port, "scheme": "HTTPS"}
+    probe = {"httpGet": get, "periodSeconds": 1, "failureThreshold": 1, "timeoutSeconds": 5}
+    env: list[dict[str, Any]] = [{"name": "IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}]
+    env.append({"name": "PORT", "value": str(port)})
+    pod = new_pod(container("python", "-c", code, readinessProbe=probe, env=env))
+    async with running(pod, settings) as runner:
+        record = runner.record.containers[0]
+        await until(lambda: record.ready or runner.finished.is_set(), "it is ready")
+        assert record.ready
+    assert ("Unhealthy", "Readiness probe failed: the server closed the connection") in events
