@@ -69,31 +69,24 @@ class ProcessID(NamedTuple):
 
 
 class Process:
-    """A process that has started, if `read_id` has returned."""
+    """A process that has started."""
 
-    def __init__(self, shim: anyio.abc.Process, reports: BufferedByteReceiveStream, identity: str) -> None:
-        self.id = ProcessID(0, 0)
+    def __init__(
+        self, shim: anyio.abc.Process, reports: BufferedByteReceiveStream, id_: ProcessID, identity: str
+    ) -> None:
+        self.id = id_
         self._identity = identity
         self._shim = shim
         self._reports = reports
         self._alone = False
 
-    async def read_id(self) -> None:
-        """Return when the process has started and its `id` is known.
-
-        Raises:
-            StartError: the program cannot be run.
-        """
-        report = await _report(self._reports)
-        if "started" not in report:
-            raise StartError(report.get("failed", "the shim ended"))
-        self.id = ProcessID(*report["started"])
-
     async def wait(self) -> Ended:
         """Return when the process and all other processes of its container have ended."""
         report = await _report(self._reports)
         await self._shim.wait()
-        await self._kill_others()
+        # A killed shim left processes, and the container's hooks may have started daemons.
+        await end_all(self._identity)
+        self._alone = True
         if "ended" not in report:  # the shim was killed
             return Ended(_LOST)
         return Ended(report["ended"], bool(report.get("oom")))
@@ -109,17 +102,9 @@ class Process:
     async def close(self) -> None:
         """End the process at once, if it runs, and release the pipes. The end is that of the kubelet, not its own."""
         with anyio.CancelScope(shield=True):
-            if self._shim.stdin is not None:
-                await self._shim.stdin.aclose()
-            await self._shim.wait()
-            await self._shim.aclose()
-            await self._kill_others()
-
-    async def _kill_others(self) -> None:
-        """Kill processes that a killed shim left, and daemons that the container's hooks started."""
-        if not self._alone:
-            await end_all(self._identity)
-            self._alone = True
+            await _release(self._shim)
+            if not self._alone:
+                await end_all(self._identity)
 
 
 async def start(plan: Plan) -> Process:
@@ -132,15 +117,32 @@ async def start(plan: Plan) -> Process:
     shim = await anyio.open_process(_command(), stdin=subprocess.PIPE, stderr=None, env=_environment())
     if shim.stdin is None or shim.stdout is None:
         raise StartError("the shim has no pipes")
-    process = Process(shim, BufferedByteReceiveStream(shim.stdout), plan.env.get(IDENTITY, ""))
+    reports, identity = BufferedByteReceiveStream(shim.stdout), plan.env[IDENTITY]
     try:
         with suppress(anyio.BrokenResourceError):  # the shim has ended, and reports nothing
             await shim.stdin.send(msgspec.json.encode(asdict(plan)) + b"\n")
-        await process.read_id()
+        id_ = await _started(reports)
     except BaseException:
-        await process.close()
+        with anyio.CancelScope(shield=True):
+            await _release(shim)
+            await end_all(identity)
         raise
-    return process
+    return Process(shim, reports, id_, identity)
+
+
+async def _started(reports: BufferedByteReceiveStream) -> ProcessID:
+    report = await _report(reports)
+    if "started" not in report:
+        raise StartError(report.get("failed", "the shim ended"))
+    return ProcessID(*report["started"])
+
+
+async def _release(shim: anyio.abc.Process) -> None:
+    """Return when a shim, which ends with its standard input, has ended its container."""
+    if shim.stdin is not None:
+        await shim.stdin.aclose()
+    await shim.wait()
+    await shim.aclose()
 
 
 async def end_all(identity: str) -> None:

@@ -21,9 +21,9 @@ _LOAD_PAUSE: Final = 0.0005
 
 
 def kill(identity: str, timeout: float = 5) -> None:
-    """Kill the processes of a container, including those that they start meanwhile; an empty identity has none."""
+    """Kill the processes of a container, including those that they start meanwhile."""
     deadline = time.monotonic() + timeout
-    clean = 0 if identity else _CLEAN_PASSES
+    clean = 0
     while clean < _CLEAN_PASSES and time.monotonic() < deadline:
         clean = 0 if _kill_once(identity, deadline) else clean + 1
         time.sleep(_PAUSE)

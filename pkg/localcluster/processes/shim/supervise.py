@@ -46,7 +46,7 @@ def run(plan: dict[str, Any]) -> int:
     container = _Container(pid, output, log, plan.get("memory"))
     code = container.watch()
     if container.abandoned:
-        marks.kill(plan["env"].get(marks.IDENTITY, ""))
+        marks.kill(plan["env"][marks.IDENTITY])
     else:
         ends.write(plan["log"], code=code, oom=container.out_of_memory, began=began, ended=time.time())
     _report(ended=code, oom=container.out_of_memory)
