@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-import psutil
 import pytest
 from controller_runtime.apis.core.v1 import ConfigMap, Pod, Secret
 from controller_runtime.apis.machinery import conditions
 from controller_runtime.client import LiveClient, merge_from
 from controller_runtime.envtest import eventually
+from local_pods import commands_below
 
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
 from pkg.localcluster.cluster import Cluster
@@ -110,23 +110,10 @@ def local_cluster(run_cluster: Any) -> Iterator[Cluster]:
         yield cluster
 
     def ended() -> bool:
-        return not _processes_of(cluster)
+        return not commands_below(cluster.directory)
 
     # A shim ends its processes when it notices that its kubelet has ended.
     anyio.run(partial(eventually, ended, timeout=60, reason="no process of the cluster runs"))
-
-
-def _processes_of(cluster: Cluster) -> list[str]:
-    """Return the command lines of processes that a kubelet of the cluster started."""
-    mark = f"PIP_TARGET={cluster.directory}"
-    found = []
-    for process in psutil.process_iter():
-        try:
-            if process.environ().get("PIP_TARGET", "").startswith(mark.partition("=")[2]):
-                found.append(" ".join(process.cmdline()))
-        except psutil.Error:
-            continue
-    return found
 
 
 @pytest.fixture
@@ -239,7 +226,7 @@ async def test_a_failing_rank_fails_the_job_and_ends_the_others(
 
 async def _until_ended(cluster: Cluster, command: str) -> None:
     async def ended() -> bool:
-        return command not in await anyio.to_thread.run_sync(_processes_of, cluster)
+        return command not in await anyio.to_thread.run_sync(commands_below, cluster.directory)
 
     await eventually(ended, timeout=60, reason=f"no process runs {command}")
 
@@ -273,7 +260,7 @@ async def test_suspend_ends_the_processes_and_resume_starts_others(
     job = await _train_job(cluster_client, cluster_namespace, command, nodes=2)
 
     async def run() -> bool:
-        return _processes_of(local_cluster).count("sleep 2345") == 4
+        return commands_below(local_cluster.directory).count("sleep 2345") == 4
 
     async def suspend(value: bool) -> None:
         stored = await cluster_client.get(TrainJob, job.key)
@@ -440,7 +427,7 @@ async def test_processes_end_with_a_killed_kubelet_and_run_again_after_its_resta
     pod = await _pod(cluster_client, cluster_namespace, "again", spec)
 
     async def run() -> bool:
-        return _processes_of(local_cluster).count("sleep 3456") == 2
+        return commands_below(local_cluster.directory).count("sleep 3456") == 2
 
     await eventually(run, timeout=60, reason="the processes run")
     local_cluster.supervisor.kill([PROCESSES])

@@ -3,12 +3,10 @@
 """The reconciler of pods that run as local processes: real processes, a client in memory."""
 
 import signal
-import sys
 import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import anyio
@@ -22,15 +20,13 @@ from controller_runtime.apis.machinery.errors import NotFoundError, ServerError
 from controller_runtime.client import STRATEGIC, interceptor, raw_patch
 from controller_runtime.client.fake import FakeClient
 from controller_runtime.envtest import eventually
-from local_pods import UID, Tokens
+from local_pods import UID
 
 from pkg.localcluster.nodes import NodeShape, node
 from pkg.localcluster.podlogs.server import LogError
 from pkg.localcluster.processes import process
-from pkg.localcluster.processes.images import Images
 from pkg.localcluster.processes.kubelet import Kubelet
 from pkg.localcluster.processes.logserver import ProcessLogs
-from pkg.localcluster.processes.names import Hosts
 from pkg.localcluster.processes.nodes import LEASES, Nodes
 from pkg.localcluster.processes.settings import BackOff, Settings
 
@@ -72,19 +68,6 @@ class _World:
         return b"".join(
             [each async for each in self.logs.log(f"/containerLogs/team/web/{container}?{query}")]
         )
-
-
-@pytest.fixture
-async def settings(tmp_path: Path) -> Settings:
-    return Settings(
-        directory=tmp_path,
-        images=Images(tmp_path / "programs", default=Path(sys.executable).parent),
-        hosts=Hosts(tmp_path / "hosts"),
-        reader=FakeClient(),
-        tokens=Tokens(),
-        record=lambda pod, reason, message: None,
-        isolated=not await process.can_mount(),
-    )
 
 
 @asynccontextmanager

@@ -10,7 +10,7 @@ from typing import Any
 
 import anyio
 import pytest
-from local_pods import UID, container, exit_code, finished, left, new_pod, read_log, running, until
+from local_pods import UID, commands_below, container, exit_code, finished, new_pod, read_log, running, until
 
 from pkg.localcluster.processes import logs
 from pkg.localcluster.processes.settings import BackOff, Settings
@@ -162,7 +162,7 @@ async def test_stop_kills_processes_that_ignore_sigterm_or_left_the_session(sett
         runner.stop(0.2)
         with anyio.fail_after(30):
             await runner.finished.wait()
-        assert not left(settings)
+        assert not commands_below(settings.directory)
     assert exit_code(runner) == 137
 
 
@@ -186,7 +186,7 @@ async def test_a_pod_that_is_stopped_while_it_starts_ends(settings: Settings, de
         runner.stop(5)
         with anyio.fail_after(30):
             await runner.finished.wait()
-        assert not left(settings)
+        assert not commands_below(settings.directory)
     assert runner.record.phase == "Failed"
 
 

@@ -17,6 +17,7 @@ import anyio
 import psutil
 import pytest
 from controller_runtime.envtest import eventually
+from local_pods import commands
 
 from pkg.localcluster.processes import process
 from pkg.localcluster.processes.shim import tree
@@ -41,14 +42,7 @@ def plan(tmp_path: Path) -> process.Plan:
 
 def _left(plan: process.Plan) -> list[str]:
     """Return the commands of the container's processes; each of them has its working folder."""
-    found = []
-    for each in psutil.process_iter():
-        try:
-            if each.cwd() == plan.cwd:
-                found.append(" ".join(each.cmdline()))
-        except psutil.Error:
-            continue
-    return found
+    return commands(lambda each: each.cwd() == plan.cwd)
 
 
 @asynccontextmanager

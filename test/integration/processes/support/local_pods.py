@@ -5,6 +5,7 @@
 import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -53,15 +54,20 @@ async def running(pod: Pod, settings: Settings) -> AsyncIterator[PodRunner]:
         tasks.start_soon(runner.run)
         yield runner
         tasks.cancel_scope.cancel()
-    assert not left(settings)
+    assert not commands_below(settings.directory)
 
 
-def left(settings: Settings) -> list[str]:
-    """Return the processes of the pod."""
+def commands_below(directory: Path) -> list[str]:
+    """Return the command lines of the processes of containers whose kubelet has its files in a folder."""
+    return commands(lambda each: each.environ().get("PIP_TARGET", "").startswith(str(directory)))
+
+
+def commands(is_wanted: Callable[[psutil.Process], bool]) -> list[str]:
+    """Return the command lines of the processes of this machine that are wanted and may be read."""
     found = []
     for each in psutil.process_iter():
         try:
-            if each.environ().get("PIP_TARGET", "").startswith(str(settings.directory)):
+            if is_wanted(each):
                 found.append(" ".join(each.cmdline()))
         except psutil.Error:
             continue
