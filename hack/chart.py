@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-import yaml
+from controller_runtime.apis.machinery import yaml
 
 _ROOT: Final = Path(__file__).parent.parent
 _CONFIG: Final = _ROOT / "config"
@@ -37,13 +37,13 @@ def files() -> dict[str, str]:
     for path in sorted((_CONFIG / "crd" / "bases").glob("*.yaml")):
         found[f"files/crds/{path.name}"] = _text(path)
     for name, source in _ROLES.items():
-        role = yaml.safe_load((_CONFIG / source).read_text())
+        role = yaml.load_map((_CONFIG / source).read_text())
         found[f"files/rbac/{name}.yaml"] = _NOTE.format(source) + _dump({"rules": role["rules"]})
     found["files/webhooks.yaml"] = _text(_CONFIG / "webhook" / "manifests.yaml")
     for path in sorted((_CONFIG / "runtimes").rglob("*.yaml")):
-        if (data := yaml.safe_load(path.read_text())).get("kind") == "ClusterTrainingRuntime":
+        if (data := yaml.load_map(path.read_text())).get("kind") == "ClusterTrainingRuntime":
             found[f"files/runtimes/{data['metadata']['name']}.yaml"] = _text(path)
-    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    values = yaml.load_map((CHART / "values.yaml").read_text())
     found["values.schema.json"] = json.dumps(schema(values), indent=2) + "\n"
     return found
 
@@ -93,7 +93,7 @@ def _text(path: Path) -> str:
 
 
 def _dump(data: object) -> str:
-    return yaml.safe_dump(data, sort_keys=False)
+    return yaml.dump(data)
 
 
 if __name__ == "__main__":

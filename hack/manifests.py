@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from controller_runtime.apis.machinery import kubernetes_schema
+from controller_runtime.apis.machinery import kubernetes_schema, yaml
 from controller_runtime.apis.machinery.object import Object
 from controller_runtime.tools import crd
 from controller_runtime.tools import files as generated
@@ -54,7 +54,7 @@ def render() -> dict[str, str]:
     names = []
     for name, definition in crd.definitions(KINDS).items():
         names.append(f"bases/{name}")
-        files[f"bases/{name}"] = f"{_LICENCE}---\n{generated.to_yaml(definition)}"
+        files[f"bases/{name}"] = f"{_LICENCE}---\n{yaml.dump(definition, sort_keys=True)}"
         text = json.dumps(definition, sort_keys=True, separators=(",", ":")) + "\n"
         files[f"json/{name.removesuffix('.yaml')}.json"] = text
     kustomization = {
@@ -62,7 +62,7 @@ def render() -> dict[str, str]:
         "kind": "Kustomization",
         "resources": sorted(names),
     }
-    files["kustomization.yaml"] = _LICENCE + generated.to_yaml(kustomization)
+    files["kustomization.yaml"] = _LICENCE + yaml.dump(kustomization, sort_keys=True)
     return files
 
 

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-import yaml
+from controller_runtime.apis.machinery import yaml
 
 _IMAGE: Final = re.compile(r"(?:[\w.:-]+/)+(?P<name>[\w-]+):[\w.-]+")
 
@@ -61,8 +61,10 @@ def main(arguments: list[str]) -> int:
         sys.stderr.write(f"usage: python -m hack.third_party {{{','.join(PINS)}}} FILE\n")
         return 2
     name, path = arguments
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    found, pin = digest(yaml.load_all(Path(path).read_text(), Loader=loader)), PINS[name]
+    found, pin = (
+        digest(value for _, value in yaml.load_all(Path(path).read_bytes(), strict=False)),
+        PINS[name],
+    )
     if found != pin.digest:
         sys.stderr.write(f"{path} is not {name} {pin.version}: its digest is {found}, not {pin.digest}\n")
         return 1

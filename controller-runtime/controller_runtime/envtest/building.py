@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import anyio
-import yaml
 
+from controller_runtime.apis.machinery import yaml
 from controller_runtime.envtest.commands import run_lines
 from controller_runtime.envtest.errors import ToolError
 from controller_runtime.envtest.gotoolchain import Go
@@ -168,15 +168,13 @@ def executable(package: str) -> str:
 
 
 def _collect(module: Path, patterns: Sequence[str], target: Path) -> None:
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     documents: list[JSON] = []
     for pattern in patterns:
         files = sorted(module.glob(pattern))
         if not files:
             raise ToolError(f"{module} has no {pattern}")
         for file in files:
-            with file.open(encoding="utf-8") as stream:
-                documents += [document for document in yaml.load_all(stream, Loader=loader) if document]
+            documents += [value for _, value in yaml.load_all(file.read_bytes(), strict=False)]
     target.write_text(json.dumps(documents), encoding="utf-8")
 
 

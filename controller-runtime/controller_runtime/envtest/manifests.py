@@ -4,19 +4,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
-import yaml
-
+from controller_runtime.apis.machinery import yaml
 from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.apis.machinery.errors import one_line
 from controller_runtime.apis.machinery.object import Unstructured
 from controller_runtime.client.interfaces import Writer
 
-_LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 FIELD_OWNER: Final = "envtest"
 
 Manifest = Mapping[str, JSON]
@@ -55,12 +52,9 @@ def _files(source: Path) -> list[Path]:
 def _documents(file: Path) -> list[dict[str, JSON]]:
     try:
         text = file.read_text(encoding="utf-8")
-        if file.suffix == ".json":
-            read = json.loads(text)
-            documents = read if isinstance(read, list) else [read]
-        else:
-            documents = [document for document in yaml.load_all(text, Loader=_LOADER) if document]
-    except (OSError, ValueError, yaml.YAMLError) as error:
+        is_json = file.suffix == ".json"
+        documents = [value for _, value in yaml.load_all(text, strict=False, is_json=is_json)]
+    except (OSError, ValueError) as error:
         raise ValueError(f"{file}: {one_line(error)}") from error
     flat = [item for document in documents for item in _items(document)]
     for number, document in enumerate(flat, 1):
@@ -71,5 +65,5 @@ def _documents(file: Path) -> list[dict[str, JSON]]:
 
 def _items(document: JSON) -> list[JSON]:
     if isinstance(document, dict) and document.get("kind") == "List":
-        return list(document.get("items") or [])
-    return [document]
+        document = document.get("items") or []
+    return list(document) if isinstance(document, list) else [document]

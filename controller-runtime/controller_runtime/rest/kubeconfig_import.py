@@ -16,7 +16,6 @@ user's password or a refreshed token needs temporary files, whose module loads s
 
 from __future__ import annotations
 
-import functools
 import importlib
 import importlib.util
 import sys
@@ -24,8 +23,9 @@ import threading
 import types
 from datetime import datetime
 from functools import lru_cache
-from typing import Final, NamedTuple, Protocol
+from typing import IO, Final, NamedTuple, Protocol
 
+from controller_runtime.apis.machinery import yaml
 from controller_runtime.apis.machinery.base import JSON
 
 _ROOT: Final = "kubernetes_asyncio"
@@ -140,13 +140,15 @@ def _load(names: tuple[str, ...], *bare: str) -> list[types.ModuleType]:
 
 
 def _yaml() -> types.SimpleNamespace:
-    """Return what ``config`` uses of PyYAML, with the parser in C where it is built: a tenth of the time."""
-    import yaml
+    """Return our reader, which has bounds, and our writer, for the calls of PyYAML in ``config``."""
 
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    return types.SimpleNamespace(
-        safe_load=functools.partial(yaml.load, Loader=loader), safe_dump=yaml.safe_dump
-    )
+    def safe_load(file: IO[str]) -> JSON:
+        return yaml.load(file.read(), strict=False)
+
+    def safe_dump(data: JSON, file: IO[str], **_: object) -> None:
+        file.write(yaml.dump(data))
+
+    return types.SimpleNamespace(safe_load=safe_load, safe_dump=safe_dump)
 
 
 def _imported(names: tuple[str, ...]) -> list[types.ModuleType]:

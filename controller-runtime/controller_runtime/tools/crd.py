@@ -8,11 +8,10 @@ import importlib
 from collections.abc import Iterable
 from types import ModuleType
 
+from controller_runtime.apis.machinery import yaml
 from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.apis.machinery.crd_schema import custom_resource_definition
 from controller_runtime.apis.machinery.object import Object
-
-from .files import to_yaml
 
 
 def load(module: str) -> list[type[Object]]:
@@ -73,4 +72,4 @@ def definitions(kinds: Iterable[type[Object]]) -> dict[str, JSON]:
 
 def manifests(kinds: Iterable[type[Object]]) -> dict[str, str]:
     """Return :func:`definitions` as YAML documents."""
-    return {name: f"---\n{to_yaml(crd)}" for name, crd in definitions(kinds).items()}
+    return {name: f"---\n{yaml.dump(crd, sort_keys=True)}" for name, crd in definitions(kinds).items()}

@@ -7,21 +7,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-import yaml
-
-
-class _Dumper(yaml.SafeDumper):
-    """Writes YAML without anchors, so that every schema is complete."""
-
-    def ignore_aliases(self, data: object) -> bool:
-        return True
-
-
-def to_yaml(document: Mapping[str, object], *, sort_keys: bool = True) -> str:
-    """Return a document as block YAML."""
-    text: str = yaml.dump(document, Dumper=_Dumper, sort_keys=sort_keys, width=110, allow_unicode=True)
-    return text
-
 
 def stale(directory: Path, files: Mapping[str, str]) -> list[Path]:
     """Return the paths of those files below ``directory`` that are missing or differ."""

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from controller_runtime.apis.machinery import yaml
+
 from . import markers
-from .files import to_yaml
 
 if TYPE_CHECKING:
     from controller_runtime.apis.machinery.base import JSON
@@ -75,7 +76,7 @@ def configurations(found: Iterable[markers.Fields], service: Service) -> list[di
 
 def manifests(found: Iterable[markers.Fields], service: Service) -> str:
     """Return :func:`configurations` as YAML documents."""
-    return "---\n".join(to_yaml(each, sort_keys=False) for each in configurations(found, service))
+    return "---\n".join(yaml.dump(each) for each in configurations(found, service))
 
 
 def _webhook(fields: markers.Fields, service: Service) -> dict[str, JSON]:

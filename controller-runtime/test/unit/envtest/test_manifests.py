@@ -29,7 +29,7 @@ def test_a_folder_is_read_by_file_name_and_lists_are_flattened(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("name", "text", "complaint"),
     [
-        ("a.yaml", "a: [", "while parsing"),
+        ("a.yaml", "a: [", "line 2: did not find expected node content"),
         ("a.json", "{", "Expecting property name"),
         ("a.yaml", "apiVersion: v1\nkind: Pod\n---\nkind: Pod\n", "document 2 has no apiVersion and kind"),
         ("a.yaml", "- 1\n", "document 1 has no apiVersion and kind"),
