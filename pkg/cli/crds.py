@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import argparse
 
-import yaml
+from controller_runtime.apis.machinery import yaml
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest.crds import install_crds, wait_established
 from controller_runtime.rest import Transport, load_config
@@ -22,8 +22,7 @@ async def crds_command(arguments: argparse.Namespace, out: Console, err: Console
         if arguments.output == "json":
             out.write_json({"apiVersion": "v1", "kind": "List", "items": manifests})
         else:
-            dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-            out.file.write(yaml.dump_all(manifests, Dumper=dumper, sort_keys=False))
+            out.file.write("---\n".join(yaml.dump(each) for each in manifests))
         return 0
     async with Transport(await load_config(arguments.kubeconfig)) as transport:
         client = LiveClient(transport)

@@ -16,8 +16,8 @@ from controller_runtime.apis.machinery.object import ObjectMeta, metadata_only, 
 
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.cli import live, streams
-from pkg.cli.terminal import Console
-from pkg.offline import inputfiles, rendering, trainjobs, yamljson
+from pkg.cli.terminal import Console, yaml_text
+from pkg.offline import inputfiles, rendering, trainjobs
 from pkg.offline.inputfiles import InputObject
 from pkg.runtime import core
 from pkg.why import Thing, kinds
@@ -141,7 +141,7 @@ async def _rendered(job: Thing, runtime: InputObject, version: str) -> str:
         return f"refused: {error}"
     if made.refusal is not None:
         return f"refused: {made.refusal}"
-    return "---\n".join(yamljson.dump(rendering.manifest(each)) for each in made.objects)
+    return "---\n".join(yaml_text(rendering.manifest(each)) for each in made.objects)
 
 
 def _desired(data: dict[str, JSON]) -> dict[str, JSON]:

@@ -9,17 +9,18 @@ among them escape sequences, are shown as escapes.
 from __future__ import annotations
 
 import errno
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NoReturn
 
 import rich.console
+from controller_runtime.apis.machinery import yaml
 from controller_runtime.apis.machinery.base import JSON
 from rich.cells import cell_len, set_cell_size
 from rich.console import ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
 
-from pkg.offline import yamljson
 from pkg.offline.text import printable, printable_line
 
 _GAP: Final = 2
@@ -51,11 +52,11 @@ class Console(rich.console.Console):
 
     def write_json(self, data: JSON) -> None:
         """Write ``data`` as JSON."""
-        self.file.write(yamljson.dump_json(data, ascii_only=not self._has_unicode))
+        self.file.write(json_text(data, ascii_only=not self._has_unicode))
 
     def write_yaml(self, data: JSON) -> None:
         """Write ``data`` as a YAML document."""
-        self.file.write(yamljson.dump(data, ascii_only=not self._has_unicode))
+        self.file.write(yaml_text(data, ascii_only=not self._has_unicode))
 
     @property
     def _has_unicode(self) -> bool:
@@ -69,6 +70,18 @@ class Console(rich.console.Console):
     def on_broken_pipe(self) -> NoReturn:
         """Raise the caught error; rich would end the process."""
         raise BrokenPipeError(errno.EPIPE, "the reader has closed the pipe")
+
+
+def json_text(data: JSON, *, ascii_only: bool = False) -> str:
+    """Return JSON with line breaks; a text with a character that must not reach a terminal has escapes."""
+    text = json.dumps(data, indent=2, ensure_ascii=ascii_only) + "\n"
+    return text if printable(text) == text else json.dumps(data, indent=2) + "\n"
+
+
+def yaml_text(data: JSON, *, ascii_only: bool = False) -> str:
+    """Return YAML; a text with a character that must not reach a terminal has escapes."""
+    text = yaml.dump(data, ascii_only=ascii_only)
+    return text if printable(text) == text else yaml.dump(data, ascii_only=True)
 
 
 def columns(

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pydantic_core
+from controller_runtime.apis.machinery import yaml
 from controller_runtime.apis.machinery.base import JSON, Struct
 
 from pkg.apis.config import v1alpha1 as config
 from pkg.apis.config.v1alpha1 import Configuration
 
-from . import document, validation
-from .document import Document, PathSteps
+from . import validation
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -48,44 +48,44 @@ def load(path: str | None = None) -> Configuration:
         text = Path(path).read_bytes()
     except OSError as error:
         raise ConfigurationError(f"{path}: cannot be read: {error.strerror or error}") from error
-    try:
-        doc = document.read(text)
-    except document.DocumentError as error:
-        raise ConfigurationError(f"{path}: {error}") from error
-    loaded = _decode(path, doc)
+    loaded = _decode(path, text)
     config.set_defaults(loaded)
     if errors := validation.validate(loaded):
         raise ConfigurationError(f"{path}: invalid configuration: {'; '.join(map(str, errors))}")
     return loaded
 
 
-def _decode(path: str, doc: Document) -> Configuration:
-    _check_kind(path, doc)
+def _decode(path: str, text: bytes) -> Configuration:
     try:
-        loaded = Configuration.from_dict(_without_nulls(doc.data))
+        data = yaml.load_map(text)
+    except yaml.YAMLError as error:
+        raise ConfigurationError(f"{path}: {error}") from error
+    _check_kind(path, text, data)
+    try:
+        loaded = Configuration.from_dict(_without_nulls(data))
     except pydantic_core.ValidationError as error:
         problems = [(tuple(each["loc"]), _explain(each)) for each in error.errors(include_url=False)]
-        raise _error(path, doc, problems) from error
+        raise _error(path, text, problems) from error
     if unknown := [(steps, "unknown key") for steps in _unknown(loaded, ())]:
-        raise _error(path, doc, unknown)
+        raise _error(path, text, unknown)
     return loaded
 
 
-def _check_kind(path: str, doc: Document) -> None:
+def _check_kind(path: str, text: bytes, data: dict[str, JSON]) -> None:
     for key, expected in (("apiVersion", Configuration.gvk.api_version), ("kind", Configuration.gvk.kind)):
-        found = doc.data.get(key)
+        found = data.get(key)
         if found is None:
             raise ConfigurationError(f"{path}: {key} is missing; {expected} is expected")
         if found != expected:
-            raise _error(path, doc, [((key,), f"{found!r} is not supported; {expected} is expected")])
+            raise _error(path, text, [((key,), f"{found!r} is not supported; {expected} is expected")])
 
 
-def _error(path: str, doc: Document, problems: list[tuple[PathSteps, str]]) -> ConfigurationError:
+def _error(path: str, text: bytes, problems: list[tuple[yaml.PathSteps, str]]) -> ConfigurationError:
     described = []
     for steps, problem in problems:
-        line = doc.line(steps)
+        line = yaml.line_of(text, 1, steps)
         where = f"line {line}: " if line else ""
-        described.append(f"{where}{document.render_path(steps)}: {problem}")
+        described.append(f"{where}{yaml.render_path(steps)}: {problem}")
     return ConfigurationError(f"{path}: {'; '.join(dict.fromkeys(described))}")
 
 
@@ -104,7 +104,7 @@ def _without_nulls(data: JSON) -> JSON:
     return data
 
 
-def _unknown(struct: Struct, above: PathSteps) -> Iterator[PathSteps]:
+def _unknown(struct: Struct, above: yaml.PathSteps) -> Iterator[yaml.PathSteps]:
     """Yield the paths of all unknown keys."""
     for key in struct.unknown_fields:
         yield (*above, key)

@@ -7,8 +7,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-import yaml
 from controller_runtime.apis.core.v1 import ServiceAccount
+from controller_runtime.apis.machinery import yaml
 from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.apis.machinery.gvk import GVK
 from controller_runtime.apis.machinery.object import ObjectMeta, unstructured
@@ -49,4 +49,4 @@ async def write_kubeconfig(
     answer = await client.subresource("token").create(account, request)
     token = str(answer.nested("status", "token"))
     data = kubeconfig(server, authority, user=name, token=token, namespace=namespace)
-    return write_private(path, yaml.safe_dump(data, sort_keys=False))
+    return write_private(path, yaml.dump(data))

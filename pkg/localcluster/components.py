@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Final
 
-import yaml
+from controller_runtime.apis.machinery import yaml
 from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.envtest import Component
 from controller_runtime.envtest.binaries import Binary
@@ -128,7 +128,7 @@ class Parts:
             *((((kai.SCHEDULER, kai.USER, []),)) if self.groups_pods else ()),
         ):
             config = self.plane.kubeconfig_for(user, groups)
-            write_private(self.kubeconfig(component), yaml.safe_dump(config, sort_keys=False))
+            write_private(self.kubeconfig(component), yaml.dump(config))
         serving = self.plane.authority.server("webhooks", [HOST, "localhost", contents.TRAINER_SERVER])
         serving.write(private_directory(self.webhook_certificates))
         self.plane.authority.client("kube-apiserver").write(self.plane.pki, KUBELET_CLIENT)
@@ -275,7 +275,7 @@ class Parts:
         return Probe(f"https://{HOST}:{port}/{path}", self.plane.authority_file)
 
     def _write(self, name: str, config: dict[str, JSON]) -> Path:
-        return write_private(self.directory / f"{name}.yaml", yaml.safe_dump(config, sort_keys=False))
+        return write_private(self.directory / f"{name}.yaml", yaml.dump(config))
 
     def _go(self, name: str, flags: Mapping[str, object], ready: Probe) -> Component:
         argv = [str(self.binaries[name].path), *(f"--{flag}={value}" for flag, value in flags.items())]

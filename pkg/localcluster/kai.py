@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-import yaml
+from controller_runtime.apis.machinery import yaml
 from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.apis.machinery.crd_schema import custom_resource_definition
 from controller_runtime.envtest import Component, EnvtestError
@@ -76,9 +76,9 @@ def crds(programs: Programs) -> list[Manifest]:
     found: list[Manifest] = []
     for path in sorted(programs.crds.glob("*.yaml")):
         try:
-            documents = list(yaml.safe_load_all(path.read_text()))
-        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-            raise EnvtestError(f"{path} cannot be read: {' '.join(str(error).split())}") from error
+            documents = [value for _, value in yaml.load_all(path.read_bytes(), strict=False)]
+        except (OSError, yaml.YAMLError) as error:
+            raise EnvtestError(f"{path} cannot be read: {error}") from error
         found += [
             each
             for each in documents

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
-import yaml
+from controller_runtime.apis.machinery import yaml
 from controller_runtime.apis.machinery.base import JSON
-from controller_runtime.envtest import Component
+from controller_runtime.envtest import Component, read_manifests
 from controller_runtime.envtest.files import private_directory, write_private
 from controller_runtime.envtest.ports import HOST
 from controller_runtime.envtest.probe import Probe
@@ -38,13 +38,13 @@ def component(program: Path, directory: Path, port: int, target: int) -> Compone
             "scrape_timeout": _INTERVAL,
             "evaluation_interval": _INTERVAL,
         },
-        "rule_files": [str(write_private(home / "rules.yaml", yaml.safe_dump(rules())))],
+        "rule_files": [str(write_private(home / "rules.yaml", yaml.dump(rules())))],
         "scrape_configs": [{"job_name": "trainer", "static_configs": [{"targets": [f"{HOST}:{target}"]}]}],
     }
     consoles = private_directory(home / "consoles")
     write_private(consoles / Path(PAGE).name, page())
     flags = {
-        "config.file": write_private(home / "prometheus.yaml", yaml.safe_dump(config)),
+        "config.file": write_private(home / "prometheus.yaml", yaml.dump(config)),
         "storage.tsdb.path": home / "data",
         "storage.tsdb.retention.size": "256MB",
         "web.listen-address": f"{HOST}:{port}",
@@ -56,7 +56,7 @@ def component(program: Path, directory: Path, port: int, target: int) -> Compone
 
 def rules() -> JSON:
     """Return the shipped alerts, as Prometheus reads them."""
-    (found,) = yaml.safe_load_all((_folder() / "rules.yaml").read_text())
+    (found,) = read_manifests(_folder() / "rules.yaml")
     spec: JSON = found["spec"]
     return spec
 

@@ -9,6 +9,7 @@ and ``12:30`` stay strings, and a duplicate key is an error.
 
 from __future__ import annotations
 
+import json
 import sys
 import threading
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,13 +19,13 @@ from typing import BinaryIO, Final, TypeVar
 
 import anyio
 import pydantic_core
+from controller_runtime.apis.machinery import yaml
 from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.apis.machinery.gvk import GVK
 from controller_runtime.apis.machinery.object import Object
 from controller_runtime.apis.machinery.scheme import Scheme
+from controller_runtime.apis.machinery.yaml import PathSteps, render_path
 
-from pkg.config.document import PathSteps, render_path
-from pkg.offline import yamljson
 from pkg.offline.text import printable_line
 
 T = TypeVar("T", bound=Object)
@@ -80,7 +81,7 @@ class InputObject:
     def error(self, path: Iterable[str | int], problem: str) -> InputError:
         """Return an error about ``path`` in this object."""
         steps = tuple(path)
-        line = yamljson.line_of(self.text, self.number, (*self.inside, *steps))
+        line = yaml.line_of(self.text, self.number, (*self.inside, *steps))
         where = f"{self.source}:{line}" if line else self.source
         place = f"document {self.number}"
         if self.inside:
@@ -166,10 +167,11 @@ def _text(source: str, content: bytes) -> str:
 
 def _documents(source: str, text: str) -> Iterator[InputObject]:
     try:
-        for number, data in yamljson.parse(text, is_json=source.endswith(".json")):
+        for number, data in yaml.load_all(text, is_json=source.endswith(".json")):
             yield from _objects(InputObject(data, source, number, (), text))
-    except yamljson.SyntaxProblemError as error:
-        raise InputError(f"{source}:{error.line}: {error}" if error.line else f"{source}: {error}") from error
+    except yaml.YAMLError as error:
+        where = f"{source}:{error.line}" if error.line else source
+        raise InputError(f"{where}: {error.message}") from error
 
 
 def _objects(found: InputObject) -> Iterator[InputObject]:
@@ -188,13 +190,13 @@ def _objects(found: InputObject) -> Iterator[InputObject]:
         raise InputError(f"{found.source}: {where}: a map is expected")
     for key in ("apiVersion", "kind"):
         if not isinstance(data.get(key), str) or not data[key]:
-            line = yamljson.line_of(found.text, found.number, found.inside)
+            line = yaml.line_of(found.text, found.number, found.inside)
             at = f"{found.source}:{line}" if line else found.source
             raise InputError(f"{at}: {where}: {key} is missing or not a string")
     try:
         GVK.parse(data["apiVersion"], data["kind"])
     except ValueError as error:
-        problem = f"GROUP/VERSION or VERSION is expected, not {yamljson.shown(data['apiVersion'])}"
+        problem = f"GROUP/VERSION or VERSION is expected, not {_shown(data['apiVersion'])}"
         raise _nameable(found).error(("apiVersion",), problem) from error
     items = data.get("items")
     if data["kind"].endswith("List") and isinstance(items, list):
@@ -217,6 +219,16 @@ def _nameable(found: InputObject) -> InputObject:
     return replace(found, data={**found.data, "metadata": metadata if isinstance(metadata, dict) else None})
 
 
+def _shown(value: object) -> str:
+    """Return a short form of a value for an error."""
+    if isinstance(value, dict):
+        return "a map"
+    if isinstance(value, list):
+        return "a list"
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= 60 else f"{text[:56]} ..."
+
+
 def _first_problem(error: pydantic_core.ValidationError, data: JSON) -> tuple[PathSteps, str]:
     """Return path and text of the first problem, without the steps that pydantic adds for unions."""
     first = error.errors(include_url=False)[0]
@@ -234,9 +246,9 @@ def _first_problem(error: pydantic_core.ValidationError, data: JSON) -> tuple[Pa
         each["type"] for each in error.errors(include_url=False) if each["loc"][: len(path)] == tuple(path)
     }
     if {"int_type", "string_type"} <= problems:
-        return tuple(path), f"a whole number or a string is expected, not {yamljson.shown(first['input'])}"
+        return tuple(path), f"a whole number or a string is expected, not {_shown(first['input'])}"
     problem = _EXPECTED.get(first["type"], str(first["msg"]).removeprefix("Value error, "))
-    return tuple(path), f"{problem}, not {yamljson.shown(first['input'])}"
+    return tuple(path), f"{problem}, not {_shown(first['input'])}"
 
 
 async def _drain(stream: BinaryIO) -> bytes:

@@ -19,16 +19,15 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
-import yaml
 from controller_runtime import client, log
 from controller_runtime.apis.core.v1 import ConfigMap
-from controller_runtime.apis.machinery import names
+from controller_runtime.apis.machinery import names, yaml
 from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.apis.machinery.errors import NotFoundError
 from controller_runtime.apis.machinery.gvk import GVK, NamespacedName
 
 from pkg.apis.config.v1alpha1 import Configuration
-from pkg.config import ConfigurationError, document
+from pkg.config import ConfigurationError
 
 from .plugins import Grouper, GroupingError
 from .plugins.declared import EACH, Amount, Declaration, DeclaredGrouper, SubGroupRule
@@ -44,8 +43,7 @@ MOST_BYTES: Final = 64 << 10
 MOST_DOCUMENTS: Final = 100
 MOST_SUBGROUPS: Final = 100
 _MOST_STEPS: Final = 20
-_MOST_LEVELS: Final = 20
-_LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_MOST_VALUES: Final = 10_000
 _PATH: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*(\[\*\])?(\.[A-Za-z_][A-Za-z0-9_-]*(\[\*\])?)*", re.ASCII)
 _LONGEST_PATH: Final = 512
 
@@ -89,36 +87,22 @@ def parse(where: str, text: bytes) -> Declaration:
     if len(text) > MOST_BYTES:
         raise DeclarationError(f"{where}: larger than {MOST_BYTES >> 10} KiB")
     try:
-        _check_shape(where, text)
-        return _Reader(where, document.read(text)).declaration()
-    except yaml.MarkedYAMLError as error:
-        line = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
-        raise DeclarationError(f"{where}: {line}{error.problem or 'invalid YAML'}") from error
-    except (yaml.YAMLError, UnicodeDecodeError, document.DocumentError, RecursionError) as error:
-        reason = " ".join(str(error).split())[:256]
-        raise DeclarationError(f"{where}: {reason}") from error
-
-
-def _check_shape(where: str, text: bytes) -> None:
-    """Refuse small texts that take long to decode: aliases and deep nesting."""
-    depth = 0
-    for event in yaml.parse(text, _LOADER):
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if depth > _MOST_LEVELS:
-            raise DeclarationError(f"{where}: nested deeper than {_MOST_LEVELS} levels")
-        if isinstance(event, yaml.AliasEvent):
-            raise DeclarationError(f"{where}: aliases are not supported")
+        data = yaml.load_map(text, most_values=_MOST_VALUES)
+    except yaml.YAMLError as error:
+        raise DeclarationError(f"{where}: {error}") from error
+    return _Reader(where, text, data).declaration()
 
 
 class _Reader:
     """Reads one document strictly."""
 
-    def __init__(self, where: str, doc: document.Document) -> None:
+    def __init__(self, where: str, text: bytes, data: dict[str, JSON]) -> None:
         self._where = where
-        self._doc = doc
+        self._text = text
+        self._data = data
 
     def declaration(self) -> Declaration:
-        data = self._map(self._doc.data, (), ("apiVersion", "kind", "owner", "minMember", "subGroups"))
+        data = self._map(self._data, (), ("apiVersion", "kind", "owner", "minMember", "subGroups"))
         for key, expected in (("apiVersion", API_VERSION), ("kind", KIND)):
             if data.get(key) != expected:
                 self._fail((key,), f"must be {expected}")
@@ -161,7 +145,7 @@ class _Reader:
             found[name] = SubGroupRule(name, tuple(labels.items()), amount)
         return tuple(found.values())
 
-    def _amount(self, value: JSON, path: document.PathSteps) -> Amount:
+    def _amount(self, value: JSON, path: yaml.PathSteps) -> Amount:
         if type(value) is int and 1 <= value <= MAX_INT32:
             return Amount(number=value)
         steps: tuple[str, ...] = ()
@@ -173,7 +157,7 @@ class _Reader:
             )
         return Amount(path=steps)
 
-    def _map(self, value: JSON, path: document.PathSteps, keys: tuple[str, ...] = ()) -> dict[str, Any]:
+    def _map(self, value: JSON, path: yaml.PathSteps, keys: tuple[str, ...] = ()) -> dict[str, Any]:
         if not isinstance(value, dict):
             self._fail(path, "must be a map")
         for key in value:
@@ -181,9 +165,9 @@ class _Reader:
                 self._fail((*path, key), f"unknown field; the fields are {', '.join(keys)}")
         return value
 
-    def _fail(self, path: document.PathSteps, message: str) -> NoReturn:
-        line = self._doc.line(path)
-        field = document.render_path(path)
+    def _fail(self, path: yaml.PathSteps, message: str) -> NoReturn:
+        line = yaml.line_of(self._text, 1, path)
+        field = yaml.render_path(path)
         parts = (self._where, f"line {line}" if line else "", field, message)
         raise DeclarationError(": ".join(filter(None, parts)))
 

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from controller_runtime.apis.machinery.base import JSON
-
-from pkg.config.document import render_path
+from controller_runtime.apis.machinery.yaml import render_path
 
 _KEYS: Final = ("name", "mountPath", "containerPort", "uid")
 

@@ -19,9 +19,9 @@ from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.apis.machinery.errors import StatusError
 from controller_runtime.apis.machinery.object import Object
+from controller_runtime.apis.machinery.yaml import render_path
 
 from pkg.apis.kai.v2alpha2 import PodGroup
-from pkg.config.document import render_path
 from pkg.constants import kai
 from pkg.offline.snapshot import Key, Snapshot
 from pkg.offline.trace.grouptrace import Data, GroupTrace, Values

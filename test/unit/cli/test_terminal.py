@@ -10,8 +10,7 @@ import pytest
 import yaml
 
 from pkg.cli import trainerctl
-from pkg.cli.terminal import Console, columns
-from pkg.offline import yamljson
+from pkg.cli.terminal import Console, columns, json_text, yaml_text
 from pkg.offline.text import printable_line
 
 HOSTILE = "\x1b[31mred\x1b]0;title\x07 \x9b1m \u202eabc [bold]b[/] :smile: \r\x7f"
@@ -37,7 +36,7 @@ def test_escape_sequences_are_shown_and_markup_has_no_meaning() -> None:
 @pytest.mark.parametrize("value", [HOSTILE, "a\x85b", "a\u2028b", "two\nlines \x9b\n"])
 @pytest.mark.parametrize("ascii_only", [False, True])
 def test_data_keeps_its_value_without_a_control_character(value: str, ascii_only: bool) -> None:
-    for dump, load in ((yamljson.dump, yaml.safe_load), (yamljson.dump_json, json.loads)):
+    for dump, load in ((yaml_text, yaml.safe_load), (json_text, json.loads)):
         text = dump({"key": value}, ascii_only=ascii_only)
         assert load(text) == {"key": value}
         assert all(char.isprintable() or char == "\n" for char in text)

@@ -124,7 +124,8 @@ async def test_a_path_that_leads_elsewhere_is_named(
         ("a: b", "line 1: a: unknown field; the fields are apiVersion, kind, owner, minMember, subGroups"),
         ("- a", "line 1: a map is expected at the top"),
         ("a: [", "line 2: did not find"),
-        ("a: &x 1\nb: *x", "aliases are not supported"),
+        ("a: &x [1]\nb: [" + "*x," * 200 + "]", "unknown field"),
+        ("a: &x [" + "1," * 100 + "]\nb: [" + "*x," * 200 + "]", "more than 10,000 values"),
         (TOTAL + "---\na: b", "another document begins"),
         (HEAD, "minMember: is required without subGroups"),
         (TOTAL.replace("Flock", "a/b"), "line 3: owner.kind: must be the kind of an API"),
@@ -137,7 +138,7 @@ async def test_a_path_that_leads_elsewhere_is_named(
         (PARTS.replace("{role: worker}", "{}"), "line 6: subGroups[1].podLabels: must be a map of labels"),
         (HEAD + f"subGroups: [{'a, ' * 101}]", "line 4: subGroups: must be a list of at most 100"),
         (TOTAL + "#" * (64 << 10), "larger than 64 KiB"),
-        ("a: " + "[" * 60_000, "nested deeper than 20 levels"),
+        ("a: " + "[" * 60_000, "nested more than 200 levels deep"),
     ],
 )
 def test_an_invalid_document_is_named_with_its_field(text: str, message: str) -> None:

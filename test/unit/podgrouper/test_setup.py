@@ -100,7 +100,7 @@ def test_a_grouper_file_that_is_not_valid_is_named(tmp_path: Path) -> None:
     file = tmp_path / "grouper.yaml"
     file.write_text("kind: Other")
 
-    with pytest.raises(DeclarationError, match=r"grouper\.yaml: apiVersion: must be"):
+    with pytest.raises(DeclarationError, match=r"grouper\.yaml: line 1: apiVersion: must be"):
         loaded(grouperFiles=[str(file)])
 
 

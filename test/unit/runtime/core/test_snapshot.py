@@ -18,7 +18,7 @@ from controller_runtime.apis.machinery.time import format_time
 from controller_runtime.client import FakeClient
 
 from pkg.apis.config.v1alpha1 import defaulted
-from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
+from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, RuntimeRef, TrainingRuntime, TrainJob
 from pkg.runtime import core, runtime_for
 from pkg.runtime.core import snapshottext
 from pkg.runtime.core.snapshot import SnapshotError, Snapshots
@@ -163,31 +163,70 @@ async def test_the_snapshot_of_another_train_job_is_refused(runtime: ClusterTrai
 
 @pytest.mark.parametrize(
     "text",
-    ["yes", "1e3", "0o7", "12:30", "2001-01-01", "~", "", "y", ".5", "a: b", "- a", "x\ny", "NaN", "0x1F"],
+    [
+        "yes",
+        "1e3",
+        "0o7",
+        "12:30",
+        "2001-01-01",
+        "~",
+        "",
+        "y",
+        ".5",
+        "a: b",
+        "- a",
+        "x\ny",
+        "=",
+        "<<",
+        "0x1F",
+    ],
 )
 def test_every_string_stays_a_string(text: str, runtime: ClusterTrainingRuntime) -> None:
     runtime.metadata.annotations = {"text": text}
     written = snapshottext.encode(runtime)
     assert yaml.safe_load(written)["metadata"]["annotations"] == {"text": text}
-    assert 'text: "' in written  # quoted, since readers differ
+    ref = RuntimeRef(name=runtime.name)
+    assert snapshottext.decode(ClusterTrainingRuntime, written, ref).metadata.annotations == {"text": text}
+
+
+@pytest.mark.parametrize("value", ["=", "<<"])
+def test_a_text_that_go_leaves_unquoted_is_a_string(value: str) -> None:
+    text = (
+        "apiVersion: trainer.kubeflow.org/v1alpha1\nkind: ClusterTrainingRuntime\n"
+        f"metadata:\n  annotations:\n    text: {value}\n  name: plain\n"
+    )
+    found = snapshottext.decode(ClusterTrainingRuntime, text, RuntimeRef(name="plain"))
+    assert found.metadata.annotations == {"text": value}
 
 
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("[", "while parsing"),
+        ("[", "line 2: did not find expected node content"),
         ("just text", "it is not a map"),
-        ("&a [*a]", "it is not a map"),
-        ("a: &a [*a, *a]", "more than 100000 values"),
+        ("&a [*a]", "anchor 'a' value contains itself"),
+        ("a: &a [*a, *a]", "anchor 'a' value contains itself"),
         (
             "a: &a [x, x, x, x, x, x, x, x, x, x]\n"
             + "".join(
                 f"{n}: &{n} [{', '.join([f'*{p}'] * 10)}]\n" for p, n in zip("abcdef", "bcdefg", strict=True)
             ),
-            "more than 100000 values",
+            "document contains excessive aliasing",
         ),
+        ("[" * 40_000, "nested more than 200 levels deep"),
+        ("a: [" + "1, " * 100_000 + "]", "more than 100,000 values"),
+        ("apiVersion: 5\nkind: [1]\nmetadata: {name: 3}", ""),
     ],
-    ids=["no YAML", "no map", "recursion", "endless", "a billion values"],
+    ids=[
+        "no YAML",
+        "no map",
+        "recursion",
+        "endless",
+        "a billion values",
+        "deep",
+        "many values",
+        "other types",
+    ],
 )
 def test_a_text_without_a_runtime_is_refused(text: str, reason: str) -> None:
     with pytest.raises(snapshottext.SnapshotTextError, match=f"unable to unmarshal the snapshot: .*{reason}"):
