@@ -17,7 +17,6 @@ that ends at the first event beyond a bound: levels, values, and values that ali
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 import math
 import re
@@ -508,7 +507,7 @@ def _tagged(tag: str, text: str) -> Any:
     """Return the value of a text with a tag. Go ignores tags that it does not know."""
     kind = tag.removeprefix(_TAG) if tag.startswith(_TAG) else ""
     if kind == "binary":
-        with suppress(binascii.Error):
+        with suppress(ValueError):
             decoded = base64.b64decode(text.replace("\r", "").replace("\n", ""), validate=True)
             return _HALF.sub("\ufffd", decoded.decode("utf-8", "surrogateescape"))
         raise YAMLError("!!binary value contains invalid base64 data")

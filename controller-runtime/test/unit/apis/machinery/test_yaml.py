@@ -2,10 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """YAML is read as Go's sigs.k8s.io/yaml reads it, with bounds, and written so that every reader agrees."""
 
+import base64
 import contextlib
+import hashlib
+import itertools
 import json
 import resource
 import string
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +19,7 @@ from hypothesis import strategies as st
 
 from controller_runtime.apis.machinery import yaml
 
+RECORDED = json.loads((Path(__file__).parent / "testdata" / "go_yaml.json").read_text(encoding="utf-8"))
 JSON_VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.text(),
     lambda below: st.lists(below, max_size=4) | st.dictionaries(st.text(), below, max_size=4),
@@ -341,3 +346,78 @@ def test_a_path_reads_as_people_write_it() -> None:
     assert yaml.render_path(("a", 0, "b")) == "a[0].b"
     path = ("controller", "groupKindConcurrency", "TrainJob.x")
     assert yaml.render_path(path) == 'controller.groupKindConcurrency["TrainJob.x"]'
+
+
+def text_of(case: dict[str, Any]) -> str | bytes:
+    if "base64" in case:
+        return base64.b64decode(case["base64"])
+    return str(case["text"]) if "text" in case else "".join(text * times for text, times in case["parts"])
+
+
+def levels_of(text: str) -> int:
+    depths = itertools.accumulate((char in "[{") - (char in "]}") for char in text)
+    return max(depths)
+
+
+def is_expected(case: dict[str, Any], value: Any) -> bool:
+    if "any" in case:
+        return value in case["any"]
+    if "json_sha256" in case:
+        text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        return bool(hashlib.sha256(text.encode()).hexdigest() == case["json_sha256"])
+    return bool(value == case["json"])
+
+
+@pytest.mark.parametrize("case", RECORDED["cases"], ids=lambda case: case["name"])
+def test_a_recorded_text_is_read_as_go_reads_it(case: dict[str, Any]) -> None:
+    def read() -> Any:
+        return yaml.load(text_of(case), strict=False, most_values=10_000_000)
+
+    if "json_parts" in case:
+        text = "".join(text * times for text, times in case["json_parts"])
+        case = (
+            {**case, "json": json.loads(text)}
+            if levels_of(text) <= yaml.MOST_LEVELS
+            else {**case, "error": "deep"}
+        )
+    if case.get("scanner"):  # libyaml 0.2.5 and Go's copy of an older one disagree
+        with contextlib.suppress(yaml.YAMLError):
+            read()
+    elif "error" in case:
+        with pytest.raises(yaml.YAMLError):
+            read()
+    else:
+        assert is_expected(case, read())
+
+
+DUPLICATES = [
+    case
+    for case in RECORDED["cases"]
+    if case["name"].startswith("duplicate/") and "strict_error" in case and "scanner" not in case
+]
+
+
+@pytest.mark.parametrize("case", DUPLICATES, ids=lambda case: case["name"])
+def test_a_key_that_go_refuses_when_strict_is_refused(case: dict[str, Any]) -> None:
+    with pytest.raises(yaml.YAMLError, match="key is given twice"):
+        yaml.load(text_of(case))
+
+
+WRITTEN = [case for case in RECORDED["written"] if "text" in case]
+
+
+@pytest.mark.parametrize("case", WRITTEN, ids=lambda case: case["name"])
+def test_a_text_that_go_wrote_is_read(case: dict[str, Any]) -> None:
+    if "read_error" in case:
+        with pytest.raises(yaml.YAMLError):
+            yaml.load(case["text"])
+    else:
+        found = yaml.load(case["text"])
+        expected = case.get("read", case["value"])
+        assert found == expected or (isinstance(found, int) and float(found) == float(expected))
+
+
+@pytest.mark.parametrize("case", WRITTEN, ids=lambda case: case["name"])
+def test_a_value_that_go_wrote_is_written_and_read(case: dict[str, Any]) -> None:
+    found = yaml.load(yaml.dump(case["value"]))
+    assert found == case["value"] or (isinstance(found, int) and float(found) == float(case["value"]))
