@@ -79,7 +79,6 @@ class Ports:
     manager_health: int
     manager_metrics: int
     manager_status: int
-    kai_plugins: int
     kai_metrics: int
     kai_binder: int
     pod_logs: int
@@ -242,8 +241,9 @@ class Parts:
 
     def kai_components(self, programs: kai.Programs) -> list[Component]:
         """Return KAI-Scheduler's scheduler and binder."""
-        ports = (self.ports.kai_plugins, self.ports.kai_metrics, self.ports.kai_binder)
-        return kai.components(programs, self.kubeconfig(kai.SCHEDULER), ports)
+        return kai.components(
+            programs, self.kubeconfig(kai.SCHEDULER), self.ports.kai_metrics, self.ports.kai_binder
+        )
 
     def _kubernetes(self, name: str, port: int) -> dict[str, JSON]:
         """Return the flags that Kubernetes' own components share."""
