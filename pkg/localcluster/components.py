@@ -17,6 +17,7 @@ from controller_runtime.envtest import Component
 from controller_runtime.envtest.binaries import Binary
 from controller_runtime.envtest.controlplane import ControlPlane
 from controller_runtime.envtest.files import private_directory, write_private
+from controller_runtime.envtest.pki import Authority
 from controller_runtime.envtest.ports import HOST, free_ports
 from controller_runtime.envtest.probe import Probe
 
@@ -79,7 +80,6 @@ class Ports:
     manager_health: int
     manager_metrics: int
     manager_status: int
-    kai_plugins: int
     kai_metrics: int
     kai_binder: int
     pod_logs: int
@@ -112,6 +112,11 @@ class Parts:
         """The folder with ``tls.crt`` and ``tls.key`` for webhook servers."""
         return self.directory / "webhook"
 
+    @property
+    def _kubelet_clients(self) -> Path:
+        """The authority of the clients of nodes: the API server alone."""
+        return self.plane.pki / f"{KUBELET_CLIENT}-ca.crt"
+
     def kubeconfig(self, component: str) -> Path:
         """Return the path of a component's kubeconfig."""
         return self.directory / f"{component}.kubeconfig"
@@ -131,7 +136,10 @@ class Parts:
             write_private(self.kubeconfig(component), yaml.dump(config))
         serving = self.plane.authority.server("webhooks", [HOST, "localhost", contents.TRAINER_SERVER])
         serving.write(private_directory(self.webhook_certificates))
-        self.plane.authority.client("kube-apiserver").write(self.plane.pki, KUBELET_CLIENT)
+        # The servers of logs do not ask who may read them, so no user's certificate opens them.
+        clients = Authority.create("kubelet-client-ca")
+        write_private(self._kubelet_clients, clients.certificate)
+        clients.client("kube-apiserver").write(self.plane.pki, KUBELET_CLIENT)
 
     def controller_manager(self) -> Component:
         """Return kube-controller-manager."""
@@ -202,7 +210,7 @@ class Parts:
             "kubeconfig": self.kubeconfig(name),
             "certificate": self.webhook_certificates / "tls.crt",
             "key": self.webhook_certificates / "tls.key",
-            "client-ca": self.plane.authority_file,
+            "client-ca": self._kubelet_clients,
             "port": port,
         }
         argv = [module, *(f"--{flag}={value}" for flag, value in flags.items()), *more]
@@ -242,8 +250,9 @@ class Parts:
 
     def kai_components(self, programs: kai.Programs) -> list[Component]:
         """Return KAI-Scheduler's scheduler and binder."""
-        ports = (self.ports.kai_plugins, self.ports.kai_metrics, self.ports.kai_binder)
-        return kai.components(programs, self.kubeconfig(kai.SCHEDULER), ports)
+        return kai.components(
+            programs, self.kubeconfig(kai.SCHEDULER), self.ports.kai_metrics, self.ports.kai_binder
+        )
 
     def _kubernetes(self, name: str, port: int) -> dict[str, JSON]:
         """Return the flags that Kubernetes' own components share."""

@@ -130,12 +130,13 @@ def queues() -> list[Manifest]:
     ]
 
 
-def components(programs: Programs, kubeconfig: Path, ports: tuple[int, int, int]) -> list[Component]:
-    """Return the scheduler and the binder, with the ports of plugins and metrics and of the binder's metrics."""
-    plugins, metrics, health = ports
+def components(programs: Programs, kubeconfig: Path, metrics: int, health: int) -> list[Component]:
+    """Return the scheduler and the binder, with the ports of their metrics."""
     scheduler = {
         "listen-address": f"{HOST}:{metrics}",
-        "plugin-server-port": plugins,
+        # The plugins' server listens on all interfaces and gives everyone the cluster's state. On an invalid port the
+        # scheduler runs without it.
+        "plugin-server-port": -1,
         "schedule-period": "1s",
         "leader-elect": "false",
     }

@@ -49,6 +49,7 @@ def component(program: Path, directory: Path, port: int, target: int) -> Compone
         "storage.tsdb.retention.size": "256MB",
         "web.listen-address": f"{HOST}:{port}",
         "web.console.templates": consoles,
+        "web.cors.origin": "^$",  # by default, the pages of every site can read the answers
     }
     argv = [str(program), *(f"--{flag}={value}" for flag, value in flags.items())]
     return Component(NAME, argv, Probe(f"http://{HOST}:{port}/-/ready"))

@@ -5,11 +5,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from controller_runtime.client import LiveClient
-from controller_runtime.envtest import Supervisor
+from controller_runtime.envtest import Component, Supervisor
+from controller_runtime.envtest.controlplane import etcd_client_flags, etcd_tls_flags, write_etcd_certificates
 from controller_runtime.rest import Transport, load_config
 
 from pkg.localcluster import contents
@@ -34,6 +36,10 @@ async def restart(directory: Path, kept: State, supervisor: Supervisor, *, timeo
     Raises:
         ComponentError: a component ends again or does not become ready; names its log.
     """
+    if _lacks_certificates(kept):
+        for name in reversed(STORE):
+            await supervisor.stop(name)
+        kept = _with_certificates(directory, kept)
     running = {name for name, process in supervisor.processes.items() if process.poll() is None}
     ended = [component for component in kept.components if component.name not in running]
     started: list[str] = []
@@ -70,6 +76,30 @@ async def write_tokens(directory: Path, server: str, components: Collection[str]
             namespace, name = ACCOUNTS[component]
             path = directory / f"{component}.kubeconfig"
             await write_kubeconfig(client, path, server, authority, namespace=namespace, name=name)
+
+
+def _lacks_certificates(kept: State) -> bool:
+    """Return True if etcd serves every client, as in clusters of releases before 0.2."""
+    return any(
+        "=http://" in argument for each in kept.components if each.name == "etcd" for argument in each.argv
+    )
+
+
+def _with_certificates(directory: Path, kept: State) -> State:
+    """Return the state in which etcd requires a certificate of the API server, and write both."""
+    pki = directory / "pki"
+    write_etcd_certificates(pki)
+    flags = {"etcd": etcd_tls_flags(pki), "kube-apiserver": etcd_client_flags(pki)}
+
+    def secured(component: Component) -> Component:
+        if component.name not in flags:
+            return component
+        argv = [argument.replace("=http://", "=https://") for argument in component.argv]
+        return replace(component, argv=[*argv, *flags[component.name]])
+
+    upgraded = replace(kept, components=[secured(each) for each in kept.components])
+    upgraded.write(directory)
+    return upgraded
 
 
 async def _ready(kept: State, supervisor: Supervisor, names: Collection[str], timeout: float) -> None:

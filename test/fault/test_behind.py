@@ -41,7 +41,7 @@ class SlowWire:
 
     async def run(self, *, task_status: Any) -> None:
         listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
-        self.url = f"http://127.0.0.1:{listener.extra(anyio.abc.SocketAttribute.local_port)}"
+        self.url = f"https://127.0.0.1:{listener.extra(anyio.abc.SocketAttribute.local_port)}"
         async with listener:
             task_status.started()
             await listener.serve(self._serve)

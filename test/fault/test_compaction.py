@@ -78,8 +78,11 @@ class World:
 async def compact(plane: Environment, revision: int) -> None:
     """Have etcd forget what was before ``revision``."""
     body = {"revision": str(revision), "physical": True}
-    url = f"{plane.control_plane.etcd_url}/v3/kv/compaction"
-    async with aiohttp.ClientSession() as session, session.post(url, json=body) as answer:
+    etcd = plane.control_plane
+    async with (
+        aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=etcd.etcd_tls)) as session,
+        session.post(f"{etcd.etcd_url}/v3/kv/compaction", json=body) as answer,
+    ):
         assert answer.status == 200, await answer.text()
 
 
@@ -126,7 +129,8 @@ async def test_watches_that_cannot_go_on_cost_one_list_each_and_nothing_is_misse
 ) -> None:
     rounds = max(2, round(outage_seconds / PERIOD))
     waits: list[float] = []
-    async with Environment(api_server_flags=FLAGS) as plane, Transport(plane.config) as transport:
+    environment = Environment(api_server_flags=FLAGS, etcd_gateway=True)
+    async with environment as plane, Transport(plane.config) as transport:
         client = LiveClient(transport, RESTMapper(transport))
         worlds = {kind: World(client, kind) for kind in KINDS}
         followers = [

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -31,7 +32,7 @@ class ControlPlane:
 
     The certificates are written to ``directory``, which must outlive the processes. Without ``service_accounts``
     the ServiceAccount admission plugin is off, so pods can be created although no controller creates service
-    accounts.
+    accounts. With ``etcd_gateway``, etcd answers the JSON requests of clients with `etcd_tls`.
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class ControlPlane:
         data: Path,
         service_accounts: bool = True,
         flags: Sequence[str] = (),
+        etcd_gateway: bool = False,
     ) -> None:
         self.pki = private_directory(directory / "pki")
         self.supervisor = supervisor
@@ -51,6 +53,7 @@ class ControlPlane:
         self._data = data
         self._service_accounts = service_accounts
         self._flags = flags
+        self._etcd_gateway = etcd_gateway
         self._etcd, self._peer, self._port = free_ports(3)
 
     @property
@@ -60,8 +63,15 @@ class ControlPlane:
 
     @property
     def etcd_url(self) -> str:
-        """The URL of etcd, which requires no credentials."""
-        return f"http://{HOST}:{self._etcd}"
+        """The URL of etcd; see `etcd_tls`."""
+        return f"https://{HOST}:{self._etcd}"
+
+    @property
+    def etcd_tls(self) -> ssl.SSLContext:
+        """The TLS settings of a client of etcd, which accepts the API server's certificate only."""
+        context = ssl.create_default_context(cafile=str(self.pki / "etcd-ca.crt"))
+        context.load_cert_chain(self.pki / "etcd-client.crt", self.pki / "etcd-client.key")
+        return context
 
     @property
     def authority_file(self) -> Path:
@@ -135,9 +145,10 @@ class ControlPlane:
         self.authority.pair.write(self.pki, "ca")
         self.authority.server("kube-apiserver", _NAMES).write(self.pki, "server")
         self.authority.client("admin", ["system:masters"]).write(self.pki, "admin")
+        write_etcd_certificates(self.pki)
 
     def _etcd_component(self) -> Component:
-        client, peer = self.etcd_url, f"http://{HOST}:{self._peer}"
+        client, peer = self.etcd_url, f"https://{HOST}:{self._peer}"
         flags = {
             "data-dir": self._data,
             "listen-client-urls": client,
@@ -147,7 +158,9 @@ class ControlPlane:
             "initial-cluster": f"default={peer}",
             "log-level": "warn",
         }
-        return Component("etcd", [*_command(self._binaries["etcd"], flags), "--unsafe-no-fsync"])
+        command = _command(self._binaries["etcd"], flags)
+        tls = etcd_tls_flags(self.pki, gateway=self._etcd_gateway)
+        return Component("etcd", [*command, "--unsafe-no-fsync", *tls])
 
     def _apiserver_component(
         self, name: str = "kube-apiserver", port: int = 0, etcd_url: str = ""
@@ -172,9 +185,54 @@ class ControlPlane:
             flags["disable-admission-plugins"] = "ServiceAccount"
         admin = (self.pki / "admin.crt", self.pki / "admin.key")
         ready = Probe(f"https://{HOST}:{port}/readyz", self.authority_file, admin)
-        argv = [*_command(self._binaries["kube-apiserver"], flags), *self._flags]
+        command = _command(self._binaries["kube-apiserver"], flags)
+        argv = [*command, *etcd_client_flags(self.pki), *self._flags]
         return Component(name, argv, ready)
 
 
+def write_etcd_certificates(pki: Path) -> None:
+    """Write the certificates of etcd and of its only client, the API server, to ``pki``.
+
+    An authority of their own signs them, and its key is not kept. etcd grants every client everything, so it must
+    not accept the certificates that the cluster's authority issues.
+    """
+    authority = Authority.create("etcd-ca")
+    write_private(private_directory(pki) / "etcd-ca.crt", authority.certificate)
+    authority.server("etcd", (HOST,)).write(pki, "etcd")
+    authority.client("kube-apiserver").write(pki, "etcd-client")
+
+
+def etcd_tls_flags(pki: Path, *, gateway: bool = False) -> list[str]:
+    """Return the flags with which etcd serves only clients and peers that have a certificate of its authority."""
+    flags = {
+        "client-cert-auth": "true",
+        "cert-file": pki / "etcd.crt",
+        "key-file": pki / "etcd.key",
+        "trusted-ca-file": pki / "etcd-ca.crt",
+        "peer-client-cert-auth": "true",
+        "peer-cert-file": pki / "etcd.crt",
+        "peer-key-file": pki / "etcd.key",
+        "peer-trusted-ca-file": pki / "etcd-ca.crt",
+        "enable-grpc-gateway": "true" if gateway else "false",
+    }
+    if gateway:  # it is a client of etcd
+        flags |= {"client-cert-file": pki / "etcd-client.crt", "client-key-file": pki / "etcd-client.key"}
+    return _arguments(flags)
+
+
+def etcd_client_flags(pki: Path) -> list[str]:
+    """Return the API server's flags for an etcd with `etcd_tls_flags`."""
+    flags = {
+        "etcd-cafile": pki / "etcd-ca.crt",
+        "etcd-certfile": pki / "etcd-client.crt",
+        "etcd-keyfile": pki / "etcd-client.key",
+    }
+    return _arguments(flags)
+
+
+def _arguments(flags: Mapping[str, object]) -> list[str]:
+    return [f"--{name}={value}" for name, value in flags.items()]
+
+
 def _command(binary: Binary, flags: Mapping[str, object]) -> list[str]:
-    return [str(binary.path), *(f"--{name}={value}" for name, value in flags.items())]
+    return [str(binary.path), *_arguments(flags)]

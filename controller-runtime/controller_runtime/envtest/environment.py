@@ -52,6 +52,8 @@ class Environment:
     ``version`` is a pinned release of Kubernetes, such as ``1.37``: by default that of ``ENVTEST_K8S_VERSION``, else
     the library's. Binaries in ``KUBEBUILDER_ASSETS`` are used whatever their version.
 
+    With ``etcd_gateway``, tests can send JSON to etcd, at ``control_plane.etcd_url`` with ``control_plane.etcd_tls``.
+
     With ``USE_EXISTING_CLUSTER=true`` no process is started: the cluster of the current kubeconfig is used, and
     only the CRDs and webhooks are installed.
     """
@@ -62,6 +64,7 @@ class Environment:
         crds: Sequence[Path | Manifest] = (),
         webhooks: Sequence[Path | Manifest] = (),
         api_server_flags: Sequence[str] = (),
+        etcd_gateway: bool = False,
         version: str = "",
         binaries: Binaries | None = None,
         progress: Progress | None = None,
@@ -75,6 +78,7 @@ class Environment:
         self._serving: WebhookServing | None = None
         self._serving_directory: tempfile.TemporaryDirectory[str] | None = None
         self._flags = api_server_flags
+        self._etcd_gateway = etcd_gateway
         self._version = version
         self._config: Config | None = None
         self._control_plane: ControlPlane | None = None
@@ -185,7 +189,13 @@ class Environment:
             state, data = self._directories[0], private_directory(self._directories[-1] / "etcd")
             self._supervisor = Supervisor(state, tied=True)
             self._control_plane = ControlPlane(
-                state, binaries, self._supervisor, data=data, service_accounts=False, flags=self._flags
+                state,
+                binaries,
+                self._supervisor,
+                data=data,
+                service_accounts=False,
+                flags=self._flags,
+                etcd_gateway=self._etcd_gateway,
             )
             try:
                 await self._control_plane.start(timeout=timeout)

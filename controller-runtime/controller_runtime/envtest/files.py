@@ -4,13 +4,20 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
 
 def private_directory(path: Path) -> Path:
-    """Create the directory ``path`` with mode 0700 unless it exists; return it."""
+    """Create the directory ``path`` with mode 0700 unless it exists; return it.
+
+    Raises:
+        PermissionError: another user has made it, or a link in its place, and could replace its files.
+    """
     path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if {path.lstat().st_uid, path.stat().st_uid} != {os.geteuid()}:
+        raise PermissionError(errno.EACCES, "the directory belongs to another user", str(path))
     path.chmod(0o700)
     return path
 

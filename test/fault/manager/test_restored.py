@@ -73,7 +73,8 @@ async def bump_revision(plane: Any) -> None:
     asks for a restart of all of them.
     """
     plane.supervisor.start(plane._etcd_component())
-    async with aiohttp.ClientSession(plane.etcd_url) as session:
+    connector = aiohttp.TCPConnector(ssl=plane.etcd_tls)
+    async with aiohttp.ClientSession(plane.etcd_url, connector=connector) as session:
 
         async def put() -> int:
             try:
@@ -96,7 +97,7 @@ async def test_f2_a_store_that_goes_back_in_time_is_followed(
     trainer_crds: list[dict[str, Any]], new_proxy: Any, new_manager: Any, figure: Any, tmp_path: Path
 ) -> None:
     """Catches a cache that keeps objects which the restored store never had, or waits for versions of the future."""
-    async with Environment() as environment:
+    async with Environment(etcd_gateway=True) as environment:
         await environment.install_crds(*trainer_crds)
         plane = environment.control_plane
         async with Transport(environment.config) as transport, anyio.create_task_group() as collector:

@@ -4,13 +4,16 @@
 
 from __future__ import annotations
 
-from urllib.parse import urlsplit
+from collections.abc import AsyncIterator
+from pathlib import Path
 
 import anyio
 import pytest
 from controller_runtime.apis.core.v1 import Pod
-from controller_runtime.envtest import Environment
-from controller_runtime.envtest.ports import HOST
+from controller_runtime.envtest import Binaries, Component, Supervisor
+from controller_runtime.envtest.kubernetes import ETCD
+from controller_runtime.envtest.ports import HOST, free_ports
+from controller_runtime.envtest.probe import Probe
 
 from pkg.localcluster.processes import process
 from pkg.localcluster.processes.grpchealth import check
@@ -27,15 +30,31 @@ def data(message: bytes) -> bytes:
     return len(body).to_bytes(3, "big") + bytes.fromhex("000000000001") + body
 
 
+@pytest.fixture
+async def port(tmp_path: Path) -> AsyncIterator[int]:
+    """The port of an etcd without TLS."""
+    etcd = (await Binaries().locate(ETCD))["etcd"].path
+    port, peer = free_ports(2)
+    url, peers = f"http://{HOST}:{port}", f"http://{HOST}:{peer}"
+    clients = [f"--listen-client-urls={url}", f"--advertise-client-urls={url}"]
+    argv = [str(etcd), f"--data-dir={tmp_path / 'data'}", f"--listen-peer-urls={peers}", *clients]
+    component = Component("etcd", argv, Probe(f"{url}/health"))
+    supervisor = Supervisor(tmp_path, tied=True)
+    supervisor.start(component)
+    try:
+        await supervisor.wait_ready(component, timeout=30)
+        yield port
+    finally:
+        supervisor.kill()
+
+
 @pytest.mark.parametrize(("service", "serves"), [("", True), ("unknown.Service", False)])
-async def test_a_server_is_asked(service: str, serves: bool, control_plane: Environment) -> None:
-    port = urlsplit(control_plane.control_plane.etcd_url).port or 0
+async def test_a_server_is_asked(service: str, serves: bool, port: int) -> None:
     ok, message = await check(HOST, port, service)
     assert ok is serves, message
 
 
-async def test_a_probe_of_a_pod_is_answered(control_plane: Environment) -> None:
-    port = urlsplit(control_plane.control_plane.etcd_url).port
+async def test_a_probe_of_a_pod_is_answered(port: int) -> None:
     container = {"name": "c", "image": "i", "livenessProbe": {"grpc": {"port": port}}}
     pod = Pod.from_dict({"metadata": {"name": "p"}, "spec": {"containers": [container]}})
     (described,) = pod.spec.containers or []

@@ -82,3 +82,10 @@ def test_scheduler_and_binder_are_required_together(flag: str, capsys: pytest.Ca
     assert trainerctl.main(["cluster", "up", "--name", "never-made", flag, "/a"]) == 2
 
     assert "--kai-scheduler and --kai-binder are required together" in capsys.readouterr().err
+
+
+def test_no_server_of_the_programs_listens_beyond_loopback(programs: kai.Programs) -> None:
+    scheduler, binder = (list(each.argv) for each in kai.components(programs, Path("k"), 1, 2))
+    assert "--listen-address=127.0.0.1:1" in scheduler
+    assert "--plugin-server-port=-1" in scheduler
+    assert {"--metrics-bind-address=127.0.0.1:2", "--health-probe-bind-address=0"} <= set(binder)

@@ -96,17 +96,19 @@ async def test_a_broken_watch_continues_and_repeats_nothing(
         assert len(breaking.watches) >= 3
 
 
-async def test_a_watch_from_a_compacted_version_is_expired(
-    live_client: LiveClient, control_plane: Environment, namespace: str
-) -> None:
-    newest = (await live_client.create(config_map(namespace, "newest"))).metadata.resource_version
-    url = f"{control_plane.control_plane.etcd_url}/v3/kv/compaction"
-    async with aiohttp.ClientSession() as session, session.post(url, json={"revision": newest}) as answer:
-        assert answer.status == 200
-    # Events are read from etcd: the API server keeps no earlier ones in memory.
-    async with live_client.watch(Event, namespace=namespace, resource_version="1") as watch:
-        with pytest.raises(errors.ExpiredError), anyio.fail_after(30):
-            await anext(watch)
+async def test_a_watch_from_a_compacted_version_is_expired() -> None:
+    async with Environment(etcd_gateway=True) as environment, Transport(environment.config) as transport:
+        client, plane = LiveClient(transport, RESTMapper(transport)), environment.control_plane
+        newest = (await client.create(config_map("default", "newest"))).metadata.resource_version
+        async with (
+            aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=plane.etcd_tls)) as session,
+            session.post(f"{plane.etcd_url}/v3/kv/compaction", json={"revision": newest}) as answer,
+        ):
+            assert answer.status == 200
+        # Events are read from etcd: the API server keeps no earlier ones in memory.
+        async with client.watch(Event, namespace="default", resource_version="1") as watch:
+            with pytest.raises(errors.ExpiredError), anyio.fail_after(30):
+                await anext(watch)
 
 
 async def test_a_strategic_merge_patch_changes_only_its_items(

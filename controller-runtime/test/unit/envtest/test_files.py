@@ -1,0 +1,78 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Directories with predictable names in a folder in which every user can create files."""
+
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from controller_runtime.envtest import rundirs
+from controller_runtime.envtest.files import private_directory
+from controller_runtime.envtest.ports import free_ports
+
+STRANGER = 65534
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to another user")
+
+
+def planted_directory(path: Path) -> None:
+    path.mkdir()
+    os.chown(path, STRANGER, STRANGER)
+
+
+def planted_link(path: Path) -> None:
+    target = path.with_name("target")
+    target.mkdir(mode=0o755)
+    path.symlink_to(target)
+    os.chown(path, STRANGER, STRANGER, follow_symlinks=False)
+
+
+planted = pytest.mark.parametrize("plant", [planted_directory, planted_link])
+
+
+@as_root
+@planted
+def test_what_another_user_planted_is_neither_used_nor_changed(
+    plant: Callable[[Path], None], tmp_path: Path
+) -> None:
+    path = tmp_path / "state"
+    plant(path)
+    mode = path.stat().st_mode
+    with pytest.raises(PermissionError, match="belongs to another user"):
+        private_directory(path)
+    assert path.stat().st_mode == mode
+
+
+@as_root
+@planted
+def test_neither_ports_nor_environments_use_what_another_user_planted(
+    plant: Callable[[Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    for use, name in (
+        (lambda: free_ports(1), "controller-runtime-ports-0"),
+        (rundirs.make, "ctrl-envtest-0"),
+    ):
+        plant(tmp_path / name)
+        with pytest.raises(PermissionError, match=name):
+            use()
+        assert not list((tmp_path / name).iterdir())
+        if (tmp_path / "target").exists():
+            (tmp_path / "target").rmdir()
+
+
+def test_a_directory_of_this_user_is_made_private_also_through_a_link_of_this_user(tmp_path: Path) -> None:
+    target, link = tmp_path / "target", tmp_path / "link"
+    target.mkdir(mode=0o755)
+    link.symlink_to(target)
+    assert private_directory(link) == link
+    assert target.stat().st_mode & 0o777 == 0o700
+    assert private_directory(tmp_path / "new" / "folder").stat().st_mode & 0o777 == 0o700
+
+
+def test_a_file_is_not_used_as_a_directory(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(FileExistsError):
+        private_directory(tmp_path / "file")
