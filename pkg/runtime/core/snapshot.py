@@ -8,14 +8,17 @@ The first one creates none, but reads those that exist. A snapshot is read from 
 
 from __future__ import annotations
 
+import hashlib
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import anyio
+import pydantic_core
 from controller_runtime import log, offload
 from controller_runtime.apis.core.v1 import ConfigMap
+from controller_runtime.apis.machinery import yaml
 from controller_runtime.apis.machinery.errors import (
     AlreadyExistsError,
     ForbiddenError,
@@ -30,11 +33,10 @@ from controller_runtime.client import Client
 from controller_runtime.rest import RestError
 from controller_runtime.tokenbucket import TokenBucket
 
-from pkg.apis.trainer.v1alpha1 import TrainJob
+from pkg import apply
+from pkg.apis.trainer.v1alpha1 import RuntimeRef, TrainJob
 from pkg.constants import trainer as constants
 from pkg.util import trainjob
-
-from . import snapshottext
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -55,6 +57,10 @@ _REMEMBERED: Final = 100_000
 """TrainJobs whose snapshot is remembered."""
 _DECODED: Final = 64
 """Different snapshots that are kept decoded; TrainJobs of one version of a runtime share one."""
+
+
+class SnapshotTextError(Exception):
+    """A text does not contain the runtime that a TrainJob refers to. The message is upstream's."""
 
 
 class SnapshotError(Exception):
@@ -150,7 +156,7 @@ class Snapshots:
     def _remember(self, train_job: TrainJob, text: str, runtime: Object) -> None:
         if not train_job.metadata.uid:
             return
-        digest = snapshottext.digest(text)
+        digest = _digest(text)
         _keep(self._digests, train_job.metadata.uid, digest, _REMEMBERED)
         _keep(self._decoded, digest, runtime, _DECODED)
 
@@ -199,8 +205,8 @@ class Snapshots:
             raise SnapshotError(f'invalid runtime snapshot: snapshot ConfigMap missing "{_KEY}" data key')
         try:
             with offload.weighing(len(text)):
-                runtime = await offload.run(snapshottext.decode, kind, text, train_job.spec.runtime_ref)
-        except snapshottext.SnapshotTextError as error:
+                runtime = await offload.run(decode, kind, text, train_job.spec.runtime_ref)
+        except SnapshotTextError as error:
             raise SnapshotError(f"invalid runtime snapshot: {error}") from error
         self._remember(train_job, text, runtime)
         return runtime
@@ -208,7 +214,7 @@ class Snapshots:
     async def _create(self, train_job: TrainJob, kind: type[T], runtime: T) -> T:
         """Create the snapshot, and return its runtime: that of another writer if it exists by now."""
         with offload.weighing(runtime.decoded_size):
-            text = await offload.run(snapshottext.encode, runtime)
+            text = await offload.run(encode, runtime)
         config_map = ConfigMap(
             metadata=ObjectMeta(
                 name=snapshot_name(train_job),
@@ -227,6 +233,48 @@ class Snapshots:
             raise SnapshotError(f"applying runtime snapshot ConfigMap: {error}") from error
         self._remember(train_job, text, runtime)
         return runtime
+
+
+def _digest(text: str) -> bytes:
+    """Return the digest of a snapshot."""
+    return hashlib.blake2b(text.encode(), digest_size=16).digest()
+
+
+def encode(runtime: Object) -> str:
+    """Return the YAML of a runtime."""
+    data = runtime.to_dict()
+    data |= {"apiVersion": runtime.gvk.api_version, "kind": runtime.gvk.kind}
+    data.get("metadata", {}).pop("managedFields", None)
+    if "spec" in data:
+        data["spec"] = apply.as_typed(data["spec"])
+    return yaml.dump(data, sort_keys=True)
+
+
+def decode(kind: type[T], text: str, ref: RuntimeRef) -> T:
+    """Return the runtime of a snapshot.
+
+    Raises:
+        SnapshotTextError: the text is not a runtime, or not that of ``ref``.
+    """
+    try:
+        data = yaml.load(text, strict=False)
+        if not isinstance(data, dict):
+            raise yaml.YAMLError("it is not a map")
+        runtime = kind.from_dict(data)
+    except ValueError as error:
+        reason = error.errors()[0]["msg"] if isinstance(error, pydantic_core.ValidationError) else error
+        raise SnapshotTextError(f"unable to unmarshal the snapshot: {reason}") from error
+    group, _, _ = (data.get("apiVersion") or "").rpartition("/")
+    found = (runtime.name, group, data.get("kind") or "")
+    wanted = (ref.name, ref.api_group, ref.kind)
+    if any(want is not None and want != have for want, have in zip(wanted, found, strict=True)):
+        expected = ", ".join(f'"{"<any>" if each is None else each}"' for each in wanted)
+        present = ", ".join(f'"{each}"' for each in found)
+        raise SnapshotTextError(
+            "the snapshot refers to the wrong runtime: expecting a runtime with name, api group and kind of "
+            f"{expected} but found runtime with name, api group and kind of {present}"
+        )
+    return runtime
 
 
 def _keep(kept: OrderedDict[K, V], key: K, value: V, most: int) -> None:

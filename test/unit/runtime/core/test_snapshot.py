@@ -20,7 +20,7 @@ from controller_runtime.client import FakeClient
 from pkg.apis.config.v1alpha1 import defaulted
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, RuntimeRef, TrainingRuntime, TrainJob
 from pkg.runtime import core, runtime_for
-from pkg.runtime.core import snapshottext
+from pkg.runtime.core import snapshot
 from pkg.runtime.core.snapshot import SnapshotError, Snapshots
 from pkg.util import trainjob
 from pkg.util.testing import (
@@ -59,7 +59,7 @@ def config_map(train_job: TrainJob, runtime: Object) -> ConfigMap:
     found = ConfigMap.from_dict(
         {
             "metadata": {"namespace": "team-a", "name": "job-runtime-snapshot"},
-            "data": {"runtime": snapshottext.encode(runtime)},
+            "data": {"runtime": snapshot.encode(runtime)},
         }
     )
     found.metadata.owner_references = [trainjob.controller_reference(train_job)]
@@ -96,7 +96,7 @@ async def test_a_new_train_job_costs_one_request_and_keeps_its_runtime(
     after_a_restart = snapshots(store, creates=True)
     assert await verbs(after_a_restart, store, job(age=9), changed) == ["get"]
     found = await after_a_restart.runtime_of(job(age=9), ClusterTrainingRuntime, reading(changed))
-    assert snapshottext.encode(found) == snapshottext.encode(runtime)
+    assert snapshot.encode(found) == snapshot.encode(runtime)
 
 
 async def test_the_first_generation_sends_nothing_for_new_train_jobs_and_lists_a_namespace_once(
@@ -131,7 +131,7 @@ async def test_the_first_generation_works_without_the_permission_to_list_until_i
 
     denied, now = False, START + timedelta(seconds=60)
     found = await held.runtime_of(job(), ClusterTrainingRuntime, reading(runtime))
-    assert snapshottext.encode(found) == snapshottext.encode(changed_runtime())
+    assert snapshot.encode(found) == snapshot.encode(changed_runtime())
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ async def test_a_snapshot_that_exists_is_used(
         train_job, ClusterTrainingRuntime, reading(changed)
     )
 
-    assert snapshottext.encode(found) == snapshottext.encode(runtime)
+    assert snapshot.encode(found) == snapshot.encode(runtime)
 
 
 async def test_the_snapshot_of_another_train_job_is_refused(runtime: ClusterTrainingRuntime) -> None:
@@ -183,10 +183,10 @@ async def test_the_snapshot_of_another_train_job_is_refused(runtime: ClusterTrai
 )
 def test_every_string_stays_a_string(text: str, runtime: ClusterTrainingRuntime) -> None:
     runtime.metadata.annotations = {"text": text}
-    written = snapshottext.encode(runtime)
+    written = snapshot.encode(runtime)
     assert yaml.safe_load(written)["metadata"]["annotations"] == {"text": text}
     ref = RuntimeRef(name=runtime.name)
-    assert snapshottext.decode(ClusterTrainingRuntime, written, ref).metadata.annotations == {"text": text}
+    assert snapshot.decode(ClusterTrainingRuntime, written, ref).metadata.annotations == {"text": text}
 
 
 @pytest.mark.parametrize("value", ["=", "<<"])
@@ -195,7 +195,7 @@ def test_a_text_that_go_leaves_unquoted_is_a_string(value: str) -> None:
         "apiVersion: trainer.kubeflow.org/v1alpha1\nkind: ClusterTrainingRuntime\n"
         f"metadata:\n  annotations:\n    text: {value}\n  name: plain\n"
     )
-    found = snapshottext.decode(ClusterTrainingRuntime, text, RuntimeRef(name="plain"))
+    found = snapshot.decode(ClusterTrainingRuntime, text, RuntimeRef(name="plain"))
     assert found.metadata.annotations == {"text": value}
 
 
@@ -229,8 +229,8 @@ def test_a_text_that_go_leaves_unquoted_is_a_string(value: str) -> None:
     ],
 )
 def test_a_text_without_a_runtime_is_refused(text: str, reason: str) -> None:
-    with pytest.raises(snapshottext.SnapshotTextError, match=f"unable to unmarshal the snapshot: .*{reason}"):
-        snapshottext.decode(ClusterTrainingRuntime, text, make_train_job("a", "b").spec.runtime_ref)
+    with pytest.raises(snapshot.SnapshotTextError, match=f"unable to unmarshal the snapshot: .*{reason}"):
+        snapshot.decode(ClusterTrainingRuntime, text, make_train_job("a", "b").spec.runtime_ref)
 
 
 @pytest.mark.parametrize("kind", [ClusterTrainingRuntime, TrainingRuntime])
