@@ -5,14 +5,18 @@
 from typing import Any
 
 import pytest
+import structlog.testing
 from controller_runtime.apis.core.v1 import ConfigMap, Event
 from controller_runtime.apis.machinery import conditions
+from controller_runtime.apis.machinery.errors import NotFoundError
+from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import eventually
 from controller_runtime.rest import Request
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
+from pkg.util.trainjob import controller_reference
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("leave_no_jobs")]
 
@@ -82,6 +86,59 @@ async def test_a_patched_train_job_keeps_its_runtime_and_fails_at_its_deadline(
         assert not (await live_client.get(TrainingRuntime, (namespace, "runtime"))).metadata.finalizers
     about_snapshots = [each.method for each in sent if "configmaps" in each.path and namespace in each.path]
     assert about_snapshots == ["POST"]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        pytest.param("[" * 40_000, "nested more than 200 levels deep", id="brackets"),
+        pytest.param(
+            "a0: &a0 {x: 1}\n"
+            + "".join(f"a{n}: &a{n} {{<<: [*a{n - 1}, *a{n - 1}]}}\n" for n in range(1, 30)),
+            "document contains excessive aliasing",
+            id="merges",
+        ),
+        pytest.param(f"a: {'1:' * 200_000}1", "the snapshot refers to the wrong runtime", id="base 60"),
+    ],
+)
+async def test_a_tenant_s_snapshot_is_one_failed_train_job(
+    text: str,
+    problem: str,
+    run_manager: Any,
+    live_client: LiveClient,
+    namespace: str,
+) -> None:
+    await live_client.create(
+        runtime(namespace, {"containers": [{"name": "node", "image": "busybox"}]}, numNodes=1)
+    )
+
+    async def create(name: str) -> TrainJob:
+        spec = {"runtimeRef": {"name": "runtime", "kind": "TrainingRuntime"}}
+        return await live_client.create(
+            TrainJob.from_dict({"metadata": {"name": name, "namespace": namespace}, "spec": spec})
+        )
+
+    owner = controller_reference(await create("attacker"))
+    snapshot = ConfigMap(
+        metadata=ObjectMeta(name="attacker-runtime-snapshot", namespace=namespace, owner_references=[owner]),
+        data={"runtime": text},
+    )
+    await live_client.create(snapshot)
+    with structlog.testing.capture_logs() as logged:
+        async with run_manager(version="2.3"):
+            await create("job")
+
+            async def built() -> JobSet:
+                return await live_client.get(JobSet, (namespace, "job"))
+
+            await eventually(built, reason="the other TrainJob was not built")
+
+            async def reported() -> bool:
+                return any(problem in str(line.get("error")) for line in logged)
+
+            await eventually(reported, reason="the snapshot is not in the log")
+            with pytest.raises(NotFoundError):
+                await live_client.get(JobSet, (namespace, "attacker"))
 
 
 @pytest.mark.parametrize(
