@@ -34,6 +34,7 @@ class OwnerReference(Struct):
     uid: str = ""
     controller: bool | None = None
     block_owner_deletion: bool | None = None
+    go_pointers: ClassVar[frozenset[str]] = frozenset({"controller", "block_owner_deletion"})
 
 
 class ManagedFieldsEntry(Struct):
