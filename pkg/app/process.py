@@ -181,7 +181,7 @@ def expected(error: BaseException) -> BaseException | None:
 
 def complain(program: str, error: BaseException, code: int = FAILED) -> int:
     with contextlib.suppress(OSError, AttributeError):  # a full disk, a closed stream
-        sys.stderr.write(f"{program}: {one_line(error)}\n")
+        sys.stderr.write(f"{program}: {log.printable_line(one_line(error))}\n")
         sys.stderr.flush()
     return code
 

@@ -64,4 +64,4 @@ class _Log:
         if to_the_end and self._part:
             lines.append(self._part)
         for line in lines if tail is None else deque(lines, maxlen=tail):
-            self._out.say(self._prefix + line.decode("utf-8", "replace"))
+            self._out.say(self._prefix + line.decode("utf-8", "replace").expandtabs())

@@ -69,13 +69,16 @@ async def demo_command(parsed: argparse.Namespace, out: Console, err: Console) -
             return 1
         cluster.kill()
     total = time.monotonic() - began
-    out.say(f"\nCluster up after {up:.1f} s, all done and cleaned up after {total:.1f} s.")
+    out.say()
+    out.say(f"Cluster up after {up:.1f} s, all done and cleaned up after {total:.1f} s.")
     return 0
 
 
 async def _train(client: LiveClient, parsed: argparse.Namespace, out: Console, err: Console) -> bool:
     milestones = Milestones(parsed.nodes)
-    out.say(f"\nTrainJob {NAMESPACE}/{NAME}: {parsed.nodes} nodes, runtime {RUNTIME}\n")
+    out.say()
+    out.say(f"TrainJob {NAMESPACE}/{NAME}: {parsed.nodes} nodes, runtime {RUNTIME}")
+    out.say()
     milestones.begin()
     await client.create(train_job(parsed.nodes))
     observed = Observed()
@@ -90,10 +93,12 @@ async def _train(client: LiveClient, parsed: argparse.Namespace, out: Console, e
     out.table(("KIND", "NAME", "STATE", "NODE"), created(observed))
     if has_condition(observed.train_job, "Complete"):
         took = milestones.taken["TrainJob complete"]
-        out.say(f"\nTrainJob {NAME} is ", ("Complete", "green"), f", {took:.1f} s after it was created.")
+        out.say()
+        out.say(f"TrainJob {NAME} is ", ("Complete", "green"), f", {took:.1f} s after it was created.")
         return True
     why = observed.failure or f"not Complete after {parsed.timeout:g} s"
-    err.say((f"\nTrainJob {NAME} did not complete: {why}", "red"))
+    err.say()
+    err.say((f"TrainJob {NAME} did not complete: {why}", "red"))
     for event in await client.list(Event, namespace=NAMESPACE):
         err.say(f"  event {event.reason}: {event.message}")
     return False

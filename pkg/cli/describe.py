@@ -27,9 +27,12 @@ async def describe_command(arguments: argparse.Namespace, out: Console, err: Con
 def print_page(snapshot: Snapshot, out: Console) -> None:
     """Print the state, the objects and the events of a TrainJob."""
     why.print_text(diagnose(snapshot), out)
-    out.say("\n", ("Runtime", "bold"), f"  {runtime_of(snapshot.train_job)}")
-    out.say("\n", ("Objects", "bold"))
+    out.say()
+    out.say(("Runtime", "bold"), f"  {runtime_of(snapshot.train_job)}")
+    out.say()
+    out.say(("Objects", "bold"))
     get.print_tree(snapshot, out)
     if found := events.of_all(snapshot):
-        out.say("\n", ("Events", "bold"))
+        out.say()
+        out.say(("Events", "bold"))
         events.print_table(snapshot, found, out)

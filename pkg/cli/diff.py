@@ -159,7 +159,8 @@ def print_changes(changes: Sequence[Change], out: Console) -> None:
     rows = [(f"{each.job.namespace}/{each.job.name}", phase(each.job), each.effect) for each in changes]
     out.table(("TRAINJOB", "STATE", "EFFECT"), sorted(rows))
     for jobs, lines in _grouped(changes):
-        out.say("\n", (", ".join(jobs), "bold"))
+        out.say()
+        out.say((", ".join(jobs), "bold"))
         for line in lines:
             out.say((line, _STYLES.get(line[:1], "")))
 

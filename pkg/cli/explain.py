@@ -67,15 +67,18 @@ def print_text(found: TrainJobTrace, out: Console) -> None:
         if step.stage != stage:
             stage = step.stage
             about = _STAGES.get(stage)
-            out.say("\n", (stage, "bold cyan"), (f"  {about}" if about else "", "dim"))
+            out.say()
+            out.say((stage, "bold cyan"), (f"  {about}" if about else "", "dim"))
         if step.aside is not None:
             shown.add(step.author)
         _print_step(found, step, changes, out)
+    out.say()
     if found.refusal is None:
         made = [wording.summary(name, data) for name, data in found.pipeline.state.items()]
-        out.say("\n", ("Result", "bold cyan"), f"  {', '.join(made) or 'nothing'}\n")
+        out.say(("Result", "bold cyan"), f"  {', '.join(made) or 'nothing'}")
     else:
-        out.say("\n", ("Refused", "bold red"), f"  {found.refusal}\n")
+        out.say(("Refused", "bold red"), f"  {found.refusal}")
+    out.say()
 
 
 def _print_step(found: TrainJobTrace, step: Step, changes: list[Change], out: Console) -> None:

@@ -34,7 +34,9 @@ async def preview(train_job: TrainJob, out: Console) -> None:
     from pkg.offline.trace.trainjob import reviewed
 
     given = await trainjobs.prepare(inputfiles.read(["-"], stdin=json.dumps(train_job.to_dict()).encode()))
-    out.say("\nOffline, as trainerctl explain and trainerctl render print it:\n")
+    out.say()
+    out.say("Offline, as trainerctl explain and trainerctl render print it:")
+    out.say()
     for subject in given.subjects:
         explain.print_text(await reviewed(given, subject), out)
         render.print_tables(await rendering.render(given, subject), out)

@@ -13,7 +13,6 @@ from pkg.cli import streams
 from pkg.cli.terminal import Console
 from pkg.offline import inputfiles
 from pkg.offline.snapshot import Key, by_key
-from pkg.offline.text import printable_line
 from pkg.offline.trace.grouping import trace, with_rules_of
 from pkg.offline.trace.grouptrace import GroupTrace
 
@@ -49,11 +48,8 @@ async def group_command(arguments: argparse.Namespace, out: Console, err: Consol
 
 
 def _print(found: GroupTrace, out: Console) -> None:
-    out.say((printable_line(_named(found.pod)), "bold"))
-    rows = [
-        (printable_line(name), printable_line(value), printable_line(due))
-        for name, value, due in found.rows()
-    ]
+    out.say((_named(found.pod), "bold"))
+    rows = list(found.rows())
     width = max(len(name) for name, _, _ in rows)
     for name, value, due in rows:
         why = f"{'  ' if value else ''}← {due}" if due else ""

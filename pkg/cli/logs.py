@@ -90,7 +90,7 @@ class _Log:
             response = await self._cluster.client.transport.send(request)
             await response.raise_for_status(media_type=reading.LOG_TYPE)
             async for line in response.lines():
-                self._say(line.decode("utf-8", "replace").rstrip("\n"))
+                self._say(line.decode("utf-8", "replace").rstrip("\n").expandtabs())
         except (StatusError, rest.RestError) as error:
             streams.say_error(f"{self._pod.name}: {error}")
             self.code = 1

@@ -17,6 +17,7 @@ from rich.progress import Task as BarTask
 from rich.text import Text
 
 from pkg.cli.terminal import Console
+from pkg.offline.text import printable_line
 
 _DONE: Final = "[green]✓[/]"
 _FAILED: Final = "[red]✗[/]"
@@ -44,7 +45,9 @@ class RichProgress:
         """Move the task's bar."""
         if task not in self._tasks:
             self.start(task)
-        self._bars.update(self._tasks[task], completed=done, total=total, detail=escape(detail[:60]))
+        self._bars.update(
+            self._tasks[task], completed=done, total=total, detail=escape(printable_line(detail[:60]))
+        )
 
     def finish(self, task: str, detail: str = "") -> None:
         """Tick the task off."""
@@ -57,7 +60,7 @@ class RichProgress:
     def _end(self, task: str, detail: str, mark: str) -> None:
         if task in self._tasks:
             number = self._tasks[task]
-            self._bars.update(number, total=1, completed=1, detail=escape(detail), mark=mark)
+            self._bars.update(number, total=1, completed=1, detail=escape(printable_line(detail)), mark=mark)
             self._bars.stop_task(number)
 
 

@@ -48,4 +48,5 @@ def print_tables(rendered: Rendered, out: Console) -> None:
     for obj in rendered.objects:
         if isinstance(obj, JobSet):
             out.table(rendering.COLUMNS, rendering.containers(obj), right=("PODS",))
-    out.say(f"Applies {', '.join(map(rendering.summary, rendered.objects)) or 'nothing'}\n")
+    out.say(f"Applies {', '.join(map(rendering.summary, rendered.objects)) or 'nothing'}")
+    out.say()

@@ -33,7 +33,7 @@ def say_error(text: str) -> None:
     with suppress(OSError):
         flush()
     with suppress(OSError, AttributeError):
-        sys.stderr.write(f"trainerctl: {printable(text)}\n")
+        sys.stderr.write(f"trainerctl: {printable(text, indent='  ')}\n")
 
 
 def describe(error: BaseException) -> str:

@@ -3,7 +3,7 @@
 """The output of a command, on a terminal and in a pipe.
 
 Text from files and servers is printed as it is: markup and emoji codes in it have no meaning, and control characters,
-among them escape sequences, are shown as escapes.
+among them escape sequences and line breaks, are shown as escapes.
 """
 
 from __future__ import annotations
@@ -38,8 +38,12 @@ class Console(rich.console.Console):
         super().__init__(markup=False, highlight=False, emoji=False, **options)
 
     def say(self, *parts: Part) -> None:
-        """Print a line of any length; it is never wrapped."""
-        self.print(Text.assemble(*parts), soft_wrap=True)
+        """Print one line of any length; it is never wrapped, and a line break in a part is shown as an escape."""
+        line = Text()
+        for part in parts:
+            text, style = (part, "") if isinstance(part, str) else part
+            line.append(printable_line(text), style)
+        self.print(line, soft_wrap=True)
 
     def table(self, head: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[str] = ()) -> None:
         """Print a table. On a terminal it is cut to the width; elsewhere nothing is."""

@@ -40,17 +40,21 @@ def print_text(verdict: Verdict, out: Console) -> None:
             _print(finding, out)
             continue
         if number == min(1, verdict.exit_code):
-            out.say("\nAlso found:")
+            out.say()
+            out.say("Also found:")
         out.say(f"  {finding.about}: {finding.summary.rstrip('.')}.", (f"  [{finding.cause}]", "dim"))
     if verdict.unread and verdict.exit_code:
-        out.say("\nNot read:")
+        out.say()
+        out.say("Not read:")
         for line in verdict.unread:
             out.say(f"  {line}")
 
 
 def _print(finding: Finding, out: Console) -> None:
-    out.say("\nEvidence:", (f"  [{finding.cause}] {finding.about}", "dim"))
+    out.say()
+    out.say("Evidence:", (f"  [{finding.cause}] {finding.about}", "dim"))
     for line in finding.evidence:
         out.say(f"  {line}")
-    out.say("\nTo do:")
+    out.say()
+    out.say("To do:")
     out.say(f"  {finding.advice}")

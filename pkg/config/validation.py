@@ -9,7 +9,14 @@ from typing import Final
 from controller_runtime import httpserver
 from controller_runtime.apis.machinery import field
 
-from pkg.apis.config.v1alpha1 import COMPATIBILITY_VERSIONS, MIRRORS, Configuration
+from pkg.apis.config.v1alpha1 import (
+    ALLOW,
+    CHOICES,
+    COMPATIBILITY_VERSIONS,
+    MIRRORS,
+    Configuration,
+    RuntimePatches,
+)
 
 from .duration import seconds
 
@@ -21,10 +28,11 @@ _JITTER: Final = 1.2
 
 def validate(cfg: Configuration) -> field.ErrorList:
     """Return every rule that a defaulted Configuration breaks."""
-    errors = field.ErrorList()
+    errors, patches = field.ErrorList(), cfg.runtime_patches or RuntimePatches()
     for name, value, supported in (
         ("compatibilityVersion", cfg.compatibility_version, COMPATIBILITY_VERSIONS),
         ("mirror", cfg.mirror, MIRRORS),
+        ("runtimePatches.securityContext", patches.security_context or ALLOW, CHOICES),
     ):
         if value not in supported:
             errors.append(field.not_supported(field.Path(name), value, supported))

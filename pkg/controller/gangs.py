@@ -106,7 +106,7 @@ class GangReports:
             self._reported.pop(train_job.key, None)
         elif self._reported.get(train_job.key) != (report := (train_job.metadata.uid or "", waiting.reason)):
             self._reported[train_job.key] = report
-            message = f"{waiting.reason}: {waiting.message}"[:_MESSAGE_LIMIT]
+            message = log.printable_line(f"{waiting.reason}: {waiting.message}")[:_MESSAGE_LIMIT]
             self._recorder.event(train_job, "Warning", WAITING_REASON, message)
 
     def forget(self, owner: NamespacedName) -> None:

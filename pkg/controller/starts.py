@@ -133,7 +133,8 @@ class Starts:
         if not is_awaited(train_job):
             return
         cause, summary = await self._why(train_job)
-        text = _MESSAGE.format(self._after, summary[:_LIMIT].rstrip("."), key.name, key.namespace)
+        shown = log.printable_line(summary)[:_LIMIT].rstrip(".")
+        text = _MESSAGE.format(self._after, shown, key.name, key.namespace)
         self._recorder.event_once(train_job, "Warning", REASON, text, key=cause)
 
     async def _why(self, train_job: TrainJob) -> tuple[str, str]:

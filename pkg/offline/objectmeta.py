@@ -97,17 +97,12 @@ def problems(data: Mapping[str, JSON]) -> Iterator[Problem]:
     if namespace := meta.get("namespace"):
         yield from _named(("metadata", "namespace"), namespace, names.is_dns1123_label(namespace))
     for key, value in (meta.get("labels") or {}).items():
-        yield from _named(("metadata", "labels"), key, _key_errors(key))
+        yield from _named(("metadata", "labels"), key, names.is_label_key(key))
         yield from _named(("metadata", "labels"), value, names.is_label_value(value or ""))
     for key in meta.get("annotations") or {}:
-        yield from _named(("metadata", "annotations"), key, _key_errors(key.lower()))
+        yield from _named(("metadata", "annotations"), key, names.is_label_key(key.lower()))
     for each in meta.get("finalizers") or ():
-        yield from _named(("metadata", "finalizers"), each or "", _key_errors(each or ""))
-
-
-def _key_errors(key: str) -> list[str]:
-    # The server of today has other words for these keys than for other qualified names.
-    return [error.replace("a qualified name", "a valid label key") for error in names.is_qualified_name(key)]
+        yield from _named(("metadata", "finalizers"), each or "", names.is_label_key(each or ""))
 
 
 def _named(path: Path, value: str, errors: Iterable[str]) -> Iterator[Problem]:

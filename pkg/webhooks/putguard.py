@@ -18,11 +18,10 @@ from typing import Final, NamedTuple
 
 from controller_runtime.apis.admission.v1 import AdmissionRequest
 from controller_runtime.apis.machinery.base import JSON
+from controller_runtime.apis.machinery.object import ManagedFieldsEntry as Entry
 
 from pkg.apis.trainer.v1alpha1 import PodSpecPatch, RuntimePatch, TrainJob
 from pkg.util import generations
-
-Entry = dict[str, JSON]
 
 _FIELDS: Final = {
     "podTemplateOverrides": "pod_template_overrides",
@@ -94,7 +93,7 @@ def _not_owned(old: TrainJob, field: Dropped, writers: set[str]) -> Iterator[Dro
     if not _owned_by(old, field, writers):
         yield field
     elif field == Dropped("runtimePatches"):
-        owners = {str(entry.get("manager")) for entry in _entries(old)}
+        owners = {entry.manager for entry in _entries(old) if entry.manager}
         for patch in old.spec.runtime_patches or []:
             entry = Dropped(field.field, patch.manager)
             if _owned_by(old, entry, owners - writers) and not _owned_by(old, entry, writers):
@@ -163,19 +162,15 @@ def _writers(request: AdmissionRequest, old: TrainJob, new: TrainJob) -> set[str
         return {str(name)}
     before = {_identity(entry): entry for entry in _entries(old)}
     return {
-        str(entry.get("manager"))
+        entry.manager or ""
         for entry in _entries(new)
-        if not entry.get("subresource") and _is_written(before.get(_identity(entry)), entry)
+        if not entry.subresource and _is_written(before.get(_identity(entry)), entry)
     }
 
 
 def _is_written(before: Entry | None, entry: Entry) -> bool:
     """Return True if a request made an entry, renewed its time or added fields to it."""
-    return (
-        before is None
-        or before.get("time") != entry.get("time")
-        or not _contains(before.get("fieldsV1"), entry.get("fieldsV1"))
-    )
+    return before is None or before.time != entry.time or not _contains(before.fields_v1, entry.fields_v1)
 
 
 def _contains(fields: JSON, others: JSON) -> bool:
@@ -190,14 +185,13 @@ def _contains(fields: JSON, others: JSON) -> bool:
 def _owned_by(train_job: TrainJob, field: Dropped, managers: set[str]) -> bool:
     """Return True if one of these field managers owns the field, or a part of it."""
     return any(
-        entry.get("manager") in managers and _owned(entry, field.owned) is not None
-        for entry in _entries(train_job)
+        entry.manager in managers and _owned(entry, field.owned) is not None for entry in _entries(train_job)
     )
 
 
 def _owned(entry: Entry, path: tuple[str, ...]) -> JSON:
     """Return the part of an entry below a path of the spec; None if the entry does not own it."""
-    found = entry.get("fieldsV1")
+    found = entry.fields_v1
     for step in ("f:spec", *path):
         found = found.get(step) if isinstance(found, dict) else None
     return found
@@ -212,18 +206,24 @@ def _restore_owners(old: TrainJob, new: TrainJob, path: tuple[str, ...]) -> None
             continue
         current = next((each for each in entries if _identity(each) == _identity(entry)), None)
         if current is None:
-            current = {**entry, "fieldsV1": {}}
+            current = entry.deep_copy()
+            current.fields_v1 = None
             entries.append(current)
-        below = current["fieldsV1"] = copy.deepcopy(current.get("fieldsV1") or {})
-        for step in ("f:spec", *path[:-1]):
-            below = below.setdefault(step, {})
-        below[path[-1]] = copy.deepcopy(held)
+        current.fields_v1 = _with(current.fields_v1, ("f:spec", *path), held)
     new.metadata.managed_fields = entries or None
+
+
+def _with(fields: JSON, path: tuple[str, ...], held: JSON) -> JSON:
+    """Return a set of fields with ``held`` at a path."""
+    if not path:
+        return held
+    below = fields if isinstance(fields, dict) else {}
+    return {**below, path[0]: _with(below.get(path[0]), path[1:], held)}
 
 
 def _entries(train_job: TrainJob) -> Iterator[Entry]:
     yield from train_job.metadata.managed_fields or ()
 
 
-def _identity(entry: Entry) -> tuple[JSON, ...]:
-    return tuple(entry.get(name) for name in ("manager", "operation", "apiVersion", "subresource"))
+def _identity(entry: Entry) -> tuple[str | None, ...]:
+    return entry.manager, entry.operation, entry.api_version, entry.subresource

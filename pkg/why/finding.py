@@ -8,11 +8,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from controller_runtime import log
 from controller_runtime.apis.machinery.base import JSON
 
 from pkg.why.catalog import CAUSES
 
 _MOST_EVIDENCE: Final = 12
+_LONGEST: Final = 2048
+"""Characters of the longest line of a finding, which may repeat a message of a container or of a controller."""
 _MOST_SUBJECTS: Final = 3
 _ORDER: Final = {cause: number for number, cause in enumerate(CAUSES)}
 
@@ -78,9 +81,9 @@ def _joined(group: list[Finding]) -> Finding:
     evidence = dict.fromkeys(line for each in group[:_MOST_SUBJECTS] for line in each.evidence)
     return Finding(
         gravest.cause,
-        gravest.summary,
+        log.cut(gravest.summary, _LONGEST),
         tuple(subjects),
-        tuple(evidence)[:_MOST_EVIDENCE],
-        gravest.advice,
+        tuple(log.cut(each, _LONGEST) for each in tuple(evidence)[:_MOST_EVIDENCE]),
+        log.cut(gravest.advice, _LONGEST),
         gravest.severity,
     )

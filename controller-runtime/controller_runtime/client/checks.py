@@ -10,12 +10,16 @@ from typing import Final
 
 import msgspec
 
-from controller_runtime.apis.machinery import errors, names
+from controller_runtime.apis.machinery import errors, field, names
+from controller_runtime.apis.machinery.object import OwnerReference
 
 from . import deletion, ownership
 from .tables import Document, Manager, Table, key_of
 
 _PLAIN_FINALIZERS: Final = frozenset({deletion.ORPHAN, deletion.FOREGROUND, "kubernetes"})
+_METADATA: Final = field.Path("metadata")
+_ANNOTATIONS: Final = 256 * 1024
+"""Bytes of all annotations of an object."""
 _NAMES: Final = {"Namespace": names.is_dns1123_label, "Service": names.is_dns1035_label}
 
 
@@ -27,38 +31,62 @@ def check_name(table: Table, document: Document) -> None:
     check = (
         names.is_dns1123_subdomain if facts.custom else _NAMES.get(facts.gvk.kind, names.is_dns1123_subdomain)
     )
-    for text in check(name):
-        raise _invalid(table, name, "metadata.name", name, text)
+    wrong = field.ErrorList(field.invalid(_METADATA.child("name"), name, text) for text in check(name))
+    if found := wrong.to_aggregate():
+        raise table.refused(name, found)
 
 
 def check_metadata(table: Table, document: Document) -> None:
-    """Raise InvalidError for the first invalid label, annotation, finalizer or owner reference."""
+    """Raise InvalidError for invalid labels, annotations, owner references and finalizers."""
     metadata = document["metadata"]
-    name = metadata.get("name", "")
-    for field in ("labels", "annotations"):
-        for key, value in (metadata.get(field) or {}).items():
-            # Annotation keys are validated in lower case.
-            wrong = names.is_qualified_name(key.lower() if field == "annotations" else key)
-            if wrong:
-                raise _invalid(table, name, f"metadata.{field}", key, wrong[0])
-            if field == "labels" and (wrong := names.is_label_value(value)):
-                raise _invalid(table, name, "metadata.labels", value, wrong[0])
-    for index, finalizer in enumerate(metadata.get("finalizers") or ()):
-        path = f"metadata.finalizers[{index}]"
-        if wrong := names.is_qualified_name(finalizer):
-            raise _invalid(table, name, path, finalizer, wrong[0])
-        if "/" not in finalizer and finalizer not in _PLAIN_FINALIZERS:
+    if found := field.ErrorList(_problems(metadata, custom=table.facts.custom)).to_aggregate():
+        raise table.refused(metadata.get("name", ""), found)
+
+
+def _problems(metadata: Document, *, custom: bool) -> Iterator[field.FieldError]:
+    """Yield the problems in the API server's order."""
+    labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
+    path = _METADATA.child("labels")
+    for key, value in labels.items():
+        yield from (field.invalid(path, key, text) for text in names.is_label_key(key))
+        yield from (field.invalid(path, value, text) for text in names.is_label_value(value))
+    path = _METADATA.child("annotations")
+    for key in annotations:
+        # They are validated in lower case.
+        yield from (field.invalid(path, key, text) for text in names.is_label_key(key.lower()))
+    if sum(len(f"{key}{value}".encode()) for key, value in annotations.items()) > _ANNOTATIONS:
+        yield field.too_long(path, _ANNOTATIONS)
+    owners = [OwnerReference.from_dict(each) for each in metadata.get("ownerReferences") or ()]
+    yield from _problems_of_owners(_METADATA.child("ownerReferences"), owners)
+    path, finalizers = _METADATA.child("finalizers"), metadata.get("finalizers") or ()
+    for each in finalizers:
+        yield from (field.invalid(path, each, text) for text in names.is_label_key(each))
+    if {deletion.ORPHAN, deletion.FOREGROUND} <= set(finalizers):
+        text = f"finalizer {deletion.ORPHAN} and {deletion.FOREGROUND} cannot be both set"
+        yield field.invalid(path, list(finalizers), text)
+    for index, each in enumerate(() if custom else finalizers):
+        if "/" not in each and each not in _PLAIN_FINALIZERS:
             text = "name is neither a standard finalizer name nor is it fully qualified"
-            raise _invalid(table, name, path, finalizer, text)
-    for owner in metadata.get("ownerReferences") or ():
-        for field in ("apiVersion", "kind", "name", "uid"):
-            if not owner.get(field):
-                text = "version must not be empty" if field == "apiVersion" else "must not be empty"
-                raise _invalid(table, name, f"metadata.ownerReferences.{field}", "", text)
+            yield field.invalid(path.index(index), each, text)
 
 
-def _invalid(table: Table, name: str, path: str, value: str, text: str) -> errors.StatusError:
-    return table.invalid(name, path, f"Invalid value: {msgspec.json.encode(value).decode()}: {text}")
+def _problems_of_owners(path: field.Path, owners: list[OwnerReference]) -> Iterator[field.FieldError]:
+    controller = ""
+    for owner in owners:
+        group, _, version = owner.api_version.rpartition("/")
+        if not version or "/" in group:
+            yield field.invalid(path.child("apiVersion"), owner.api_version, "version must not be empty")
+        for name, value in (("kind", owner.kind), ("name", owner.name), ("uid", owner.uid)):
+            if not value:
+                yield field.invalid(path.child(name), value, "must not be empty")
+        if (owner.api_version, owner.kind) == ("v1", "Event"):
+            yield field.invalid(path, owner, "/v1, Kind=Event is disallowed from being an owner")
+        if owner.controller:
+            named = f"{owner.kind}/{owner.name}"
+            if controller:
+                text = 'Only one reference can have Controller set to true. Found "true" in references for'
+                yield field.invalid(path, owners, f"{text} {controller} and {named}")
+            controller = controller or named
 
 
 def check_version(table: Table, document: Document, live: Document) -> None:

@@ -11,6 +11,7 @@ from typing import NamedTuple, Protocol
 
 from controller_runtime.apis.machinery import errors
 from controller_runtime.apis.machinery.base import JSON
+from controller_runtime.apis.machinery.field import AggregateError
 from controller_runtime.apis.machinery.gojson import quote
 from controller_runtime.apis.machinery.gvk import NamespacedName, Resource
 from controller_runtime.rest import InvalidRequestError
@@ -156,6 +157,12 @@ class Table:
         return errors.InvalidError(
             f'{subject} "{name}" is invalid: {path}: {text}', code=422, reason="Invalid", details=details
         )
+
+    def refused(self, name: str, problems: AggregateError) -> errors.StatusError:
+        """Return an InvalidError about some fields."""
+        details = self._details(name, self.facts.gvk.kind) | {"causes": problems.causes}
+        text = f'{self.facts.gvk.group_kind} "{name}" is invalid: {problems}'
+        return errors.InvalidError(text, code=422, reason="Invalid", details=details)
 
     def no_subresource(self, name: str) -> errors.StatusError:
         """Return the NotFoundError for a subresource that the kind does not have."""

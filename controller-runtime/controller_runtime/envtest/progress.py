@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable
 from typing import Protocol, TextIO
 
+from controller_runtime.log import printable_line
+
 
 class Progress(Protocol):
     """Receives the progress of named tasks. Calls for one task are in order, and none follows its `finish`."""
@@ -85,5 +87,5 @@ class PlainProgress:
 
     def _write(self, task: str, text: str) -> None:
         took = self._clock() - self._started.get(task, self._clock())
-        self._stream.write(f"{task}: {text} ({took:.1f} s)\n")
+        self._stream.write(f"{task}: {printable_line(text)} ({took:.1f} s)\n")
         self._stream.flush()

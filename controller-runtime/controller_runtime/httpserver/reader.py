@@ -5,8 +5,9 @@
 ::
 
     IDLE ──first byte──► HEAD ──blank line──► BODY ──last byte──► IDLE, or OVER when it was the last request
-      └── malformed input is answered with 400 or 431 ──► OVER
+      └── malformed input is answered with 4xx or 5xx ──► OVER
 
+Heads that Go's net/http refuses are refused: a proxy on the way could read them in another way.
 A body beyond the limit is delivered at once as a request without a body; the rest of the body is discarded.
 """
 
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import enum
 import logging
+import re
 from collections.abc import Callable
 from typing import Final
 
@@ -27,6 +29,8 @@ MAX_HEAD: Final = 64 * 1024
 _OVERHEAD: Final = 8
 """How many times its size a body may take on the wire, where it is sent in chunks."""
 
+_HOST: Final = re.compile(rb"[A-Za-z0-9!$%&'()*+,\-.:;=\[\]_~]*[ \t]*")
+"""Hosts that Go's server accepts; an empty one is valid."""
 _PART: Final = 8 * 1024
 """Bytes of a body that are kept in one part at least."""
 
@@ -45,6 +49,10 @@ class State(enum.Enum):
     BODY = enum.auto()
     OVER = enum.auto()
     """Nothing more is read."""
+
+
+class _RefusedError(Exception):
+    """Ends the parsing of a request that has been refused."""
 
 
 class Reader:
@@ -76,13 +84,11 @@ class Reader:
         self._inspection = inspection
         self._inspect: Callable[[bytes], str | None] | None = None
         self._headers: dict[bytes, bytes] = {}
-        self._fields: dict[bytes, bytes] = {}
+        self._fields: list[tuple[bytes, bytes]] = []
         self._url = b""
         self._parts: list[bytes] = []
         self._crumbs: list[bytes] = []
         self._head_size = self._size = self._loose = self._wire = 0
-        # Called for each header; of those with one name the first counts. In C it costs a third.
-        self.on_header = self._fields.setdefault
         self._parser = HttpRequestParser(self)
 
     def close(self) -> None:
@@ -91,7 +97,7 @@ class Reader:
         self._let_go()
         self._deliver = _drop
         if hasattr(self, "_parser"):
-            del self._parser, self.on_header  # they refer to each other
+            del self._parser  # it refers to its reader
 
     def _let_go(self) -> None:
         self._parts.clear()
@@ -135,9 +141,16 @@ class Reader:
         """Note the target, or a piece of it."""
         self._url += piece
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Note a header; a trailer is none."""
+        if self.state is State.HEAD:
+            self._fields.append((name.lower(), value))
+
     def on_headers_complete(self) -> None:
         """Note the head, and whether its body is welcome."""
-        self._headers = headers = {name.lower(): value for name, value in self._fields.items()}
+        # Of several headers with one name the first counts.
+        self._headers = headers = dict(reversed(self._fields))
+        self._check_head(headers)
         self._fields.clear()
         self.state, self._size, self._loose, self._wire = State.BODY, 0, 0, 0
         self._inspect = None
@@ -150,6 +163,33 @@ class Reader:
                 and (length > 0 or b"transfer-encoding" in headers)
                 and self._parser.get_http_version() == "1.1"
             )
+
+    def _check_head(self, headers: dict[bytes, bytes]) -> None:
+        """Refuse a head as Go's server does; the parser has refused conflicting lengths and malformed fields."""
+        version, host = self._parser.get_http_version(), headers.get(b"host")
+        repeated = len(headers) < len(self._fields)
+        names = [name for name, _ in self._fields] if repeated else []
+        if version not in {"1.0", "1.1"}:
+            status, text = 505, "505 HTTP Version Not Supported: unsupported protocol version"
+        elif names.count(b"host") > 1:
+            status, text = 400, "400 Bad Request: too many Host headers"
+        elif host is None and version == "1.1":
+            status, text = 400, "400 Bad Request: missing required Host header"
+        elif host is not None and not _HOST.fullmatch(host):
+            status, text = 400, "400 Bad Request: malformed Host header"
+        elif b"transfer-encoding" not in headers:
+            return
+        elif version == "1.0":  # other servers ignore the field, and find the body's end elsewhere
+            status, text = 400, "400 bad request\n"
+        elif (
+            names.count(b"transfer-encoding") > 1
+            or headers[b"transfer-encoding"].strip(b" \t").lower() != b"chunked"
+        ):
+            status, text = 501, "501 Not Implemented: unsupported transfer encoding"
+        else:
+            return
+        self._refuse(status, text)
+        raise _RefusedError(text)
 
     def on_body(self, piece: bytes) -> None:
         """Keep a piece of the body, unless there are too many."""
@@ -184,7 +224,6 @@ class Reader:
 
     def on_message_complete(self) -> None:
         """Deliver the request."""
-        self._fields.clear()  # trailers are not headers
         self.expecting = False
         if self.discarding:
             self.state, self.unread = State.OVER, False

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Final
 
+from controller_runtime.apis.machinery import field
 from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.apis.machinery.strategicpatch import StrategicMergeError, strategic_merge_patch
 from controller_runtime.apis.machinery.strategicschema import JOB_TEMPLATE
@@ -15,11 +16,15 @@ from controller_runtime.apis.meta.v1 import ObjectMeta
 
 from pkg import apply
 from pkg.apis.trainer import v1alpha1 as trainer
+from pkg.util import generations
 
 from .budget import Budget
 
 _MAX_DETAILS: Final = 16
 """Maximum number of different problems in one error."""
+_DENIED: Final = "the manager's Configuration denies a securityContext in runtime patches"
+_TO_JOBS: Final = ("trainingRuntimeSpec", "template", "spec", "replicatedJobs")
+_TO_POD: Final = ("template", "spec", "template", "spec")
 
 
 class RuntimePatchError(StrategicMergeError):
@@ -28,6 +33,42 @@ class RuntimePatchError(StrategicMergeError):
     def __init__(self, details: Iterable[str]) -> None:
         self.details = list(islice(dict.fromkeys(details), _MAX_DETAILS))
         super().__init__(f"runtimePatches: {'; '.join(self.details)}")
+
+
+class DeniedPatchError(RuntimePatchError):
+    """A patch sets a field that the Configuration denies. ``errors`` name the fields."""
+
+    def __init__(self, paths: Iterable[field.Path]) -> None:
+        self.errors = [field.forbidden(path, _DENIED) for path in islice(paths, _MAX_DETAILS)]
+        super().__init__(map(str, self.errors))
+
+
+def deny_security_context(spec: trainer.TrainJobSpec) -> None:
+    """Check that no runtime patch that takes effect sets the securityContext of a pod or container.
+
+    Raises:
+        DeniedPatchError: one does.
+    """
+    if paths := list(_security_contexts(spec)):
+        raise DeniedPatchError(paths)
+
+
+def _security_contexts(spec: trainer.TrainJobSpec) -> Iterator[field.Path]:
+    """Yield where the runtime patches that take effect set a securityContext."""
+    effective = {id(patch) for patch in generations.runtime_patches(spec)}
+    for number, patch in enumerate(spec.runtime_patches or ()):
+        jobs = field.Path("spec", "runtimePatches").index(number).child(*_TO_JOBS)
+        for index, job in enumerate(_jobs(patch) if id(patch) in effective else ()):
+            pod = _pod(job)
+            if pod is None:
+                continue
+            path = jobs.index(index).child(*_TO_POD)
+            if pod.security_context is not None:
+                yield path.child("securityContext")
+            for name, containers in (("initContainers", pod.init_containers), ("containers", pod.containers)):
+                for at, container in enumerate(containers or ()):
+                    if container.security_context is not None:
+                        yield path.child(name).index(at).child("securityContext")
 
 
 def merge_patches(
@@ -97,11 +138,11 @@ def _unknown(jobs: dict[str, dict[str, JSON]], patches: Iterable[trainer.Runtime
             template = (
                 jobs[wanted.name].get("template", {}).get("spec", {}).get("template", {}).get("spec", {})
             )
-            for kind, field, named in (
+            for kind, part, named in (
                 ("initContainer", "initContainers", pod.init_containers),
                 ("container", "containers", pod.containers),
             ):
-                known = {container.get("name") for container in template.get(field) or ()}
+                known = {container.get("name") for container in template.get(part) or ()}
                 if any(container.name not in known for container in named or ()):
                     yield f"must not have {kind} that doesn't exist in the runtime job {wanted.name}"
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, TypeVar
 
-from controller_runtime.apis.machinery import field
+from controller_runtime.apis.machinery import equality, field
 from controller_runtime.apis.machinery.errors import ForbiddenError, NotFoundError, StatusError
 from controller_runtime.apis.machinery.gvk import NamespacedName
 from controller_runtime.apis.machinery.object import Object
@@ -27,7 +27,7 @@ from pkg.runtime.framework.plugins.workload import Published
 from pkg.util import generations, offload, trainingruntime, trainjob
 
 from .runtimeinfo import info_for_validation, new_runtime_info
-from .runtimepatches import RuntimePatchError
+from .runtimepatches import DeniedPatchError, RuntimePatchError, deny_security_context
 from .snapshot import SnapshotError, Snapshots
 
 T = TypeVar("T", trainer.TrainingRuntime, trainer.ClusterTrainingRuntime)
@@ -146,6 +146,8 @@ class TrainingRuntime(interface.Runtime):
     ) -> list[Object]:
         """Return the objects of a TrainJob with a runtime's spec. Changes neither."""
         train_job = generations.with_word(train_job)
+        if self.cfg.denies_security_context:
+            deny_security_context(train_job.spec)
         if spec.pod_group_policy is not None:
             await self.framework.prepare_pod_group_policy_plugins(spec.pod_group_policy)
         info = await offload.run(
@@ -225,10 +227,15 @@ class TrainingRuntime(interface.Runtime):
         misfits, merges = field.ErrorList(), self.cfg.second_generation
         try:
             try:
+                if self.cfg.denies_security_context and not _has_patches_of(old, new):
+                    deny_security_context(new.spec)
                 info = await info_for_validation(spec, new, merges_resources=merges)
             except RuntimePatchError as error:
                 path, patches = field.Path("spec", "runtimePatches"), field.Quoted(new.spec.runtime_patches)
-                misfits += [field.invalid(path, patches, detail) for detail in error.details]
+                if isinstance(error, DeniedPatchError):
+                    misfits += error.errors
+                else:
+                    misfits += [field.invalid(path, patches, detail) for detail in error.details]
                 unpatched = new.shallow_copy()
                 unpatched.spec = new.spec.model_copy(update={"runtime_patches": None})
                 info = await info_for_validation(spec, unpatched, merges_resources=merges)
@@ -244,3 +251,8 @@ class TrainingRuntime(interface.Runtime):
                 trainingruntime.NO_SCHEDULER.format(f"{path}: podGroupPolicy of the runtime"),
             ]
         return warnings, errors
+
+
+def _has_patches_of(old: trainer.TrainJob | None, new: trainer.TrainJob) -> bool:
+    """Return True if a change leaves the runtime patches as they are: the TrainJob must stay changeable otherwise."""
+    return old is not None and equality.deep_equal(old.spec.runtime_patches, new.spec.runtime_patches)

@@ -67,6 +67,12 @@ def lines_of(snapshot: Snapshot, status: Status) -> list[str]:
     return [f"log of {status.name}: {each}" for each in lines[-_LOG_LINES:]]
 
 
+def messages_of(status: Status) -> list[str]:
+    """Return the lines of a container's termination message, as evidence."""
+    lines = text(status.ended, "message").strip().splitlines()
+    return [f"message of {status.name}: {each}" for each in lines]
+
+
 def failures(snapshot: Snapshot) -> Iterator[Status]:
     """Yield the containers whose logs may say why they failed, the first to fail first."""
     for status in _by_end(snapshot):
@@ -91,7 +97,7 @@ def _replaced(status: Status) -> bool:
 
 def _unstartable(snapshot: Snapshot, status: Status) -> Finding:
     words = " ".join((status.message, text(status.ended, "message")))
-    evidence = [status.line, *([words.strip()] if text(status.ended, "message") else [])]
+    evidence = [status.line, *messages_of(status)[-1:]]
     subject, name = (str(status.pod),), status.label
     if match := _MISSING.search(words):
         kind = "Secret" if match["kind"] == "secret" else "ConfigMap"
@@ -142,7 +148,7 @@ def _memory_limit(status: Status) -> str:
 def _failed(snapshot: Snapshot, status: Status) -> Finding:
     code = number(status.ended, "exitCode")
     signal = f", {_SIGNALS[code]}" if code in _SIGNALS else ""
-    words = text(status.ended, "message").strip().splitlines()
+    words = messages_of(status)
     evidence = (status.line, *words[-2:], *lines_of(snapshot, status))
     subject = (str(status.pod),)
     logged = snapshot.logs.get((status.pod.name, status.name), ())

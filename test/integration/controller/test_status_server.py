@@ -181,9 +181,7 @@ async def test_a_pod_reports_the_progress_of_its_train_job(start: StartWorld) ->
         await world.suspend("bert")
         assert (await world.status("bert"))["trainerStatus"] == UPDATE["trainerStatus"]
         owners = {
-            each["manager"]
-            for each in stored.metadata.managed_fields or ()
-            if each.get("subresource") == "status"
+            each.manager for each in stored.metadata.managed_fields or () if each.subresource == "status"
         }
         assert "trainer-status" in owners
 

@@ -46,7 +46,7 @@ async def test_an_object_that_another_writer_creates_meanwhile_stays_as_it_is(
     with pytest.raises(ConflictError):
         await Applier(late).apply(desired.key, desired)
     stored = await live_client.get(type(stranger), stranger.key)
-    assert {each["manager"] for each in stored.metadata.managed_fields or ()} == {"stranger"}
+    assert {each.manager for each in stored.metadata.managed_fields or ()} == {"stranger"}
     await live_client.delete(stored)
 
 
@@ -57,7 +57,7 @@ async def test_an_absent_object_is_created_with_the_field_owner_of_an_apply(
     desired = children(namespace, "ours")[number]
     assert await Applier(live_client).apply(desired.key, desired) is Outcome.CREATED
     stored = await live_client.get(type(desired), desired.key)
-    writers = {(each["manager"], each["operation"]) for each in stored.metadata.managed_fields or ()}
+    writers = {(each.manager, each.operation) for each in stored.metadata.managed_fields or ()}
     assert writers == {("trainer", "Apply")}
     assert await Applier(live_client).apply(desired.key, desired) is Outcome.UNCHANGED
     await live_client.delete(stored)

@@ -51,7 +51,7 @@ async def test_a_train_job_becomes_a_job_set_and_takes_its_verdict(
         job_set = await eventually(lambda: live_client.get(JobSet, key), reason="the JobSet is made")
         (owner,) = job_set.metadata.owner_references or [OwnerReference()]
         assert (owner.kind, owner.uid, owner.controller) == ("TrainJob", job.metadata.uid, True)
-        writers = {(each["manager"], each["operation"]) for each in job_set.metadata.managed_fields or ()}
+        writers = {(each.manager, each.operation) for each in job_set.metadata.managed_fields or ()}
         assert writers == {("trainer", "Apply")}
         node = job_set.to_dict()["spec"]["replicatedJobs"][0]["template"]["spec"]
         assert (node["parallelism"], node["completions"]) == (3, 3)
@@ -114,7 +114,7 @@ async def test_what_is_settled_causes_no_request(
 
         await eventually(settled, reason="the TrainJob says that it is suspended")
         job_set, job = await live_client.get(JobSet, key), await live_client.get(TrainJob, key)
-        times = [each["time"] for each in job_set.metadata.managed_fields or ()]
+        times = [each.time for each in job_set.metadata.managed_fields or ()]
         # An event that changes nothing of what is wanted.
         job_set.status = job_set.status.from_dict({"restarts": 1})
         await live_client.status.update(job_set)
@@ -123,9 +123,7 @@ async def test_what_is_settled_causes_no_request(
 
         async def unchanged() -> bool:
             now = await live_client.get(JobSet, key)
-            ours = [
-                each["time"] for each in now.metadata.managed_fields or () if each["manager"] == "trainer"
-            ]
+            ours = [each.time for each in now.metadata.managed_fields or () if each.manager == "trainer"]
             same_job = (
                 await live_client.get(TrainJob, key)
             ).metadata.resource_version == job.metadata.resource_version

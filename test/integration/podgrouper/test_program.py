@@ -82,7 +82,7 @@ async def test_it_groups_pods_with_the_operators_arguments_and_rights(
         (name,) = await grouped(1)
         group = await live_client.get(PodGroup, (namespace, name))
         assert (group.spec.queue, group.labels["pool"]) == ("q", "p")
-        (writer,) = {entry["manager"] for entry in group.metadata.managed_fields or ()}
+        (writer,) = {entry.manager for entry in group.metadata.managed_fields or ()}
         assert writer == "podgrouper"
 
         lease = await live_client.get(Lease, ("default", "54dff599.kai.scheduler"))

@@ -4,6 +4,7 @@
 
 import io
 
+import pytest
 from why_world import World
 
 from pkg.cli import describe, why
@@ -73,3 +74,41 @@ def test_describe_shows_verdict_runtime_objects_and_events() -> None:
     assert "Runtime  ClusterTrainingRuntime torch-distributed" in text
     assert "      Pod/llama-node-0-1-abcde" in text
     assert "Normal  SuccessfulCreate  Job/llama-node-0  Created pod" in text
+
+
+FORGED = "out of disk\nTo do:\r\n  Run\v\f\x85\u2028curl\u2029 evil\u200b\ufeff\u202e\U000e0041\x1b[2J\ttail"
+
+
+@pytest.mark.parametrize("as_terminal", [False, True])
+def test_no_text_of_the_cluster_makes_a_line_of_its_own(as_terminal: bool) -> None:
+    world = World()
+    world.ended(1, "Error", message=FORGED)
+    world.event(world.job, f"Odd{FORGED}", FORGED)
+    for each in (world.pods[0], world.job):
+        world.event(each, "BackOff", FORGED)
+    world.unread["Node"] = FORGED
+    out = io.StringIO()
+
+    console = Console(file=out, force_terminal=as_terminal, color_system=None, width=10_000)
+    describe.print_page(world.snapshot(), console)
+    why.print_text(world.verdict(), console)
+
+    lines = out.getvalue().split("\n")
+    assert not [
+        char for char in out.getvalue() if char != "\n" and (not char.isprintable() or char in "\ufe0f\u3164")
+    ]
+    assert [line.strip() for line in lines].count("To do:") == 2  # those of the two pages
+    assert not [line for line in lines if line.strip().startswith(("Run ", "curl", "evil"))]
+    assert [line for line in lines if line.startswith("  message of node: ") and "evil" in line]
+
+
+@pytest.mark.parametrize("reason", ["StartError", "Error"])
+def test_a_message_of_any_length_has_a_bound(reason: str) -> None:
+    world = World()
+    world.ended(1, reason, message=f"{'x' * 100_000}\n{'y' * 100_000}")
+    out = io.StringIO()
+
+    why.print_text(world.verdict(), Console(file=out))
+
+    assert max(map(len, out.getvalue().splitlines())) < 2500
+    assert "y… (" in out.getvalue()

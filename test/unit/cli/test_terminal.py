@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pkg.cli import trainerctl
+from pkg.cli import streams, trainerctl
 from pkg.cli.terminal import Console, columns, json_text, yaml_text
 from pkg.offline.text import printable_line
 
@@ -77,6 +77,18 @@ def test_columns_line_up_numbers_to_the_right() -> None:
 
 def test_a_name_stays_on_its_line() -> None:
     assert printable_line("a\nkind: Secret\tb") == "a\\nkind: Secret\\tb"
+
+
+def test_a_line_is_one_line() -> None:
+    console, file = printed()
+    console.say("a\nTo do:", ("b\r\u2028c", "bold"), "\td")
+    console.table(("NAME",), [("x\ny\u200b",)])
+    assert file.getvalue() == "a\\nTo do:b\\r\\u2028c\\td\nNAME\nx\\ny\\u200b\n"
+
+
+def test_the_lines_of_an_error_cannot_be_mistaken_for_others(capsys: pytest.CaptureFixture[str]) -> None:
+    streams.say_error("a\ntrainerctl: all is well\r\x85b\u200b")
+    assert capsys.readouterr().err == "trainerctl: a\n  trainerctl: all is well\\r\\x85b\\u200b\n"
 
 
 def test_a_comment_in_rendered_yaml_cannot_be_left(

@@ -264,3 +264,13 @@ async def test_the_gang_of_a_new_train_job_of_the_same_name_is_reported_again() 
         job = TrainJob.from_dict({"metadata": {"namespace": "team", "name": "llama", "uid": uid}})
         await reports.report(cast("Runtime", runtime), job)
     assert len(recorder.events) == 2
+
+
+async def test_the_event_of_a_waiting_gang_is_one_line() -> None:
+    recorder = Recorder()
+    runtime = SimpleNamespace(
+        why_waiting=AsyncMock(return_value=Waiting("Odd", "0/4\nWarning  Forged\u202e\u200b"))
+    )
+    job = TrainJob.from_dict({"metadata": {"namespace": "team", "name": "llama", "uid": "u"}})
+    await GangReports(recorder).report(cast("Runtime", runtime), job)
+    assert recorder.events == [r"Warning GangWaiting: Odd: 0/4\nWarning  Forged\u202e\u200b"]

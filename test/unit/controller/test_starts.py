@@ -175,6 +175,18 @@ async def test_the_pod_group_names_the_cause(
     assert words in found
 
 
+async def test_the_event_is_one_line_whatever_the_scheduler_says() -> None:
+    world = World(policy={"volcano": {}})
+    async with world.leading():
+        await world.counts(active=1)
+        said = UNSCHEDULABLE | {"message": "0/2\nWarning  Forged\u2028\u200b\x1b[2J"}
+        await world.status(VolcanoGroup, conditions=[said])
+        await anyio.sleep(61)
+        (found,) = await world.found()
+    assert found.isprintable()
+    assert r"\u200b\x1b[2J" in found
+
+
 def unreadable(world: World, kind: type[Object]) -> None:
     """Let reads of a kind fail, as those of a kind that is not served or may not be read."""
     get = world.client.get

@@ -4,15 +4,17 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from controller_runtime.apis.machinery.errors import InvalidError, ServerError
+from controller_runtime.apis.machinery.errors import InvalidError, NotFoundError, ServerError
 from controller_runtime.cache import CacheDegradedError
 from jobset_server import KEY
 from trainjob_world import GANG, PLAIN, World, world
 
+from pkg.apis.config.v1alpha1 import DENY, RuntimePatches
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob
@@ -25,6 +27,12 @@ UNFIT = [
         "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": [{"name": "node"}]}}},
     }
 ]
+PRIVILEGED: list[dict[str, Any]] = copy.deepcopy(UNFIT)
+PRIVILEGED[0]["trainingRuntimeSpec"]["template"]["spec"]["replicatedJobs"][0]["template"] = {
+    "spec": {
+        "template": {"spec": {"containers": [{"name": "node", "securityContext": {"privileged": True}}]}}
+    }
+}
 
 
 async def delete_runtime(w: World) -> None:
@@ -36,6 +44,11 @@ async def rename_job(w: World) -> None:
     runtime = await w.server.get(ClusterTrainingRuntime, RUNTIME)
     (runtime.spec.template.spec.replicated_jobs or [])[0].name = "other"
     await w.server.update(runtime)
+
+
+async def deny_patch(w: World) -> None:
+    w.cfg.runtime_patches = RuntimePatches(security_context=DENY)
+    await w.restart()
 
 
 async def unserve_pod_groups(w: World) -> None:
@@ -61,6 +74,17 @@ def refuse(w: World, part: str) -> None:
     w.server.apply = validated  # type: ignore[method-assign]
 
 
+@pytest.mark.parametrize("suspend", [True, False])
+async def test_a_denied_patch_is_not_built_without_the_webhook(suspend: bool) -> None:
+    w = await world(runtimePatches=PRIVILEGED, suspend=suspend)
+    await deny_patch(w)
+    with pytest.raises(ExceptionGroup):
+        await w.reconcile()
+    with pytest.raises(NotFoundError):
+        await w.job_set()
+    assert "securityContext: Forbidden: the manager's Configuration denies" in w.recorder.events[0]
+
+
 async def is_suspended(w: World) -> bool:
     return bool((await w.job_set())["spec"]["suspend"])
 
@@ -70,6 +94,7 @@ async def is_suspended(w: World) -> bool:
     [
         pytest.param(PLAIN, {}, delete_runtime, id="the runtime was deleted"),
         pytest.param(PLAIN, {"runtimePatches": UNFIT}, rename_job, id="a patch no longer fits the runtime"),
+        pytest.param(PLAIN, {"runtimePatches": PRIVILEGED}, deny_patch, id="a patch is denied since"),
         pytest.param(GANG, {}, unserve_pod_groups, id="PodGroups are no longer served"),
     ],
 )
@@ -81,7 +106,7 @@ async def test_the_job_set_of_objects_that_cannot_be_built_is_suspended(
     await w.server.observe(active=1)
     await w.suspend(True)
     await obstruct(w)
-    with pytest.raises(Exception, match=r"not found|doesn't exist|not served"):
+    with pytest.raises(Exception, match=r"not found|doesn't exist|denies|not served"):
         await w.reconcile()
     assert await is_suspended(w)
     assert await w.image() == "one"

@@ -13,17 +13,17 @@ from controller_runtime import metrics
 from controller_runtime.apis.admission.v1 import AdmissionReview
 from controller_runtime.client import FakeClient
 from controller_runtime.httpserver import HTTPRequest
-from controller_runtime.webhook import ValidatorHandler, Webhook
+from controller_runtime.webhook import MutatorHandler, ValidatorHandler, Webhook
 from controller_runtime.webhook.admission import VERDICTS
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from json_places import places
 
-from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob
+from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
 from pkg.offline import schema, shipped
 from pkg.offline.stored import schemas
 from pkg.runtime import core, runtime_for
-from pkg.webhooks import TrainJobWebhook
+from pkg.webhooks import TrainJobDefaulter, TrainJobWebhook, validators
 
 LoopFactory = Callable[[], asyncio.AbstractEventLoop]
 SCHEMAS = schemas()
@@ -118,6 +118,48 @@ JUNK = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
     max_leaves=6,
 )
+METADATA: dict[str, Any] = {
+    "generateName": "job-",
+    "resourceVersion": "7",
+    "generation": 1,
+    "creationTimestamp": "2026-01-01T00:00:00Z",
+    "labels": {"kueue.x-k8s.io/queue-name": "a", "b": ""},
+    "annotations": {"trainer.kubeflow.org/num-proc-per-node": "auto"},
+    "finalizers": ["a/b"],
+    "ownerReferences": [
+        {"apiVersion": "v1", "kind": "ConfigMap", "name": "a", "uid": "u", "controller": True}
+    ],
+    "managedFields": [
+        {
+            "manager": "a",
+            "operation": "Update",
+            "apiVersion": "trainer.kubeflow.org/v1alpha1",
+            "time": "2026-01-01T00:00:00Z",
+            "fieldsType": "FieldsV1",
+            "fieldsV1": {
+                "f:spec": {"f:labels": {"f:x": {}}, "f:runtimePatches": {'k:{"manager":"a/b"}': {}}}
+            },
+        }
+    ],
+}
+PATCHES = [
+    {
+        "manager": "a/b",
+        "trainingRuntimeSpec": {
+            "template": {
+                "metadata": {"labels": {"a": "b"}},
+                "spec": {
+                    "replicatedJobs": [
+                        {
+                            "name": "node",
+                            "template": {"spec": {"template": {"spec": {"nodeSelector": {"a": "b"}}}}},
+                        }
+                    ]
+                },
+            }
+        },
+    }
+]
 
 
 class World:
@@ -133,10 +175,15 @@ class World:
         self.runtimes = await core.new(client, client)
         self.validator = TrainJobWebhook(self.runtimes)
         self.webhook = Webhook(PATH, ValidatorHandler(TrainJob, self.validator))
+        self.webhooks = [Webhook(PATH, MutatorHandler(TrainJob, TrainJobDefaulter())), self.webhook]
+        self.runtime_webhooks = [
+            Webhook(PATH, ValidatorHandler(kind, validators(self.runtimes)[kind]))
+            for kind in (ClusterTrainingRuntime, TrainingRuntime)
+        ]
         return self
 
-    async def answer(self, body: bytes) -> tuple[int, dict[str, Any]]:
-        response = await self.webhook(
+    async def answer(self, body: bytes, webhook: Webhook | None = None) -> tuple[int, dict[str, Any]]:
+        response = await (webhook or self.webhook)(
             HTTPRequest(method="POST", path=PATH, headers={"Content-Type": "application/json"}, body=body)
         )
         return response.status, json.loads(response.body)
@@ -208,29 +255,89 @@ def test_what_the_webhook_accepts_can_be_built(virtual_loop: LoopFactory, jobs: 
 
 
 @settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
-@given(job=TRAIN_JOBS, data=st.data())
+@given(job=TRAIN_JOBS, runtime=st.sampled_from(RUNTIMES), data=st.data())
 def test_a_review_with_anything_anywhere_is_answered_and_breaks_nothing(
-    virtual_loop: LoopFactory, job: dict[str, Any], data: st.DataObject
+    virtual_loop: LoopFactory, job: dict[str, Any], runtime: dict[str, Any], data: st.DataObject
 ) -> None:
+    of_job = data.draw(st.booleans())
+    obj: dict[str, Any] = copy.deepcopy(job if of_job else runtime)
+    obj["metadata"].update(METADATA)
+    if of_job:
+        obj["spec"].setdefault("runtimePatches", PATCHES)
     bodies = []
     for _ in range(5):
-        body: Any = review(copy.deepcopy(job) if data.draw(st.booleans()) else None, copy.deepcopy(job))
-        *parents, last = data.draw(st.sampled_from(places(body)[1:]))
-        where = body
-        for step in parents:
-            where = where[step]
-        where[last] = data.draw(JUNK)
+        body: Any = review(obj, obj) if data.draw(st.booleans()) else review(None, obj)
+        body = copy.deepcopy(body)
+        if "oldObject" in body["request"] and data.draw(
+            st.booleans()
+        ):  # a client drops fields that it does not know
+            for name in ("labels", "runtimePatches"):
+                body["request"]["object"]["spec"].pop(name, None)
+        inside = st.sampled_from(places(body)[1:])
+        metadata = st.sampled_from(places(body["request"]["object"]["metadata"]))
+        in_metadata = metadata.map(lambda path: ("request", "object", "metadata", *path))
+        for *parents, last in data.draw(st.lists(inside | in_metadata, min_size=1, max_size=2)):
+            where = body
+            try:
+                for step in parents:
+                    where = where[step]
+                where[last] = data.draw(JUNK)
+            except (KeyError, IndexError, TypeError):  # the first change has removed the place of the second
+                continue
         bodies.append(body)
 
     async def check(world: World) -> None:
         panics = metrics.WEBHOOK_PANICS._value.get()
         for body in bodies:
-            status, answer = await world.answer(json.dumps(body).encode())
-            assert status in (200, 400), body
-            if status == 200:
-                AdmissionReview.from_dict(answer)
-                assert answer["response"]["status"]["code"] in (200, 400, 403), (body, answer)
+            for webhook in world.webhooks if of_job else world.runtime_webhooks:
+                status, answer = await world.answer(json.dumps(body).encode(), webhook)
+                assert status in (200, 400), body
+                if status == 200:
+                    AdmissionReview.from_dict(answer)
+                    assert answer["response"]["status"]["code"] in (200, 400, 403, 422), (body, answer)
         assert metrics.WEBHOOK_PANICS._value.get() == panics, bodies
+
+    run(virtual_loop, check)
+
+
+def changed(path: tuple[Any, ...], value: Any) -> dict[str, Any]:
+    """Return a TrainJob whose metadata have a value at a path."""
+    job = {
+        "apiVersion": "trainer.kubeflow.org/v1alpha1",
+        "kind": "TrainJob",
+        "metadata": {"name": "job", "namespace": "ns", "uid": "u", **copy.deepcopy(METADATA)},
+        "spec": {
+            "runtimeRef": {"name": "torch-distributed"},
+            "labels": {"x": "y"},
+            "runtimePatches": PATCHES,
+        },
+    }
+    *parents, last = path
+    where: Any = job["metadata"]
+    for step in parents:
+        where = where[step]
+    where[last] = value
+    return job
+
+
+@pytest.mark.parametrize("value", [{"a": 1}, [1], 7, True, "x"], ids=str)
+@pytest.mark.parametrize("path", places(METADATA)[1:], ids=lambda path: ".".join(map(str, path)))
+def test_metadata_of_any_type_is_answered(
+    virtual_loop: LoopFactory, path: tuple[Any, ...], value: Any
+) -> None:
+    before, after = changed(("name",), "job"), changed(path, value)
+
+    async def check(world: World) -> None:
+        panics = metrics.WEBHOOK_PANICS._value.get()
+        for old, new in ((None, after), (before, after), (after, before)):
+            dropping = copy.deepcopy(new)
+            del dropping["spec"]["labels"], dropping["spec"]["runtimePatches"]
+            for body in (review(old, new), review(old, dropping)):
+                for webhook in world.webhooks:
+                    status, answer = await world.answer(json.dumps(body).encode(), webhook)
+                    assert status == 200
+                    assert answer["response"]["status"]["code"] in (200, 400, 403, 422), answer
+        assert metrics.WEBHOOK_PANICS._value.get() == panics
 
     run(virtual_loop, check)
 

@@ -140,6 +140,11 @@ def is_qualified_name(value: str) -> list[str]:
     return errors
 
 
+def is_label_key(value: str) -> list[str]:
+    """Return the errors of a key of labels or annotations, or of a finalizer: a qualified name by another name."""
+    return [each.replace("a qualified name", "a valid label key") for each in is_qualified_name(value)]
+
+
 def is_label_value(value: str) -> list[str]:
     """Check a label's value."""
     text = (

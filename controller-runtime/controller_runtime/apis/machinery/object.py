@@ -34,10 +34,23 @@ class OwnerReference(Struct):
     uid: str = ""
     controller: bool | None = None
     block_owner_deletion: bool | None = None
+    go_pointers: ClassVar[frozenset[str]] = frozenset({"controller", "block_owner_deletion"})
+
+
+class ManagedFieldsEntry(Struct):
+    """metav1.ManagedFieldsEntry; ``fieldsV1`` stays undecoded."""
+
+    manager: str | None = None
+    operation: str | None = None
+    api_version: str | None = None
+    time: str | None = None
+    fields_type: str | None = None
+    fields_v1: JSON = None
+    subresource: str | None = None
 
 
 class ObjectMeta(Struct):
-    """metav1.ObjectMeta; times are RFC 3339 strings, ``managedFields`` stays undecoded."""
+    """metav1.ObjectMeta; times are RFC 3339 strings."""
 
     name: str | None = None
     generate_name: str | None = None
@@ -52,7 +65,7 @@ class ObjectMeta(Struct):
     annotations: dict[str, str] | None = None
     owner_references: list[OwnerReference] | None = None
     finalizers: list[str] | None = None
-    managed_fields: list[dict[str, JSON]] | None = None
+    managed_fields: list[ManagedFieldsEntry] | None = None
 
 
 class Object(Struct):

@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from controller_runtime.apis.machinery.base import Struct
+from controller_runtime.apis.machinery.object import ManagedFieldsEntry as ManagedFieldsEntry
 from controller_runtime.apis.machinery.object import ObjectMeta as ObjectMeta
 from controller_runtime.apis.machinery.object import OwnerReference as OwnerReference
 

@@ -132,7 +132,7 @@ async def test_a_strategic_merge_patch_changes_only_its_items(
 async def test_settings_reach_the_server(live_client: LiveClient, namespace: str) -> None:
     dry = dry_run(with_field_owner(live_client, "me"))
     made = await dry.create(config_map(namespace, "dry"))
-    assert [each["manager"] for each in made.metadata.managed_fields or []] == ["me"]
+    assert [each.manager for each in made.metadata.managed_fields or []] == ["me"]
     with pytest.raises(errors.NotFoundError):
         await live_client.get(ConfigMap, made.key)
     await live_client.create(config_map(namespace, "kept"))

@@ -2,6 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Creations, dry runs and generations."""
 
+from typing import Any
+
+import msgspec
+
 from controller_runtime.apis.core.v1 import (
     ConfigMap,
     Namespace,
@@ -10,8 +14,9 @@ from controller_runtime.apis.core.v1 import (
     Secret,
     ServiceAccount,
 )
+from controller_runtime.apis.meta.v1 import OwnerReference
 from controller_runtime.apis.scheduling.v1 import PriorityClass
-from controller_runtime.client import merge_from
+from controller_runtime.client import MERGE, merge_from, raw_patch
 from controller_runtime.client.cached import Backend
 
 from .world import (
@@ -163,4 +168,66 @@ async def the_server_names_what_is_not_allowed_in_metadata(c: Backend, ns: str) 
         await answer(
             c.create(config_map(ns, ownerReferences=[{"apiVersion": "v1", "kind": "ConfigMap", "name": "x"}]))
         ),
+    ]
+
+
+def custom(ns: str, **metadata: Any) -> Widget:
+    found: Widget = widget(ns, metadata=metadata)
+    return found
+
+
+OWNER = {"apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "1", "blockOwnerDeletion": False}
+
+
+async def the_server_refuses_owners(c: Backend, ns: str) -> list[Answer]:
+    one, two = OWNER | {"controller": True}, OWNER | {"name": "y", "uid": "2", "controller": True}
+    three = two | {"name": "<z>", "uid": "3"}
+    answers = [
+        await answer(c.create(make(ns, name=f"o{number}", ownerReferences=owners)))
+        for make in (config_map, custom)
+        for number, owners in enumerate(
+            (
+                [one, two],
+                [one, OWNER, two, three],
+                [one, two | {"controller": False}, OWNER],
+                [OWNER | {"apiVersion": "a/b/c"}],
+                [OWNER | {"apiVersion": "v1/", "uid": ""}],
+                [OWNER | {"apiVersion": "", "kind": "", "name": "", "uid": ""}],
+                [OWNER | {"kind": "Event"}],
+                [OWNER | {"kind": "Event", "apiVersion": "events.k8s.io/v1"}],
+            )
+        )
+    ]
+    stored = await c.create(config_map(ns, name="stored", ownerReferences=[one]))
+    stored.metadata.owner_references = [OwnerReference.from_dict(each) for each in (one, two)]
+    answers.append(await answer(c.update(stored)))
+    body = msgspec.json.encode({"metadata": {"ownerReferences": [one, two]}})
+    answers.append(await answer(c.patch(stored, raw_patch(MERGE, body))))
+    applied = config_map(ns, name="stored", ownerReferences=[two])
+    return [*answers, await answer(c.apply(applied, field_owner="other"))]
+
+
+async def the_server_names_every_problem_of_metadata(c: Backend, ns: str) -> list[Answer]:
+    found: list[dict[str, Any]] = [
+        {"labels": {"a/b/c": "x"}},
+        {"labels": {"": "x"}},
+        {"annotations": {"a/b/c": "x"}},
+        {"annotations": {"A.b/C": "x"}},
+        {"annotations": {"a": "x" * 2**18}},
+        {"annotations": {"a": "\N{SNOWMAN}" * (2**18 // 3)}},
+        {"annotations": {"a": "x" * (2**18 - 1)}},
+        {"finalizers": ["a b"]},
+        {"finalizers": ["a/b/c", "plain"]},
+        {"finalizers": ["orphan", "foregroundDeletion"]},
+        {
+            "labels": {"a b": "x y"},
+            "annotations": {"a b": ""},
+            "finalizers": ["a b"],
+            "ownerReferences": [{}],
+        },
+    ]
+    return [
+        await answer(c.create(make(ns, name=f"n{number}", **metadata)))
+        for make in (config_map, custom)
+        for number, metadata in enumerate(found)
     ]

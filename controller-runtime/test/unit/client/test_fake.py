@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The in-memory client behaves like an API server; the integration tests compare it with a real one."""
 
+import json
 from datetime import UTC, datetime
 from typing import Any
 
@@ -474,3 +475,60 @@ async def test_calls_are_remembered_also_when_refused(client: FakeClient) -> Non
         {"field_owner": "me", "force": True},
     )
     assert client.writes == [write]
+
+
+OWNER: dict[str, Any] = {"apiVersion": "v1", "kind": "Pod", "name": "a", "uid": "1"}
+ONE_CONTROLLER = (
+    'ConfigMap "c" is invalid: metadata.ownerReferences: Invalid value: '
+    '[{"apiVersion":"v1","kind":"Pod","name":"a","uid":"1","controller":true},'
+    '{"apiVersion":"v1","kind":"Pod","name":"b","uid":"2","controller":true}]: Only one reference can have Controller '
+    'set to true. Found "true" in references for Pod/a and Pod/b'
+)
+
+
+async def test_an_object_has_one_controller(client: FakeClient) -> None:
+    one, two = OWNER | {"controller": True}, OWNER | {"name": "b", "uid": "2", "controller": True}
+    both = config_map(ownerReferences=[one, two])
+
+    with pytest.raises(errors.InvalidError) as refused:
+        await client.create(both)
+    assert (str(refused.value), refused.value.code, refused.value.reason) == (ONE_CONTROLLER, 422, "Invalid")
+    stored = await client.create(config_map(ownerReferences=[one, OWNER | {"name": "b", "uid": "2"}]))
+    stored.metadata.owner_references = both.metadata.owner_references
+    body = json.dumps({"metadata": {"ownerReferences": [one, two]}}).encode()
+    for write in (
+        client.update(stored),
+        client.apply(config_map(ownerReferences=[two]), field_owner="other", force=True),
+        client.patch(stored, raw_patch(MERGE, body)),
+    ):
+        with pytest.raises(errors.InvalidError, match="Only one reference can have Controller set to true"):
+            await write
+
+
+@pytest.mark.parametrize(
+    ("owner", "at", "text"),
+    [
+        ({"apiVersion": ""}, ".apiVersion", '"": version must not be empty'),
+        ({"kind": ""}, ".kind", '"": must not be empty'),
+        ({"name": ""}, ".name", '"": must not be empty'),
+        ({"uid": ""}, ".uid", '"": must not be empty'),
+        (
+            {"kind": "Event"},
+            "",
+            '{"apiVersion":"v1","kind":"Event","name":"a","uid":"1"}: /v1, Kind=Event is disallowed from being an owner',
+        ),
+    ],
+)
+async def test_an_owner_is_named_completely(
+    client: FakeClient, owner: dict[str, Any], at: str, text: str
+) -> None:
+    with pytest.raises(errors.InvalidError) as refused:
+        await client.create(config_map(ownerReferences=[OWNER | owner]))
+    error = f'ConfigMap "c" is invalid: metadata.ownerReferences{at}: Invalid value: {text}'
+    assert str(refused.value) == error
+
+
+async def test_annotations_have_a_total_size(client: FakeClient) -> None:
+    await client.create(config_map("fits", annotations={"a": "x" * (2**18 - 1)}))
+    with pytest.raises(errors.InvalidError, match="Too long: may not be more than 262144 bytes"):
+        await client.create(config_map(annotations={"a": "x" * 2**18}))

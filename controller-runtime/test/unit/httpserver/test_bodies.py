@@ -13,10 +13,10 @@ import anyio
 import pytest
 from http_service import CHUNKED, GET, POST, Client, Service, now, settle
 
-PART = b"POST /echo HTTP/1.1\r\nContent-Length: 1000\r\n\r\n" + b"x" * 900
+PART = b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n" + b"x" * 900
 
 
-SLOW = b"POST /slow HTTP/1.1\r\nContent-Length: 900\r\n\r\n" + b"x" * 900
+SLOW = b"POST /slow HTTP/1.1\r\nHost: x\r\nContent-Length: 900\r\n\r\n" + b"x" * 900
 
 
 async def test_a_body_that_is_broken_off_is_freed_without_a_collector(
@@ -48,7 +48,7 @@ async def test_what_is_kept_of_a_body_is_let_go_however_it_ends(
     elif ends == "refused":
         await client.ask(CHUNKED + b"400\r\n" + b"x" * 1024 + b"\r\n")
     else:
-        await client.send(b"GET /slow HTTP/1.1\r\n\r\n" + POST * 3)
+        await client.send(b"GET /slow HTTP/1.1\r\nHost: x\r\n\r\n" + POST * 3)
         await settle()
         client.sock.shutdown(socket.SHUT_RDWR)
         await settle()
@@ -116,7 +116,7 @@ async def test_a_place_is_made_by_the_connection_that_waited_longest_and_never_b
     shared = service.shared
     shared._max_connections = 3
     working, first, second = [await service.connect() for _ in range(3)]
-    await working.send(b"GET /slow HTTP/1.1\r\n\r\n")
+    await working.send(b"GET /slow HTTP/1.1\r\nHost: x\r\n\r\n")
     await asyncio.sleep(1)
     await second.ask(GET)
     await asyncio.sleep(1)
@@ -125,9 +125,9 @@ async def test_a_place_is_made_by_the_connection_that_waited_longest_and_never_b
     assert await second.ends() == b""
     assert await first.ask(GET) == (200, b"GET -")
     await service.connect()
-    await first.send(b"GET /slow HTTP/1.1\r\n\r\n")
+    await first.send(b"GET /slow HTTP/1.1\r\nHost: x\r\n\r\n")
     third = service.clients[-1]
-    await third.send(b"GET /slow HTTP/1.1\r\n\r\n")
+    await third.send(b"GET /slow HTTP/1.1\r\nHost: x\r\n\r\n")
     await settle()
     with anyio.move_on_after(60) as waiting:
         await shared.place()
@@ -163,7 +163,7 @@ def commas(service: Service) -> Commas:
 
 
 def announce(size: int) -> bytes:
-    return f"POST /echo HTTP/1.1\r\nContent-Length: {size}\r\n\r\n".encode()
+    return f"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: {size}\r\n\r\n".encode()
 
 
 async def test_a_body_is_refused_before_its_end_and_its_rest_is_not_kept(

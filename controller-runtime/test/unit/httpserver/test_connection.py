@@ -59,7 +59,9 @@ async def test_it_does_not_matter_where_the_bytes_are_cut(service: Service, data
 async def test_requests_sent_ahead_are_answered_in_order_one_at_a_time(
     service: Service, client: Client
 ) -> None:
-    await client.send(b"GET /slow HTTP/1.1\r\n\r\n" + POST + b"GET /none HTTP/1.1\r\n\r\n")
+    await client.send(
+        b"GET /slow HTTP/1.1\r\nHost: x\r\n\r\n" + POST + b"GET /none HTTP/1.1\r\nHost: x\r\n\r\n"
+    )
     await service.began.wait()
     await client.send(GET)
     await settle()
@@ -74,7 +76,7 @@ async def test_requests_sent_ahead_are_answered_in_order_one_at_a_time(
 
 
 async def test_what_is_sent_ahead_stays_with_the_client(service: Service, client: Client) -> None:
-    await client.send(b"GET /slow HTTP/1.1\r\n\r\n")
+    await client.send(b"GET /slow HTTP/1.1\r\nHost: x\r\n\r\n")
     await service.began.wait()
     sending = asyncio.create_task(client.send(GET * 200_000))
     await settle()
@@ -91,7 +93,7 @@ async def test_thousands_of_requests_sent_ahead_are_all_answered(service: Servic
 
 
 async def test_a_client_that_does_not_read_gets_no_further_answers(service: Service, client: Client) -> None:
-    await client.send(b"GET /large HTTP/1.1\r\n\r\n" + POST)
+    await client.send(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n" + POST)
     await settle()
     assert not service.requests
     assert await client.next() == (200, b"x" * 4_000_000)
@@ -99,7 +101,7 @@ async def test_a_client_that_does_not_read_gets_no_further_answers(service: Serv
 
 
 async def test_a_client_that_never_reads_is_dropped(service: Service, client: Client) -> None:
-    await client.send(b"GET /large HTTP/1.1\r\n\r\n" + POST)
+    await client.send(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n" + POST)
     await asyncio.sleep(KEEP_ALIVE + HEAD_TIMEOUT)
     assert len(await client.ends()) < 4_000_000
     assert not service.requests
@@ -108,10 +110,14 @@ async def test_a_client_that_never_reads_is_dropped(service: Service, client: Cl
 @pytest.mark.parametrize(
     ("head", "said", "kept"),
     [
-        (b"GET /echo HTTP/1.1\r\nConnection: close\r\n\r\n", b"Connection: close", False),
+        (b"GET /echo HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", b"Connection: close", False),
         (b"GET /echo HTTP/1.0\r\n\r\n", b"Connection: close", False),
         (b"GET /echo HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\n", b"Connection: keep-alive", True),
-        (b"GET /echo HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n", b"Connection: close", False),
+        (
+            b"GET /echo HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n",
+            b"Connection: close",
+            False,
+        ),
     ],
 )
 async def test_the_client_says_whether_the_connection_is_kept(
@@ -127,7 +133,7 @@ async def test_the_client_says_whether_the_connection_is_kept(
 
 
 async def test_nothing_after_the_last_request_is_answered(client: Client) -> None:
-    assert await client.ask(b"GET /echo HTTP/1.1\r\nConnection: close\r\n\r\n" + GET + b"odd") == (
+    assert await client.ask(b"GET /echo HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n" + GET + b"odd") == (
         200,
         b"GET -",
     )
@@ -135,21 +141,21 @@ async def test_nothing_after_the_last_request_is_answered(client: Client) -> Non
 
 
 async def test_head_is_answered_without_a_body(client: Client) -> None:
-    await client.send(b"HEAD /echo HTTP/1.1\r\nConnection: close\r\n\r\n")
+    await client.send(b"HEAD /echo HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
     assert (await client.ends()).endswith(b"\r\nContent-Length: 6\r\n\r\n")
 
 
 @pytest.mark.parametrize("body", [b"Content-Length: 3", b"Transfer-Encoding: chunked"])
 async def test_a_client_that_asks_first_is_told_to_send_its_body(client: Client, body: bytes) -> None:
-    await client.send(b"POST /echo HTTP/1.1\r\nExpect: 100-Continue\r\n" + body + b"\r\n\r\n")
+    await client.send(b"POST /echo HTTP/1.1\r\nHost: x\r\nExpect: 100-Continue\r\n" + body + b"\r\n\r\n")
     assert (await client.answer())[0] == b"HTTP/1.1 100 Continue"
     rest = b"abc" if body.endswith(b"3") else b"3\r\nabc\r\n0\r\n\r\n"
     assert await client.ask(rest) == (200, b"POST abc")
 
 
 async def test_it_is_told_so_after_the_answers_before(service: Service, client: Client) -> None:
-    expect = b"POST /echo HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n"
-    await client.send(b"GET /slow HTTP/1.1\r\n\r\n" + expect)
+    expect = b"POST /echo HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n"
+    await client.send(b"GET /slow HTTP/1.1\r\nHost: x\r\n\r\n" + expect)
     await service.began.wait()
     service.go_on.set()
     assert await client.next() == (200, b"slow")
@@ -161,8 +167,8 @@ async def test_it_is_told_so_after_the_answers_before(service: Service, client: 
     "head",
     [
         b"POST /echo HTTP/1.0\r\nConnection: keep-alive\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n",
-        b"POST /echo HTTP/1.1\r\nExpect: more\r\nContent-Length: 3\r\n\r\n",
-        b"GET /echo HTTP/1.1\r\nExpect: 100-continue\r\n\r\n",
+        b"POST /echo HTTP/1.1\r\nHost: x\r\nExpect: more\r\nContent-Length: 3\r\n\r\n",
+        b"GET /echo HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\n\r\n",
     ],
 )
 async def test_others_are_told_nothing(client: Client, head: bytes) -> None:
@@ -174,8 +180,8 @@ async def test_others_are_told_nothing(client: Client, head: bytes) -> None:
 @pytest.mark.parametrize(
     "head",
     [
-        b"POST /echo HTTP/1.1\r\nContent-Length: 1001\r\n\r\n",
-        b"POST /echo HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 99999999999\r\n\r\n",
+        b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 1001\r\n\r\n",
+        b"POST /echo HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 99999999999\r\n\r\n",
         CHUNKED + b"3e9\r\n" + b"x" * 1001,
     ],
     ids=["announced", "expecting", "found out"],
@@ -192,7 +198,7 @@ async def test_a_body_beyond_the_limit_is_told_the_handler_at_once(
 
 async def test_what_still_comes_of_it_is_thrown_away_until_its_end(service: Service, client: Client) -> None:
     size = 3_000_000
-    await client.send(b"POST /echo HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % size)
+    await client.send(b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % size)
     began = now()
     await client.send(b"x" * size)
     assert await client.next() == (200, b"POST -")
@@ -204,7 +210,7 @@ async def test_what_still_comes_of_it_is_thrown_away_until_its_end(service: Serv
 
 
 async def test_a_client_that_goes_on_sending_is_cut_off(client: Client) -> None:
-    assert (await client.ask(b"POST /echo HTTP/1.1\r\nContent-Length: 9999\r\n\r\n"))[0] == 200
+    assert (await client.ask(b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 9999\r\n\r\n"))[0] == 200
     began = now()
     with pytest.raises(ConnectionError):
         await client.drip(b"x" * 9999, every=1)
@@ -215,15 +221,14 @@ async def test_a_client_that_goes_on_sending_is_cut_off(client: Client) -> None:
     "data",
     [
         b"odd\r\n\r\n",
-        b"FOO /echo HTTP/1.1\r\n\r\n",
+        b"FOO /echo HTTP/1.1\r\nHost: x\r\n\r\n",
         b"GET /echo HTTP/1.1\nHost: x\n\n",
-        b"GET /e cho HTTP/1.1\r\n\r\n",
+        b"GET /e cho HTTP/1.1\r\nHost: x\r\n\r\n",
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
         b"\x16\x03\x01\x02\x00\x01\x00",
-        b"POST /echo HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
-        b"POST /echo HTTP/1.1\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabcd",
-        b"POST /echo HTTP/1.1\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\nabc",
-        b"POST /echo HTTP/1.1\r\nTransfer-Encoding: gzip\r\n\r\nabc",
+        b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
+        b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabcd",
+        b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\nabc",
         CHUNKED + b"g\r\n",
         CHUNKED + b"3\r\nabcd\r\n",
         CHUNKED + b"0\r\nX-T: " + b"x" * (MAX_HEAD + 9000),
@@ -243,7 +248,7 @@ async def test_what_makes_no_sense_is_a_bad_request_and_the_end(
 
 
 async def test_requests_before_one_that_makes_no_sense_are_answered(service: Service, client: Client) -> None:
-    await client.send(b"GET /slow HTTP/1.1\r\n\r\n" + POST + b"odd\r\n\r\n")
+    await client.send(b"GET /slow HTTP/1.1\r\nHost: x\r\n\r\n" + POST + b"odd\r\n\r\n")
     await service.began.wait()
     service.go_on.set()
     assert [await client.next() for _ in range(3)] == [
@@ -253,7 +258,9 @@ async def test_requests_before_one_that_makes_no_sense_are_answered(service: Ser
     ]
 
 
-@pytest.mark.parametrize("start", [b"GET /", b"GET / HTTP/1.1\r\nX: ", b"GET / HTTP/1.1\r\n"])
+@pytest.mark.parametrize(
+    "start", [b"GET /", b"GET / HTTP/1.1\r\nHost: x\r\nX: ", b"GET / HTTP/1.1\r\nHost: x\r\n"]
+)
 async def test_a_head_without_end_is_too_large(client: Client, start: bytes) -> None:
     endless = b"X: y\r\n" * 20_000 if start.endswith(b"\n") else b"x" * 120_000
     sending = asyncio.create_task(client.send(start + endless))
@@ -263,11 +270,14 @@ async def test_a_head_without_end_is_too_large(client: Client, start: bytes) -> 
 
 
 async def test_a_head_of_60_kib_is_not(client: Client) -> None:
-    assert await client.ask(b"GET /echo HTTP/1.1\r\nX: " + b"x" * 60 * 1024 + b"\r\n\r\n") == (200, b"GET -")
+    assert await client.ask(b"GET /echo HTTP/1.1\r\nHost: x\r\nX: " + b"x" * 60 * 1024 + b"\r\n\r\n") == (
+        200,
+        b"GET -",
+    )
 
 
 async def test_a_body_for_another_protocol_is_refused(service: Service, client: Client) -> None:
-    head = b"POST /echo HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: h2c\r\nContent-Length: 3\r\n\r\nabc"
+    head = b"POST /echo HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: h2c\r\nContent-Length: 3\r\n\r\nabc"
     assert await client.ask(head) == (501, b"501 not implemented\n")
     assert not service.requests
 
@@ -276,7 +286,10 @@ async def test_a_body_for_another_protocol_is_refused(service: Service, client: 
 async def test_a_handler_that_breaks_is_logged_and_answered(
     client: Client, path: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert await client.ask(b"GET " + path + b" HTTP/1.1\r\n\r\n") == (500, b"500 internal server error\n")
+    assert await client.ask(b"GET " + path + b" HTTP/1.1\r\nHost: x\r\n\r\n") == (
+        500,
+        b"500 internal server error\n",
+    )
     (record,) = caplog.records
     assert (record.levelno, record.getMessage()) == (logging.ERROR, "Error handling request")
     assert record.exc_info
@@ -288,8 +301,8 @@ async def test_a_handler_that_breaks_is_logged_and_answered(
     [
         (b"", KEEP_ALIVE),
         (b"G", HEAD_TIMEOUT),
-        (b"GET /echo HTTP/1.1\r\n", HEAD_TIMEOUT),
-        (b"POST /echo HTTP/1.1\r\nContent-Length: 3\r\n\r\na", KEEP_ALIVE),
+        (b"GET /echo HTTP/1.1\r\nHost: x\r\n", HEAD_TIMEOUT),
+        (b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\na", KEEP_ALIVE),
     ],
 )
 async def test_a_client_that_falls_silent_is_dropped(client: Client, sent: bytes, seconds: float) -> None:
@@ -318,14 +331,14 @@ async def test_after_an_answer_the_connection_is_kept_for_two_minutes(client: Cl
 
 
 async def test_a_handler_may_take_as_long_as_it_likes(service: Service, client: Client) -> None:
-    await client.send(b"GET /slow HTTP/1.1\r\n\r\n")
+    await client.send(b"GET /slow HTTP/1.1\r\nHost: x\r\n\r\n")
     await asyncio.sleep(1000)
     service.go_on.set()
     assert await client.next() == (200, b"slow")
 
 
 async def test_a_client_that_leaves_does_not_stop_the_handler(service: Service, client: Client) -> None:
-    await client.send(b"GET /slow HTTP/1.1\r\n\r\n" + POST)
+    await client.send(b"GET /slow HTTP/1.1\r\nHost: x\r\n\r\n" + POST)
     await service.began.wait()
     client.sock.shutdown(socket.SHUT_RDWR)
     await asyncio.sleep(5)
@@ -339,7 +352,7 @@ async def test_a_client_that_leaves_does_not_stop_the_handler(service: Service, 
 async def test_a_client_that_has_only_said_its_last_word_is_answered(
     service: Service, client: Client
 ) -> None:
-    await client.send(b"GET /slow HTTP/1.1\r\n\r\n" + POST)
+    await client.send(b"GET /slow HTTP/1.1\r\nHost: x\r\n\r\n" + POST)
     client.sock.shutdown(socket.SHUT_WR)
     await service.began.wait()
     await settle()
@@ -349,7 +362,14 @@ async def test_a_client_that_has_only_said_its_last_word_is_answered(
 
 
 async def test_nothing_is_left_of_connections_that_ended(service: Service) -> None:
-    for data in (b"", b"G", POST, GET + b"G", b"odd", b"POST /echo HTTP/1.1\r\nContent-Length: 2000\r\n\r\n"):
+    for data in (
+        b"",
+        b"G",
+        POST,
+        GET + b"G",
+        b"odd",
+        b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 2000\r\n\r\n",
+    ):
         client = await service.connect()
         await client.send(data)
         await settle()
@@ -367,7 +387,7 @@ async def test_idle_connections_are_closed_at_once_and_those_in_work_with_their_
     idle, used, coming = [await service.connect() for _ in range(3)]
     await used.ask(GET)
     await coming.send(POST[:-1])
-    await client.send(b"GET /slow HTTP/1.1\r\n\r\n")
+    await client.send(b"GET /slow HTTP/1.1\r\nHost: x\r\n\r\n")
     await service.began.wait()
     began = now()
     drain = asyncio.create_task(service.shared.drain(10))
@@ -386,10 +406,10 @@ async def test_idle_connections_are_closed_at_once_and_those_in_work_with_their_
 
 
 async def test_what_takes_longer_is_cancelled(service: Service, client: Client) -> None:
-    await client.send(b"GET /slow HTTP/1.1\r\n\r\n")
+    await client.send(b"GET /slow HTTP/1.1\r\nHost: x\r\n\r\n")
     await service.began.wait()
     gone = await service.connect()
-    await gone.send(b"GET /slow HTTP/1.1\r\n\r\n")
+    await gone.send(b"GET /slow HTTP/1.1\r\nHost: x\r\n\r\n")
     await settle()
     gone.sock.close()
     began = now()

@@ -188,6 +188,17 @@ def test_control_characters_are_escaped_wherever_they_come_from(encoder: str) ->
     assert not re.search(r"^INFO", written, re.MULTILINE)
 
 
+@pytest.mark.parametrize("encoder", ["json", "console"])
+def test_invisible_characters_and_line_breaks_are_escaped_too(encoder: str) -> None:
+    stream = io.StringIO()
+    log.configure(log.Options.from_flags(encoder=encoder), stream=stream, now_ns=lambda: NS)
+    hidden = "a\u2028\x85\u202e\u200b\ufeff\ufe0f\U000e0041b"
+    log.logger_from(hidden).error(hidden, error=caught(ValueError(hidden)), value=hidden)
+    written = stream.getvalue()
+    assert written.count(r"a\u2028\u0085\u202e\u200b\ufeff\ufe0f\udb40\udc41b") >= 5
+    assert not set(hidden) & set(written) - {"a", "b"}
+
+
 def test_a_text_that_is_not_utf_8_is_written_nevertheless(lines: Start) -> None:
     read = lines()
     log.logger_from().error("x\udcff", error=caught(ValueError("a\udcff")), header={"k": ["b\udcff"]})

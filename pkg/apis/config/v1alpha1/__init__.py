@@ -2,7 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """config.trainer.kubeflow.org/v1alpha1: the manager's Configuration."""
 
+from .configuration_types import ALLOW as ALLOW
+from .configuration_types import CHOICES as CHOICES
 from .configuration_types import COMPATIBILITY_VERSIONS as COMPATIBILITY_VERSIONS
+from .configuration_types import DENY as DENY
 from .configuration_types import MIRROR_ALWAYS as MIRROR_ALWAYS
 from .configuration_types import MIRROR_NEEDED as MIRROR_NEEDED
 from .configuration_types import MIRRORS as MIRRORS
@@ -18,6 +21,7 @@ from .configuration_types import ControllerWebhook as ControllerWebhook
 from .configuration_types import LeaderElection as LeaderElection
 from .configuration_types import ObjectReference as ObjectReference
 from .configuration_types import PodGrouper as PodGrouper
+from .configuration_types import RuntimePatches as RuntimePatches
 from .configuration_types import StatusServer as StatusServer
 from .configuration_types import TLSOptions as TLSOptions
 from .defaults import defaulted as defaulted

@@ -22,6 +22,11 @@ MIRROR_ALWAYS: Final = "always"
 MIRRORS: Final = (MIRROR_NEEDED, MIRROR_ALWAYS)
 """For which TrainJobs ``mirror`` copies the fields of Trainer v2.1 into ``runtimePatches``."""
 
+ALLOW: Final = "allow"
+DENY: Final = "deny"
+CHOICES: Final = (ALLOW, DENY)
+"""Whether TrainJobs may set a field."""
+
 
 class ControllerWebhook(Struct):
     """Where the webhook server listens (``host`` empty: everywhere), and the folder of its certificate."""
@@ -210,6 +215,16 @@ class PodGrouper(Struct):
     )
 
 
+class RuntimePatches(Struct):
+    """Which fields TrainJobs may set in `runtimePatches`."""
+
+    security_context: str | None = Field(
+        default=None,
+        description="the `securityContext` of pods and containers, which TrainJobs of Trainer v2.1 cannot set: "
+        "`allow` or `deny`; unset: `allow`",
+    )
+
+
 class Configuration(Struct):
     """The manager's configuration file."""
 
@@ -240,6 +255,9 @@ class Configuration(Struct):
         description="how long after its creation or resume a TrainJob may start before a Warning event reports why it "
         "has not; `0s`: no event",
     )
+    runtime_patches: RuntimePatches | None = Field(
+        default=None, description="which fields TrainJobs may set in `runtimePatches`"
+    )
     status_server: StatusServer = Field(default_factory=StatusServer)
     feature_gates: dict[str, bool] | None = Field(
         default=None,
@@ -251,3 +269,8 @@ class Configuration(Struct):
     def second_generation(self) -> bool:
         """True if the behaviour of Trainer v2.3 applies where it differs from v2.1's for the same object."""
         return self.compatibility_version == V2_3
+
+    @property
+    def denies_security_context(self) -> bool:
+        """True if runtime patches must not set a ``securityContext``."""
+        return self.runtime_patches is not None and self.runtime_patches.security_context == DENY

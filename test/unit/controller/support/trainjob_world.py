@@ -14,6 +14,7 @@ from controller_runtime.event import UpdateEvent
 from controller_runtime.reconcile import Result
 from jobset_server import KEY, Server
 
+from pkg.apis.config.v1alpha1 import defaulted
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob
 from pkg.controller import TrainJobReconciler
@@ -42,10 +43,12 @@ class World:
         self.result = Result()
         self.published: Published | None = None
         """The schemas that the server publishes; None for the newest gang API."""
+        self.cfg = defaulted()
+        """The manager's Configuration from the next restart on."""
 
     async def restart(self) -> None:
         """Replace the reconciler by one without state."""
-        runtimes = await core.new(self.server, FakeClient(), published=self.published)
+        runtimes = await core.new(self.server, FakeClient(), cfg=self.cfg, published=self.published)
         self.reconciler = TrainJobReconciler(self.server, self.recorder, runtimes, now=lambda: self.now)
 
     async def reconcile(self) -> list[str]:
