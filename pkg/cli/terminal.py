@@ -21,7 +21,7 @@ from rich.console import ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
 
-from pkg.offline.text import printable, printable_line
+from pkg.offline.text import printable, printable_json, printable_line
 
 _GAP: Final = 2
 _READABLE: Final = 12
@@ -77,13 +77,12 @@ class Console(rich.console.Console):
 
 
 def json_text(data: JSON, *, ascii_only: bool = False) -> str:
-    """Return JSON with line breaks; a text with a character that must not reach a terminal has escapes."""
-    text = json.dumps(data, indent=2, ensure_ascii=ascii_only) + "\n"
-    return text if printable(text) == text else json.dumps(data, indent=2) + "\n"
+    """Return JSON with line breaks; characters that must not reach a terminal are escapes."""
+    return printable_json(json.dumps(data, indent=2, ensure_ascii=ascii_only)) + "\n"
 
 
 def yaml_text(data: JSON, *, ascii_only: bool = False) -> str:
-    """Return YAML; a text with a character that must not reach a terminal has escapes."""
+    """Return YAML; if a character must not reach a terminal, all beyond ASCII are escapes."""
     text = yaml.dump(data, ascii_only=ascii_only)
     return text if printable(text) == text else yaml.dump(data, ascii_only=True)
 
