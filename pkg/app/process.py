@@ -23,6 +23,7 @@ import anyio
 import controller_runtime as ctrl
 from controller_runtime import installed, lean, log, rest
 from controller_runtime.apis.machinery.errors import StatusError, UnauthorizedError, one_line
+from controller_runtime.apis.machinery.printable import printable_line
 from controller_runtime.log import options as log_options
 from controller_runtime.manager import ManagerError
 
@@ -181,7 +182,7 @@ def expected(error: BaseException) -> BaseException | None:
 
 def complain(program: str, error: BaseException, code: int = FAILED) -> int:
     with contextlib.suppress(OSError, AttributeError):  # a full disk, a closed stream
-        sys.stderr.write(f"{program}: {log.printable_line(one_line(error))}\n")
+        sys.stderr.write(f"{program}: {printable_line(one_line(error))}\n")
         sys.stderr.flush()
     return code
 

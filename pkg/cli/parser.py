@@ -13,9 +13,10 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Final, NoReturn
 
+from controller_runtime.apis.machinery.printable import printable_line
+
 from pkg.cli import clusterflags, flagtypes, liveflags, newflags
 from pkg.localcluster.names import DEFAULT_NAME
-from pkg.offline.text import printable_line
 
 PROGRAM: Final = "trainerctl"
 DISTRIBUTION: Final = "trainer-controller-manager"

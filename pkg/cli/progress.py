@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from controller_runtime.apis.machinery.printable import printable_line
 from controller_runtime.envtest import PlainProgress, Progress
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
@@ -17,7 +18,6 @@ from rich.progress import Task as BarTask
 from rich.text import Text
 
 from pkg.cli.terminal import Console
-from pkg.offline.text import printable_line
 
 _DONE: Final = "[green]✓[/]"
 _FAILED: Final = "[red]✗[/]"

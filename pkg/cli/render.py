@@ -7,12 +7,13 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
+from controller_runtime.apis.machinery.printable import printable_line
+
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.cli import inputs, streams
 from pkg.cli.terminal import Console
 from pkg.offline import rendering
 from pkg.offline.rendering import Rendered
-from pkg.offline.text import printable_line
 
 
 async def render_command(arguments: argparse.Namespace, out: Console, err: Console) -> int:

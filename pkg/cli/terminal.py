@@ -16,12 +16,11 @@ from typing import Any, Final, NoReturn
 import rich.console
 from controller_runtime.apis.machinery import yaml
 from controller_runtime.apis.machinery.base import JSON
+from controller_runtime.apis.machinery.printable import printable, printable_json, printable_line
 from rich.cells import cell_len, set_cell_size
 from rich.console import ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
-
-from pkg.offline.text import printable, printable_json, printable_line
 
 _GAP: Final = 2
 _READABLE: Final = 12

@@ -11,6 +11,7 @@ from controller_runtime import client, log
 from controller_runtime.apis.machinery.errors import ConflictError, InvalidError, NotFoundError
 from controller_runtime.apis.machinery.gvk import GVK, NamespacedName
 from controller_runtime.apis.machinery.object import Object
+from controller_runtime.apis.machinery.printable import printable_line
 from controller_runtime.recorder import EventRecorder
 
 from pkg.apis.jobset.v1alpha2 import JobSet
@@ -106,7 +107,7 @@ class GangReports:
             self._reported.pop(train_job.key, None)
         elif self._reported.get(train_job.key) != (report := (train_job.metadata.uid or "", waiting.reason)):
             self._reported[train_job.key] = report
-            message = log.printable_line(f"{waiting.reason}: {waiting.message}")[:_MESSAGE_LIMIT]
+            message = printable_line(f"{waiting.reason}: {waiting.message}")[:_MESSAGE_LIMIT]
             self._recorder.event(train_job, "Warning", WAITING_REASON, message)
 
     def forget(self, owner: NamespacedName) -> None:

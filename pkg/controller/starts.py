@@ -13,6 +13,7 @@ from controller_runtime import client, log
 from controller_runtime.apis.machinery.errors import NotFoundError, StatusError
 from controller_runtime.apis.machinery.gvk import NamespacedName
 from controller_runtime.apis.machinery.object import Object
+from controller_runtime.apis.machinery.printable import printable_line
 from controller_runtime.cache import CacheError
 from controller_runtime.rest import RestError
 
@@ -133,7 +134,7 @@ class Starts:
         if not is_awaited(train_job):
             return
         cause, summary = await self._why(train_job)
-        shown = log.printable_line(summary)[:_LIMIT].rstrip(".")
+        shown = printable_line(summary)[:_LIMIT].rstrip(".")
         text = _MESSAGE.format(self._after, shown, key.name, key.namespace)
         self._recorder.event_once(train_job, "Warning", REASON, text, key=cause)
 

@@ -23,10 +23,9 @@ from controller_runtime.apis.machinery import yaml
 from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.apis.machinery.gvk import GVK
 from controller_runtime.apis.machinery.object import Object
+from controller_runtime.apis.machinery.printable import printable_line
 from controller_runtime.apis.machinery.scheme import Scheme
 from controller_runtime.apis.machinery.yaml import PathSteps, render_path
-
-from pkg.offline.text import printable_line
 
 T = TypeVar("T", bound=Object)
 

@@ -16,9 +16,6 @@ from .context import logger_from as logger_from
 from .encode import CUT as CUT
 from .encode import cut as cut
 from .encode import describe as describe
-from .encode import printable as printable
-from .encode import printable_json as printable_json
-from .encode import printable_line as printable_line
 from .options import DEBUG as DEBUG
 from .options import ERROR as ERROR
 from .options import INFO as INFO

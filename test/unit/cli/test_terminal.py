@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 import yaml
+from controller_runtime.apis.machinery.printable import printable_line
 
 from pkg.cli import streams, trainerctl
 from pkg.cli.terminal import Console, columns, json_text, yaml_text
-from pkg.offline.text import printable_line
 
 HOSTILE = "\x1b[31mred\x1b]0;title\x07 \x9b1m \u202eabc [bold]b[/] :smile: \r\x7f"
 

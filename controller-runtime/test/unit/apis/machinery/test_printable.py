@@ -8,7 +8,7 @@ import unicodedata
 
 import pytest
 
-from controller_runtime.log import printable, printable_json, printable_line
+from controller_runtime.apis.machinery.printable import printable, printable_json, printable_line
 
 IGNORABLE = (
     "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b\u180f\u200b\u200d\u202e\u2060\u2065\u3164\ufe00\ufe0f\ufeff"
