@@ -22,6 +22,7 @@ from typing import Final, Protocol, TypeVar
 import anyio
 import controller_runtime as ctrl
 from controller_runtime import installed, lean, log, rest
+from controller_runtime.apis.machinery import raised
 from controller_runtime.apis.machinery.errors import StatusError, UnauthorizedError, one_line
 from controller_runtime.log import options as log_options
 from controller_runtime.manager import ManagerError
@@ -173,10 +174,8 @@ async def admitted(mgr: ctrl.Manager) -> None:
 
 def expected(error: BaseException) -> BaseException | None:
     """Return the first error that an operator can fix; None if there is any other error."""
-    if not isinstance(error, BaseExceptionGroup):
-        return error if isinstance(error, _EXPECTED) else None
-    found = [expected(each) for each in error.exceptions]
-    return found[0] if all(found) else None
+    found = list(raised.leaves(error))
+    return found[0] if all(issubclass(type(each), _EXPECTED) for each in found) else None
 
 
 def complain(program: str, error: BaseException, code: int = FAILED) -> int:

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 import anyio
+from controller_runtime.apis.machinery import raised
 from controller_runtime.apis.machinery.errors import StatusError
 from controller_runtime.envtest import EnvtestError, EventuallyError
 from controller_runtime.manager import ManagerError
@@ -91,7 +92,5 @@ async def _until_signal(
 
 def _expected(error: BaseException) -> BaseException | None:
     """Return the first error that the user can act on; None if there is any other."""
-    if not isinstance(error, BaseExceptionGroup):
-        return error if isinstance(error, _EXPECTED) else None
-    found = [_expected(each) for each in error.exceptions]
-    return found[0] if all(found) else None
+    found = list(raised.leaves(error))
+    return found[0] if all(issubclass(type(each), _EXPECTED) for each in found) else None
