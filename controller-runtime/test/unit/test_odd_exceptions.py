@@ -144,6 +144,21 @@ async def test_a_generic_event_passes_a_predicate_that_fails(
     assert errors(written) == ["Predicate failed, so the event passes"]
 
 
+async def test_a_check_for_work_that_fails_does_not_end_the_source(
+    world: Any, make_pod: MakePod, odd: Odd, written: Written
+) -> None:
+    def needs_work(_: Any) -> Callable[[Any], Awaitable[bool]]:
+        async def check(_: Any) -> bool:
+            raise odd()
+
+        return check
+
+    world.put(make_pod("a"))
+    async with world.cache() as informers:
+        await source.Expedited(informers, Pod, needs_work).start(PriorityQueue())
+    assert errors(written) == ["Objects that need work are not moved to the front"]
+
+
 async def test_an_index_function_that_fails_for_an_object_skips_it(
     world: Any, make_pod: MakePod, settle: Settle, odd: Odd, written: Written
 ) -> None:
