@@ -9,6 +9,7 @@ its sources. :meth:`Controller._conclude` alone handles the outcome of a reconci
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -228,7 +229,9 @@ class Controller:
         # An error refers to the frames that it passed: one that keeps it would be freed by a garbage collection only.
         try:
             return await self._reconcile(request)
-        except cancellation.ENDINGS as error:
+        except SystemExit as error:
+            return cancellation.as_error(error)
+        except asyncio.CancelledError as error:
             return cancellation.as_error(error)
         except Exception as error:
             return self._recover(error)
@@ -256,34 +259,26 @@ class Controller:
 
     def _conclude(self, request: Request, outcome: Result | Exception, priority: int) -> None:
         """Requeue, forget, count and log, according to the outcome of a reconcile."""
+        failed: BaseException | None = outcome if isinstance(outcome, Exception) else None
         try:
-            if isinstance(outcome, Exception):
-                self._fail(request, outcome, priority)
-            else:
-                self._succeed(request, outcome, priority)
-        except (
-            Exception,
-            *cancellation.ENDINGS,
-        ) as error:  # of the rate limiter, or of the outcome's attributes
+            self._requeue(request, outcome, priority)
+        except (Exception, *cancellation.ENDINGS) as error:  # of the rate limiter, or of the outcome's attributes
             self.queue.add(request, priority=priority, after=retries.SERVER_DELAY)
-            found = [each for each in (outcome, error) if isinstance(each, BaseException)]
-            self._report(BaseExceptionGroup("the outcome of a reconcile cannot be handled", found))
+            found = [each for each in (failed, error) if each is not None]
+            failed = BaseExceptionGroup("the outcome of a reconcile cannot be handled", found)
+        if failed is not None:
+            metrics.RECONCILE_ERRORS.labels(self.name).inc()
+            metrics.RECONCILE_TOTAL.labels(self.name, reporting.ERROR).inc()
+            _log.error("Reconciler error", error=failed)
 
-    def _fail(self, request: Request, error: Exception, priority: int) -> None:
-        if outcomes.is_terminal(error) or outcomes.is_undecodable(error, request, self.settings.kind):
-            metrics.TERMINAL_RECONCILE_ERRORS.labels(self.name).inc()
-        else:
-            after = self._retries.delay(request, error)
-            self.queue.origins.note(request, f"retry after {raised.name(error)}")
-            self.queue.add(request, priority=priority, after=after)
-        self._report(error)
-
-    def _report(self, error: BaseException) -> None:
-        metrics.RECONCILE_ERRORS.labels(self.name).inc()
-        metrics.RECONCILE_TOTAL.labels(self.name, reporting.ERROR).inc()
-        _log.error("Reconciler error", error=error)
-
-    def _succeed(self, request: Request, outcome: Result, priority: int) -> None:
+    def _requeue(self, request: Request, outcome: Result | Exception, priority: int) -> None:
+        if isinstance(outcome, Exception):
+            if outcomes.is_terminal(outcome) or outcomes.is_undecodable(outcome, request, self.settings.kind):
+                metrics.TERMINAL_RECONCILE_ERRORS.labels(self.name).inc()
+            else:
+                self.queue.origins.note(request, f"retry after {raised.name(outcome)}")
+                self.queue.add(request, priority=priority, after=self._retries.delay(request, outcome))
+            return
         if outcome.priority is not None:
             priority = outcome.priority
         if (after := outcome.requeue_after) is not None and after.total_seconds() > 0:

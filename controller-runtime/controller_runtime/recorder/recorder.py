@@ -29,7 +29,7 @@ from controller_runtime.apis.machinery.errors import (
 )
 from controller_runtime.apis.machinery.object import Object, ObjectMeta
 from controller_runtime.client import MERGE, Writer, raw_patch
-from controller_runtime.rest import TransportError
+from controller_runtime.rest import RestError, TransportError
 
 from .correlator import Correlator, Verdict
 
@@ -201,11 +201,14 @@ class Broadcaster:
                 return
             except (TransportError, TimeoutError) as error:
                 _log.debug("Event was not sent and will be", about=_summary(verdict.event), error=error)
+            except (RestError, ValueError) as error:
+                # It cannot be written as JSON, or its object's name does not fit into a URL: no retry changes that.
+                self._drop(verdict, error)
+                return
             except cancellation.ENDINGS as error:
                 self._drop(verdict, cancellation.as_error(error))
                 return
-            except Exception as error:
-                # It cannot be written as JSON, or its object's name does not fit into a URL, or the writer has a bug.
+            except Exception as error:  # a bug of the writer must not lose the other events
                 self._drop(verdict, error)
                 return
             else:

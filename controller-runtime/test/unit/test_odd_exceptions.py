@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Whatever code of others raises is one failed call: said once in the log, and tried again where that makes sense."""
+"""Any exception of code of others is one failed call: said once in the log, and tried again where that makes sense."""
 
 from __future__ import annotations
 

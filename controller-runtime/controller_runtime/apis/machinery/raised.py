@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Exceptions of code that is not ours: their texts, their parts and their tracebacks, whatever their shape.
+"""Exceptions of code that is not ours: their texts, their parts and their tracebacks, in any shape.
 
 ``__str__`` may raise, causes may form a circle, groups may be nested hundreds deep or contain the same member many
 times. Nothing here raises, recurses or takes a number of steps without a bound. Only KeyboardInterrupt passes.

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Whatever a reconcile raises is one failed reconcile: said once in the log, and tried again."""
+"""Any exception of a reconcile is one failed reconcile: said once in the log, and tried again."""
 
 from __future__ import annotations
 

@@ -216,11 +216,11 @@ def test_a_value_without_end_or_whose_text_fails_is_named_by_its_type(lines: Sta
     endless: list[object] = []
     endless.append(endless)
     read = lines()
-    log.logger_from().info("Told", endless=endless, silent=Silent(), number=Number(3), good=1)
+    log.logger_from().info("Values", endless=endless, silent=Silent(), number=Number(3), good=1)
     assert json.loads(read()[0]) | {"ts": 0, "number": ""} == {
         "level": "info",
         "ts": 0,
-        "msg": "Told",
+        "msg": "Values",
         "endless": "<list: it cannot be written, RecursionError was raised>",
         "silent": "<Silent: it cannot be written, KeyError was raised>",
         "number": "",
