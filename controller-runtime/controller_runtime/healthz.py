@@ -18,6 +18,7 @@ import anyio
 import msgspec
 
 from . import log
+from .apis.machinery import raised
 from .httpserver import Handler, HTTPRequest, HTTPResponse
 
 Checker = Callable[[], Awaitable[str | None] | str | None]
@@ -119,5 +120,5 @@ class HealthHandler:
         except TimeoutError:
             return _Outcome(name, error=f"no answer within {self._deadline:g} s")
         except NotHealthyError as error:
-            return _Outcome(name, error=str(error))
+            return _Outcome(name, error=raised.text(error))
         return _Outcome(name, remark=remark or "")

@@ -106,7 +106,7 @@ class Reconciler(Protocol):
 
         The controller handles the outcome:
 
-        - an error raised: logged once, counted, and the request is tried again, each time later;
+        - an error raised, also ``SystemExit``: logged once, counted, and the request is tried again, each time later;
         - :class:`TerminalError` raised: logged and counted, not tried again;
         - ``Result(requeue_after=d)``: tried again after ``d``, a timedelta or a number of seconds, and its
           failures are forgotten;

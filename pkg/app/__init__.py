@@ -8,11 +8,13 @@ traceback.
 
 from __future__ import annotations
 
+import os
 import signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from types import FrameType
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -22,9 +24,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def start(program: str, arguments: Sequence[str] | None) -> int:
     """Import the module ``program``, run its ``main``, and return the exit code."""
-    if arguments is None and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        # Until the manager handles it there is nothing to clean up.
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    if arguments is None:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, _end)  # also one that the parent process set to be ignored, as in Go
     import importlib
 
     from controller_runtime import lean
@@ -34,3 +36,8 @@ def start(program: str, arguments: Sequence[str] | None) -> int:
         module = importlib.import_module(program)
     code: int = module.main(arguments)
     return code
+
+
+def _end(number: int, _frame: FrameType | None) -> None:
+    """End the process: until the manager handles signals itself, there is nothing to clean up."""
+    os._exit(128 + number)

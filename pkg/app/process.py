@@ -7,12 +7,14 @@ An operator's error is one line on stderr without a traceback: exit code 2 for t
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import functools
 import gc
 import importlib.util
 import os
 import resource
+import signal
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
@@ -22,6 +24,7 @@ from typing import Final, Protocol, TypeVar
 import anyio
 import controller_runtime as ctrl
 from controller_runtime import installed, lean, log, rest
+from controller_runtime.apis.machinery import raised
 from controller_runtime.apis.machinery.errors import StatusError, UnauthorizedError, one_line
 from controller_runtime.apis.machinery.printable import printable_line
 from controller_runtime.log import options as log_options
@@ -138,7 +141,7 @@ async def serve(
     # The same name in audit logs and managedFields, independent of the path of the program.
     release = version()
     connection.user_agent = rest.user_agent(program, release)
-    async with AsyncExitStack() as stack:
+    async with AsyncExitStack() as signals, AsyncExitStack() as stack:
         if traced:
             from . import tracing
 
@@ -147,16 +150,15 @@ async def serve(
         await admitted(mgr)
         log.logger_from("setup").info("Starting", program=program, version=release, configFile=config_file)
         await setup(mgr)
-        await _run(mgr)
+        await _run(mgr, await signals.enter_async_context(ctrl.setup_signal_handler()))
 
 
-async def _run(mgr: ctrl.Manager) -> None:
+async def _run(mgr: ctrl.Manager, stop: anyio.Event) -> None:
     mgr.add(lean.Collector(mgr.cache.ready))
     mgr.add(trim.Trimmer())
     gc.disable()
     try:
-        async with ctrl.setup_signal_handler() as stop:
-            await mgr.start(stop)
+        await mgr.start(stop)
     finally:
         gc.enable()
 
@@ -174,10 +176,8 @@ async def admitted(mgr: ctrl.Manager) -> None:
 
 def expected(error: BaseException) -> BaseException | None:
     """Return the first error that an operator can fix; None if there is any other error."""
-    if not isinstance(error, BaseExceptionGroup):
-        return error if isinstance(error, _EXPECTED) else None
-    found = [expected(each) for each in error.exceptions]
-    return found[0] if all(found) else None
+    found = list(raised.leaves(error))
+    return found[0] if all(issubclass(type(each), _EXPECTED) for each in found) else None
 
 
 def complain(program: str, error: BaseException, code: int = FAILED) -> int:
@@ -201,6 +201,10 @@ def _answer(program: str, text: str) -> int:
 
 
 async def _bounded(work: Work, bound: ending.Bound) -> None:
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGUSR1, signal.SIGUSR2):
+        # They end a process that does not handle them. A loop that handles a signal is woken by all others as well.
+        loop.add_signal_handler(number, int)
     with bound.within():
         await work()
 

@@ -7,10 +7,12 @@ from __future__ import annotations
 import argparse
 import asyncio
 import importlib
+import signal
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 import anyio
+from controller_runtime.apis.machinery import raised
 from controller_runtime.apis.machinery.errors import StatusError
 from controller_runtime.envtest import EnvtestError, EventuallyError
 from controller_runtime.manager import ManagerError
@@ -58,7 +60,7 @@ def _run(parsed: argparse.Namespace, signals: Signals | None) -> int:
         code = command(parsed)  # the manager runs its own event loop
         return code
     out, err = Console(), Console(stderr=True)
-    if signals is None or not parsed.cleans_up:
+    if signals is None:
         code = anyio.run(command, parsed, out, err)
     else:
         code = anyio.run(_until_signal, command, parsed, out, err, signals)
@@ -68,8 +70,10 @@ def _run(parsed: argparse.Namespace, signals: Signals | None) -> int:
 async def _until_signal(
     command: Command, parsed: argparse.Namespace, out: Console, err: Console, signals: Signals
 ) -> int:
-    """Run ``command``; a signal cancels it, which lets it clean up, and decides the exit code."""
+    """Run ``command``; a signal cancels it if it has anything to clean up, and decides the exit code."""
     loop = asyncio.get_running_loop()
+    # A loop that handles a signal is woken by all of them; another one may learn of a signal with its next event only.
+    loop.add_signal_handler(signal.SIGURG, int)
     code = 1
     with anyio.CancelScope() as scope:
 
@@ -78,7 +82,8 @@ async def _until_signal(
                 err.say("Stopping.")
                 scope.cancel()
 
-        signals.cancel = lambda: loop.call_soon_threadsafe(cancel)
+        if parsed.cleans_up:
+            signals.cancel = lambda: loop.call_soon_threadsafe(cancel)
         try:
             code = await command(parsed, out, err)
         except Exception:  # raised again, unless a signal ended the command
@@ -91,7 +96,5 @@ async def _until_signal(
 
 def _expected(error: BaseException) -> BaseException | None:
     """Return the first error that the user can act on; None if there is any other."""
-    if not isinstance(error, BaseExceptionGroup):
-        return error if isinstance(error, _EXPECTED) else None
-    found = [_expected(each) for each in error.exceptions]
-    return found[0] if all(found) else None
+    found = list(raised.leaves(error))
+    return found[0] if all(issubclass(type(each), _EXPECTED) for each in found) else None

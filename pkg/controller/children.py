@@ -331,7 +331,9 @@ class Children:
         try:
             await self._client.delete(live, propagation="Foreground", preconditions=preconditions)
         except ForbiddenError as error:
-            raise (refusal or error) from error
+            if refusal is None:
+                raise
+            raise refusal from error
         self._rebuilt[train_job.key] = wanted, live.metadata.uid
         self._applier.forget(train_job.key)
         message = (

@@ -9,7 +9,8 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 import controller_runtime as ctrl
-from controller_runtime import client, log, predicate
+from controller_runtime import cancellation, client, log, predicate
+from controller_runtime.apis.machinery import raised
 from controller_runtime.apis.machinery.errors import InvalidError, NotFoundError
 from controller_runtime.apis.machinery.object import ObjectMeta
 from controller_runtime.cache import CacheDegradedError, UndecodableObjectError
@@ -213,7 +214,7 @@ class TrainJobReconciler:
             raise
 
     def _report(self, train_job: TrainJob, error: Exception) -> None:
-        text = str(error)
+        text = raised.text(error)
         message = _EVENT_MESSAGE.format(text[:_EVENT_ERROR_LIMIT])
         if len(text) > _EVENT_ERROR_LIMIT:
             message += " ..."
@@ -281,6 +282,8 @@ async def _attempt(errors: list[Exception], step: Awaitable[None]) -> None:
     """
     try:
         await step
+    except cancellation.ENDINGS as error:
+        errors.append(cancellation.as_error(error))
     except Exception as error:
         errors.append(error)
     finally:
@@ -299,7 +302,7 @@ def _result(errors: list[Exception], left: timedelta | None = None) -> ctrl.Resu
         errors.clear()
         raise failed.pop()
     if failed:
-        raise ExceptionGroup("\n".join(dict.fromkeys(map(str, failed))), failed)
+        raise ExceptionGroup("\n".join(dict.fromkeys(map(raised.text, failed))), failed)
     for pending in errors:
         if isinstance(pending, PendingError):
             log.logger_from().debug("Waiting", reason=str(pending))

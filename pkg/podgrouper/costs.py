@@ -60,7 +60,7 @@ class Costs:
         """
         refusal = self._refusals.get((kind, namespace))
         if refusal is not None and self._clock() < refusal[0]:
-            raise refusal[1]
+            raise refusal[1].with_traceback(None)  # each raise would add to the former ones' tracebacks
 
     @asynccontextmanager
     async def reading(self, kind: GVK, namespace: str, *, alone: bool) -> AsyncIterator[None]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from controller_runtime import client, installed
 from controller_runtime.apis.core.v1 import Pod
+from controller_runtime.apis.machinery import raised
 from controller_runtime.apis.machinery.gvk import GVK, GroupKind, NamespacedName
 from controller_runtime.manager import ManagerError
 
@@ -272,7 +273,8 @@ def _load(entry: EntryPoint, default: DefaultGrouper, reader: client.Reader) -> 
         factory: RowsFactory = entry.load()
         rows = factory(default, reader)
     except (Exception, SystemExit) as error:
-        reason = f"SystemExit: {error}" if isinstance(error, SystemExit) else str(error)
+        text = raised.text(error)
+        reason = f"SystemExit: {text}" if isinstance(error, SystemExit) else text
         raise GrouperLoadError(f"grouper {entry.name} ({entry.value}): {reason}") from error
     if not isinstance(rows, Mapping) or not all(isinstance(each, Grouper) for each in rows.values()):
         raise GrouperLoadError(f"grouper {entry.name} ({entry.value}): not rows of groupers by kind")

@@ -14,6 +14,7 @@ import controller_runtime as ctrl
 import msgspec
 from controller_runtime import client, log
 from controller_runtime.apis.core.v1 import Namespace, Pod
+from controller_runtime.apis.machinery import raised
 from controller_runtime.apis.machinery.errors import ConflictError, NotFoundError
 from controller_runtime.apis.machinery.gvk import NamespacedName
 from controller_runtime.apis.machinery.object import Object, ObjectMeta, metadata_only
@@ -147,7 +148,7 @@ class PodReconciler:
                 self._decoding.spend(request.namespace, spent)
 
     def _report(self, pod: Pod, error: Exception) -> None:
-        self._recorder.event(pod, "Warning", kai.POD_GROUPER_WARNING, str(error)[:_MESSAGE_LIMIT])
+        self._recorder.event(pod, "Warning", kai.POD_GROUPER_WARNING, raised.text(error)[:_MESSAGE_LIMIT])
 
     async def _has_nothing_new(self, key: NamespacedName) -> bool:
         """Return True if the cached pod predates our own write, or differs from the pod we read by that write alone."""

@@ -110,7 +110,8 @@ class Issuer:
             if self._due(token):
                 await self._read()
             if self._known is None:
-                raise self._failure or IssuerError("the issuer has not been read")
+                failure = self._failure or IssuerError("the issuer has not been read")
+                raise failure.with_traceback(None)  # each raise would add to the former ones' tracebacks
             return self._known
 
     def _due(self, token: Token) -> bool:

@@ -119,8 +119,8 @@ def _store_number(train_job: TrainJob) -> None:
     try:
         value = generations.number_or_word(trainer.num_proc_per_node)
     except ValueError as error:
-        errors = field.ErrorList([field.invalid(_NUM_PROC, trainer.num_proc_per_node, str(error))])
-        raise errors.to_aggregate() or error from error
+        invalid = field.invalid(_NUM_PROC, trainer.num_proc_per_node, str(error))
+        raise field.AggregateError([invalid]) from error
     annotations = dict(metadata.annotations or {})
     if isinstance(value, str):
         trainer.num_proc_per_node = None

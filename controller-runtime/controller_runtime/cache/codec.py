@@ -14,7 +14,8 @@ from typing import Final, TypeVar
 import msgspec
 import pydantic_core
 
-from controller_runtime.apis.machinery import cut, shape
+from controller_runtime import cancellation
+from controller_runtime.apis.machinery import cut, raised, shape
 from controller_runtime.apis.machinery import errors as api
 from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.apis.machinery.gvk import NamespacedName
@@ -240,10 +241,9 @@ def _transformed(untransformed: bytes, transform: Transform, meta: _Meta) -> byt
     try:
         text = _compact(transform(msgspec.json.decode(untransformed)))
         _decode_meta(parts_of(text)["metadata"])
-    except (
-        Exception
-    ) as error:  # the caller's code: its failure on one object must not end the watch of its kind
-        reason = f"transform: {type(error).__name__}: {error}"
+    except (Exception, *cancellation.ENDINGS) as error:
+        # The caller's code: its failure on one object must not end the watch of its kind.
+        reason = f"transform: {raised.name(error)}: {raised.text(error)}"
         raise errors.BadObjectError(reason, NamespacedName(meta.namespace, meta.name)) from error
     return text
 

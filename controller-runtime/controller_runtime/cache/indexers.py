@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from controller_runtime import client
+from controller_runtime import cancellation, client
+from controller_runtime.apis.machinery import raised
 from controller_runtime.apis.machinery.gvk import GVK
 from controller_runtime.apis.machinery.object import Object
 
@@ -53,7 +54,8 @@ class Indexers:
                 values[field] = tuple(dict.fromkeys(extract(given)))
             except errors.UndecodableObjectError as error:
                 self._unreadable.skip(error)
-            except Exception as error:  # the caller's code: its failure on one object must not end the watch
-                reason = f"index {field!r}: {type(error).__name__}: {error}"
+            except (Exception, *cancellation.ENDINGS) as error:
+                # The caller's code: its failure on one object must not end the watch.
+                reason = f"index {field!r}: {raised.name(error)}: {raised.text(error)}"
                 self._unreadable.skip(errors.UndecodableObjectError(self._gvk, obj.key, reason))
         return values

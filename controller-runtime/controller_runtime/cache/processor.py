@@ -12,7 +12,7 @@ from typing import TypeVar, TypeVarTuple, Unpack
 import anyio
 import anyio.lowlevel
 
-from controller_runtime import log
+from controller_runtime import cancellation, log
 from controller_runtime.apis.machinery.gvk import NamespacedName
 from controller_runtime.apis.machinery.object import Object
 
@@ -95,7 +95,10 @@ class Processor:
             notify(*args)
         except errors.UndecodableObjectError as error:
             self._unreadable.skip(error)
-        except Exception as error:  # a failed handler must not stop others or the watch
+        except (
+            Exception,
+            *cancellation.ENDINGS,
+        ) as error:  # a failed handler must not stop others or the watch
             _log.error("Handler failed", kind=str(self._kind.gvk.group_kind), error=error)
 
     # Handlers.

@@ -19,6 +19,7 @@ import anyio.lowlevel
 from anyio.abc import TaskGroup
 
 from controller_runtime import cancellation, log, metrics, source, workqueue
+from controller_runtime.apis.machinery import raised
 from controller_runtime.reconcile import (
     ControllerError,
     PanicError,
@@ -28,9 +29,8 @@ from controller_runtime.reconcile import (
     Result,
 )
 
-from . import outcomes, reporting
+from . import outcomes, reporting, retries
 from .options import Defaults, Options
-from .retries import Retries
 
 if TYPE_CHECKING:
     from controller_runtime import tracing
@@ -64,7 +64,7 @@ class Controller:
         self.queue: workqueue.PriorityQueue[Request] = workqueue.PriorityQueue(
             name, rate_limiter=settings.rate_limiter, metrics=settings.metrics
         )
-        self._retries = Retries(settings.rate_limiter)
+        self._retries = retries.Retries(settings.rate_limiter)
         self._reconciler = reconciler
         self._new_id = new_id
         self._time = metrics.RECONCILE_TIME.labels(name)
@@ -181,7 +181,7 @@ class Controller:
         _log.info("Starting EventSource", source=str(src))
         try:
             await src.start(self.queue)
-        except asyncio.CancelledError as error:
+        except cancellation.ENDINGS as error:
             raise cancellation.as_error(error) from error
         if isinstance(src, source.SyncingSource):
             raise ControllerError(f"{src} ended although controller {self.name} was not stopped")
@@ -190,7 +190,7 @@ class Controller:
     async def _sync(self, src: source.SyncingSource) -> None:
         try:
             await src.wait_for_sync(self.settings.cache_sync_timeout)
-        except asyncio.CancelledError as error:
+        except cancellation.ENDINGS as error:
             raise cancellation.as_error(error) from error
         if src.problem is not None:
             _log.warning("EventSource is degraded, going on without it", source=str(src), reason=src.problem)
@@ -229,6 +229,8 @@ class Controller:
         # An error refers to the frames that it passed: one that keeps it would be freed by a garbage collection only.
         try:
             return await self._reconcile(request)
+        except SystemExit as error:
+            return cancellation.as_error(error)
         except asyncio.CancelledError as error:
             return cancellation.as_error(error)
         except Exception as error:
@@ -251,24 +253,35 @@ class Controller:
         if not self.settings.recover_panic:
             _log.error("Observed a panic in reconciler", error=error)
             raise error
-        panic = PanicError(f"panic: {type(error).__name__}: {log.describe(error)} [recovered]")
+        panic = PanicError(f"panic: {raised.name(error)}: {log.describe(error)} [recovered]")
         panic.__cause__ = error
         return panic
 
     def _conclude(self, request: Request, outcome: Result | Exception, priority: int) -> None:
         """Requeue, forget, count and log, according to the outcome of a reconcile."""
-        if isinstance(outcome, Result) and outcome.priority is not None:
-            priority = outcome.priority
+        failed: BaseException | None = outcome if isinstance(outcome, Exception) else None
+        try:
+            self._requeue(request, outcome, priority)
+        except (Exception, *cancellation.ENDINGS) as error:  # of the rate limiter, or of the outcome's attributes
+            self.queue.add(request, priority=priority, after=retries.SERVER_DELAY)
+            found = [each for each in (failed, error) if each is not None]
+            failed = BaseExceptionGroup("the outcome of a reconcile cannot be handled", found)
+        if failed is not None:
+            metrics.RECONCILE_ERRORS.labels(self.name).inc()
+            metrics.RECONCILE_TOTAL.labels(self.name, reporting.ERROR).inc()
+            _log.error("Reconciler error", error=failed)
+
+    def _requeue(self, request: Request, outcome: Result | Exception, priority: int) -> None:
         if isinstance(outcome, Exception):
             if outcomes.is_terminal(outcome) or outcomes.is_undecodable(outcome, request, self.settings.kind):
                 metrics.TERMINAL_RECONCILE_ERRORS.labels(self.name).inc()
             else:
-                self.queue.origins.note(request, f"retry after {type(outcome).__name__}")
+                self.queue.origins.note(request, f"retry after {raised.name(outcome)}")
                 self.queue.add(request, priority=priority, after=self._retries.delay(request, outcome))
-            metrics.RECONCILE_ERRORS.labels(self.name).inc()
-            metrics.RECONCILE_TOTAL.labels(self.name, reporting.ERROR).inc()
-            _log.error("Reconciler error", error=outcome)
-        elif (after := outcome.requeue_after) is not None and after.total_seconds() > 0:
+            return
+        if outcome.priority is not None:
+            priority = outcome.priority
+        if (after := outcome.requeue_after) is not None and after.total_seconds() > 0:
             if self._traces:
                 _log.trace("Reconcile done, requeueing", after=after)
             self._retries.forget(request)

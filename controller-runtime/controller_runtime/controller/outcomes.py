@@ -4,10 +4,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final
 
 from controller_runtime import rest
+from controller_runtime.apis.machinery import raised
 from controller_runtime.apis.machinery.errors import (
     ConflictError,
     ServerError,
@@ -38,63 +38,59 @@ _OF_SERVER: Final = (ServerError, TooManyRequestsError, ConflictError)
 
 def is_terminal(error: BaseException) -> bool:
     """Return True if a retry is pointless: for ``error``, its cause, or every member of a group."""
-    if isinstance(error, TerminalError):
-        return True
-    if isinstance(error, BaseExceptionGroup):
-        return all(map(is_terminal, error.exceptions))
-    return error.__cause__ is not None and is_terminal(error.__cause__)
+    waiting = [error]
+    for _ in range(raised.MOST):  # a circle of causes has no end
+        if not waiting:
+            return True
+        each = waiting.pop()
+        if isinstance(each, TerminalError):
+            continue
+        if members := raised.members(each):
+            waiting += members
+        elif (cause := raised.cause(each)) is not None:
+            waiting.append(cause)
+        else:
+            return False
+    return False
 
 
 def is_degraded(error: BaseException) -> bool:
     """Return True if ``error``, its cause or a member reports that a kind is not served."""
-    return any(isinstance(each, CacheDegradedError) for each in all_of(error))
+    return any(isinstance(each, CacheDegradedError) for each in raised.parts(error))
 
 
 def asked_wait(error: BaseException) -> float | None:
     """Return the delay that the server requested in ``error``, its causes or its members."""
-    waits = [each.retry_after for each in all_of(error) if isinstance(each, StatusError)]
-    return max(filter(None, waits), default=None)
+    waits = (each.retry_after for each in raised.parts(error) if isinstance(each, StatusError))
+    return max((wait for wait in waits if wait and wait > 0), default=None)
 
 
 def is_away(error: BaseException) -> bool:
     """Return True if the server was not reached."""
-    return any(isinstance(each, rest.TransportError) for each in all_of(error))
+    return any(isinstance(each, rest.TransportError) for each in raised.parts(error))
 
 
 def is_of_server(error: BaseException) -> bool:
     """Return True if the server failed, or another client wrote the object at the same time."""
-    return any(isinstance(each, _OF_SERVER) for each in all_of(error))
-
-
-def all_of(error: BaseException) -> Iterator[BaseException]:
-    """Yield ``error``, its causes and its members."""
-    yield error
-    members = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
-    for each in (*members, error.__cause__):
-        if each is not None:
-            yield from all_of(each)
+    return any(isinstance(each, _OF_SERVER) for each in raised.parts(error))
 
 
 def is_panic(error: BaseException) -> bool:
     """Return True if ``error``, or any member of a group, is a programming error."""
-    if isinstance(error, BaseExceptionGroup):
-        return any(map(is_panic, error.exceptions))
-    return isinstance(error, PANICS)
+    return any(issubclass(type(each), PANICS) for each in raised.leaves(error))
 
 
 def is_undecodable(error: BaseException, request: Request, kind: GVK | None) -> bool:
     """Return True if the object itself cannot be decoded: a retry is useless before its next write, an event."""
     return any(
         isinstance(each, UndecodableObjectError) and each.key == request and each.gvk == kind
-        for each in all_of(error)
+        for each in raised.parts(error)
     )
 
 
 def only_cause(group: BaseExceptionGroup[BaseException]) -> BaseException:
     """Return the only exception in nested groups, or the innermost group with several."""
-    while isinstance(group, BaseExceptionGroup) and len(group.exceptions) == 1:
-        inner = group.exceptions[0]
-        if not isinstance(inner, BaseExceptionGroup):
-            return inner
-        group = inner
-    return group
+    found: BaseException = group
+    while len(members := raised.members(found)) == 1:
+        found = members[0]
+    return found

@@ -13,6 +13,8 @@ import msgspec
 class ServerError(Exception):
     """A server cannot listen; the message names the address or the option."""
 
+    needs_no_stack = True
+
 
 class Headers(Mapping[str, str]):
     """The headers of a request, found by name in any case; of several with one name, the first."""

@@ -144,7 +144,7 @@ class SharedState:
             return _NOT_FOUND
         try:
             return await handler(request)
-        except asyncio.CancelledError as error:
+        except cancellation.ENDINGS as error:
             # The handler's own affair, unless the connection is aborted.
             _log.error("Error handling request", exc_info=cancellation.as_error_of_plain_task(error))
             return _BROKEN

@@ -14,8 +14,10 @@ from .context import into_context as into_context
 from .context import into_context_late as into_context_late
 from .context import logger_from as logger_from
 from .encode import CUT as CUT
+from .encode import Sparing as Sparing
 from .encode import cut as cut
 from .encode import describe as describe
+from .encode import needs_no_stack as needs_no_stack
 from .options import DEBUG as DEBUG
 from .options import ERROR as ERROR
 from .options import INFO as INFO
@@ -23,7 +25,6 @@ from .options import TRACE as TRACE
 from .options import Encoder as Encoder
 from .options import Options as Options
 from .options import TimeEncoding as TimeEncoding
-from .sparing import Sparing as Sparing
 
 if TYPE_CHECKING:
     from .logger import Logger as Logger

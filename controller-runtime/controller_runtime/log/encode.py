@@ -5,8 +5,7 @@
 from __future__ import annotations
 
 import functools
-
-import traceback
+import time
 from collections.abc import Callable, Mapping, MutableMapping
 from datetime import UTC, datetime, timedelta
 from enum import Enum
@@ -15,10 +14,12 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from controller_runtime.apis.machinery import raised
 from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.apis.machinery.gvk import GVK, GroupKind, NamespacedName
 from controller_runtime.apis.machinery.object import Object
 from controller_runtime.apis.machinery.printable import printable_json
+from controller_runtime.tokenbucket import TokenBucket
 
 from .options import DEBUG, ERROR, INFO, PANIC, TRACE, Encoder, Options, TimeEncoding
 
@@ -32,6 +33,9 @@ CUT: Final = 256
 """Characters of a text of unknown origin that are worth repeating."""
 LONGEST: Final = 16 * 1024
 """Characters of the longest value in a line."""
+_DEEPEST: Final = 32
+"""Levels of the deepest value in a line."""
+
 VERBOSITY: Final[Mapping[str, int]] = {
     "critical": PANIC,
     "error": ERROR,
@@ -61,10 +65,10 @@ def renderer(options: Options, now_ns: Callable[[], int]) -> Renderer:
     def render(_: object, method: str, event: EventDict) -> str:
         error = event.pop("exc_info", None)
         error = error if isinstance(error, BaseException) else event.get("error")
-        message, name = str(event.pop("event", "")), event.pop(LOGGER_NAME, None)
-        fields = {key: _plain(value) for key, value in event.items()}
+        message, name = raised.text(event.pop("event", "")), event.pop(LOGGER_NAME, None)
         if isinstance(error, BaseException):
-            fields["error"] = cut(describe(error), LONGEST)
+            event["error"] = error
+        fields = {key: _value(value) for key, value in event.items()}
         line = _Line(
             level=_NAMES.get(method, method),
             ts=_time(now_ns(), options.time_encoding),
@@ -126,7 +130,7 @@ def _console_line(line: _Line) -> str:
 
 
 def _json(value: object) -> str:
-    return printable_json(msgspec.json.encode(value, enc_hook=str).decode())
+    return printable_json(msgspec.json.encode(value, enc_hook=raised.text).decode())
 
 
 def _escaped(text: str) -> str:
@@ -182,26 +186,37 @@ def cut(text: str, longest: int = CUT) -> str:
 
 def describe(error: BaseException) -> str:
     """Return an error's text; of a group each distinct text of its parts, of an empty text the type's name."""
-    if isinstance(error, BaseExceptionGroup):
-        return "\n".join(dict.fromkeys(describe(part) for part in error.exceptions))
-    return str(error) or type(error).__name__
+    return "\n".join(dict.fromkeys(raised.text(each) or raised.name(each) for each in raised.leaves(error)))
 
 
 def _stack(error: object) -> str:
-    if not isinstance(error, BaseException) or error.__traceback__ is None or _needs_no_stack(error):
+    if not isinstance(error, BaseException) or needs_no_stack(error):
         return ""
-    return cut("".join(traceback.format_exception(error)).rstrip(), 2 * LONGEST)
+    return cut(raised.stack(error), 2 * LONGEST)
 
 
-def _needs_no_stack(error: BaseException) -> bool:
+def needs_no_stack(error: BaseException) -> bool:
     """Return True if the error, or every part of a group, declares that its text says everything."""
-    if isinstance(error, BaseExceptionGroup):
-        return all(map(_needs_no_stack, error.exceptions))
-    return bool(getattr(error, "needs_no_stack", False))
+    try:
+        return all(getattr(each, "needs_no_stack", False) for each in raised.leaves(error))
+    except (Exception, SystemExit):  # an attribute of the error
+        return False
 
 
-def _plain(value: object) -> JSON:
+def _value(value: object) -> JSON:
+    """Return a value as JSON; of a value whose own code fails, or that contains itself, only the type."""
+    try:
+        return _plain(value)
+    except (Exception, SystemExit) as error:
+        return f"<{raised.name(value)}: it cannot be written, {raised.name(error)} was raised>"
+
+
+def _plain(value: object, depth: int = 0) -> JSON:
     """Return a value as JSON: an object becomes its reference, without its content."""
+    if depth > _DEEPEST:
+        raise RecursionError
+    if isinstance(value, BaseException):
+        return cut(describe(value), LONGEST)
     if isinstance(value, str):
         return cut(value, LONGEST)
     if value is None or isinstance(value, int | float | bool):
@@ -212,18 +227,34 @@ def _plain(value: object) -> JSON:
         return kind | _reference(value.key)
     if isinstance(value, NamespacedName):
         return _reference(value)
-    if isinstance(value, BaseException):
-        return cut(describe(value), LONGEST)
     if isinstance(value, timedelta):
         return value.total_seconds()
     if isinstance(value, GVK | GroupKind | Enum | PurePath | type):
         return str(value.value if isinstance(value, Enum) else getattr(value, "__qualname__", value))
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): _plain(item, depth + 1) for key, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
-        return [_plain(item) for item in value]
+        return [_plain(item, depth + 1) for item in value]
     return str(value)
 
 
 def _reference(key: NamespacedName) -> dict[str, str]:
     return {"namespace": key.namespace, "name": key.name} if key.namespace else {"name": key.name}
+
+
+class Sparing:
+    """A limit on the log lines that clients can cause: a token bucket, which counts the dropped lines."""
+
+    def __init__(
+        self, *, burst: int = 20, per_second: float = 1.0, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._bucket = TokenBucket(per_second, burst, clock)
+        self._held_back = 0
+
+    def allow(self) -> dict[str, int] | None:
+        """Return None if the line must be dropped, else extra fields for it: the number of lines dropped before."""
+        if not self._bucket.try_take():
+            self._held_back += 1
+            return None
+        held_back, self._held_back = self._held_back, 0
+        return {"heldBack": held_back} if held_back else {}

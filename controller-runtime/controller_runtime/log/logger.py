@@ -8,6 +8,7 @@ tracebacks and pickle, the set-up is kept here; structlog receives it as soon as
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import sys
 import time
@@ -40,8 +41,9 @@ class Sink:
     def _write(self, line: str) -> None:
         # stderr is looked up at each write: a test or a daemon may have replaced it.
         stream = self._stream if self._stream is not None else sys.stderr
-        stream.write(line + "\n")
-        stream.flush()
+        with contextlib.suppress(OSError, ValueError, AttributeError):  # a full disk, a closed stream, none
+            stream.write(line + "\n")
+            stream.flush()
 
     critical = error = exception = warning = info = debug = trace = _write
 

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -74,7 +73,7 @@ class Lifecycle:
                     until_stop.start_soon(self._cancel_at_stop, until_stop.cancel_scope)
                     try:
                         await self._start(self._tasks)
-                    except asyncio.CancelledError as error:
+                    except cancellation.ENDINGS as error:
                         self._fail(ManagerError(f"start: {cancellation.as_error(error)}"))
                 await self._stop_in_order()
         if self._failure is not None:
@@ -157,13 +156,16 @@ class Lifecycle:
         await self._elector.release()
 
     def _member_failed(self, member: Runnable, error: Exception) -> None:
-        if isinstance(error, ManagerError):
-            failure = error
-        elif isinstance(error, leaderelection.LeaderElectionLostError):
-            failure = LostLeadershipError(str(error))
-            failure.__cause__ = error
-        else:
+        # By the class: ``isinstance`` asks attributes of the error, which may raise.
+        if not issubclass(type(error), (ManagerError, leaderelection.LeaderElectionLostError)):
+            if not log.needs_no_stack(error):
+                _log.error("Runnable failed", runnable=describe(member), error=error)
             failure = ManagerError(f"{describe(member)}: {log.describe(error)}")
+            failure.__cause__ = error
+        elif isinstance(error, ManagerError):
+            failure = error
+        else:
+            failure = LostLeadershipError(log.describe(error))
             failure.__cause__ = error
         self._fail(failure)
 

@@ -200,8 +200,8 @@ class RunnableGroup:
         try:
             with member.scope:
                 await member.runnable.start()
-        except asyncio.CancelledError as error:
-            if member.scope.cancel_called:
+        except cancellation.ENDINGS as error:
+            if member.scope.cancel_called and isinstance(error, asyncio.CancelledError):
                 raise
             self._report(member, cancellation.as_error(error))
         except Exception as error:
@@ -234,7 +234,7 @@ class RunnableGroup:
             race.start_soon(ended, race.cancel_scope)
             try:
                 await ready()
-            except asyncio.CancelledError as error:
+            except cancellation.ENDINGS as error:
                 self._unready(member, cancellation.as_error(error))
             except Exception as error:
                 self._unready(member, error)

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 from collections.abc import AsyncIterator, Callable
@@ -23,34 +24,38 @@ async def setup_signal_handler(
     """Yield an event that the first signal sets; pass it to ``Manager.start``. The second calls ``exit_now(1)``.
 
     Meanwhile SIGUSR1 raises the log's verbosity by one level, up to trace, and SIGUSR2 restores the initial level.
+    Signals that were ignored are handled, too, as by Go's ``signal.Notify``. The handlers of before are in force again
+    at the end, without a moment in which a signal would raise KeyboardInterrupt.
     """
-    stop = anyio.Event()
+    stop, configured = anyio.Event(), log.verbosity()
 
-    async def watch(*, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as received:
-            task_status.started()
-            async for number in received:
-                if stop.is_set():
-                    exit_now(1)
-                    return
-                _log.info("Stopping", signal=signal.Signals(number).name)
-                stop.set()
+    def end(number: int) -> None:
+        if stop.is_set():
+            exit_now(1)
+            return
+        _log.info("Stopping", signal=signal.Signals(number).name)
+        stop.set()
 
-    async def follow(*, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        configured = log.verbosity()
-        with anyio.open_signal_receiver(signal.SIGUSR1, signal.SIGUSR2) as received:
-            task_status.started()
-            async for number in received:
-                wanted = more(log.verbosity()) if number == signal.SIGUSR1 else configured
-                log.set_verbosity(max(wanted, log.INFO))
-                _log.info("Log level changed", verbosity=wanted)  # written at any level
-                log.set_verbosity(wanted)
+    def follow(number: int) -> None:
+        wanted = more(log.verbosity()) if number == signal.SIGUSR1 else configured
+        log.set_verbosity(max(wanted, log.INFO))
+        _log.info("Log level changed", verbosity=wanted)  # written at any level
+        log.set_verbosity(wanted)
 
-    async with anyio.create_task_group() as tasks:
-        await tasks.start(watch)
-        await tasks.start(follow)
+    loop = asyncio.get_running_loop()
+    handlers = {signal.SIGTERM: end, signal.SIGINT: end, signal.SIGUSR1: follow, signal.SIGUSR2: follow}
+    before = {number: signal.getsignal(number) for number in handlers}
+    for number, handle in handlers.items():
+        loop.add_signal_handler(number, handle, number)
+    try:
         yield stop
-        tasks.cancel_scope.cancel()
+    finally:
+        # A loop leaves Python's default handlers behind.
+        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, handlers)
+        for number, handler in before.items():
+            loop.remove_signal_handler(number)
+            signal.signal(number, handler)
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
 
 
 def more(verbosity: int) -> int:

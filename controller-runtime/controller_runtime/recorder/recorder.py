@@ -18,7 +18,7 @@ from typing import Final, Protocol
 import anyio
 import msgspec
 
-from controller_runtime import log
+from controller_runtime import cancellation, log
 from controller_runtime.apis.core.events import Event, EventSource, ObjectReference
 from controller_runtime.apis.machinery import time as wire_time
 from controller_runtime.apis.machinery.errors import (
@@ -203,8 +203,13 @@ class Broadcaster:
                 _log.debug("Event was not sent and will be", about=_summary(verdict.event), error=error)
             except (RestError, ValueError) as error:
                 # It cannot be written as JSON, or its object's name does not fit into a URL: no retry changes that.
-                self._correlator.forget(verdict.key)
-                _log.error("Event cannot be sent", about=_summary(verdict.event), error=error)
+                self._drop(verdict, error)
+                return
+            except cancellation.ENDINGS as error:
+                self._drop(verdict, cancellation.as_error(error))
+                return
+            except Exception as error:  # a bug of the writer must not lose the other events
+                self._drop(verdict, error)
                 return
             else:
                 return
@@ -212,6 +217,10 @@ class Broadcaster:
             await anyio.sleep(_RETRY_DELAY * (self._rng() if attempt == 0 else 1.0))
         self._correlator.forget(verdict.key)
         _log.error("Event was given up", about=_summary(verdict.event), tries=_TRIES)
+
+    def _drop(self, verdict: Verdict, error: Exception) -> None:
+        self._correlator.forget(verdict.key)
+        _log.error("Event cannot be sent", about=_summary(verdict.event), error=error)
 
     async def _record(self, verdict: Verdict) -> None:
         event = verdict.event

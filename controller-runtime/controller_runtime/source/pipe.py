@@ -9,7 +9,6 @@ import heapq
 import itertools
 from collections import deque
 from collections.abc import Callable, Coroutine
-from contextlib import suppress
 from functools import partial
 from operator import itemgetter
 from typing import Any, Final, Generic, Protocol, TypeVar, runtime_checkable
@@ -35,7 +34,9 @@ MAX_RETRIES: Final = 1024
 
 _log = log.logger_from("controller-runtime.source")
 _Step = Callable[[], Coroutine[object, None, None]]
-E = TypeVar("E", event.CreateEvent[Any], event.UpdateEvent[Any], event.DeleteEvent[Any])
+E = TypeVar(
+    "E", event.CreateEvent[Any], event.UpdateEvent[Any], event.DeleteEvent[Any], event.GenericEvent[Any]
+)
 
 
 class Informers(Protocol):
@@ -109,8 +110,17 @@ class Pipe(Generic[T]):
     async def prepare(self, informers: Informers) -> None:
         """Let the handler discover other kinds; if that fails, its first events wait for the discovery."""
         if isinstance(informers, Discovers):
-            with suppress(StatusError, rest.RestError):
+            try:
                 await self._handler.prepare(informers.resource_for)
+            except (StatusError, rest.RestError):
+                pass
+            except cancellation.ENDINGS as error:
+                self._unprepared(cancellation.as_error(error))
+            except Exception as error:
+                self._unprepared(error)
+
+    def _unprepared(self, error: Exception) -> None:
+        _log.error("Handler cannot be prepared, it gets events nevertheless", source=self._name, error=error)
 
     def create(self, evt: event.CreateEvent[T], queue: Queue) -> None:
         """Pass on a creation; objects of the first list have low priority."""
@@ -141,7 +151,7 @@ class Pipe(Generic[T]):
         await self._take(partial(self._generic, evt, queue), 0)
 
     async def _generic(self, evt: event.GenericEvent[T], queue: Queue) -> None:
-        if self._predicate.generic(evt):
+        if self._passes(evt, self._predicate.generic):
             await self._handler.generic(evt, queue)
 
     def _noting(self, queue: Queue, change: str, key: NamespacedName) -> Queue:
@@ -176,7 +186,7 @@ class Pipe(Generic[T]):
     async def _take(self, step: _Step, failures: int) -> None:
         try:
             await step()
-        except asyncio.CancelledError as error:
+        except cancellation.ENDINGS as error:
             self._failed(step, failures, cancellation.as_error(error))
         except Exception as error:  # an event that cannot be handled must not end the source
             self._failed(step, failures, error)
@@ -199,7 +209,7 @@ class Pipe(Generic[T]):
                 self._handler.look(evt)
         except cache.UndecodableObjectError:
             raise  # the informer counts it
-        except (Exception, asyncio.CancelledError) as error:  # nothing here waits to be cancelled
+        except (Exception, *cancellation.ENDINGS) as error:  # nothing here waits to be cancelled
             _log.error("Predicate failed, so the event passes", source=self._name, error=error)
         return True
 
@@ -208,7 +218,7 @@ class Pipe(Generic[T]):
             _finish(step())
         except cache.UndecodableObjectError:
             raise  # as above
-        except (Exception, asyncio.CancelledError) as error:  # as above
+        except (Exception, *cancellation.ENDINGS) as error:  # as above
             self._failed(step, 0, error)
 
     def _failed(self, step: _Step, failures: int, error: BaseException) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Final, Generic, TypeVar
 import anyio
 import anyio.lowlevel
 
-from controller_runtime import cache, event, handler, predicate, reconcile, workqueue
+from controller_runtime import cache, cancellation, event, handler, log, predicate, reconcile, workqueue
 from controller_runtime.apis.machinery.gvk import NamespacedName
 from controller_runtime.apis.machinery.object import Object, PartialObjectMetadata
 
@@ -24,6 +24,7 @@ EXPEDITED: Final = workqueue.LOW_PRIORITY // 2
 _STEP: Final = 256
 """Keys looked at before other tasks may run."""
 
+_log = log.logger_from("controller-runtime.source")
 NeedsWork = Callable[[NamespacedName], Awaitable[bool]]
 
 
@@ -155,7 +156,18 @@ class Expedited(Source):
         return self._name
 
     async def start(self, queue: Queue) -> None:
-        """Add the keys of objects that need work, with the priority :data:`EXPEDITED`."""
+        """Add the keys of objects that need work, with the priority :data:`EXPEDITED`. An error ends only that."""
+        try:
+            await self._expedite(queue)
+        except cancellation.ENDINGS as error:
+            self._report(cancellation.as_error(error))
+        except Exception as error:
+            self._report(error)
+
+    def _report(self, error: Exception) -> None:
+        _log.error("Objects that need work are not moved to the front", source=self._name, error=error)
+
+    async def _expedite(self, queue: Queue) -> None:
         informers: list[cache.Informer[Any]] = [
             await self._informers.get_informer(kind) for kind in self._kinds
         ]

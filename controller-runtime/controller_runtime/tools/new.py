@@ -12,6 +12,7 @@ import re
 import secrets
 import sys
 from collections.abc import Iterator
+from importlib.machinery import SourceFileLoader
 from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from pathlib import Path
 from typing import Final
@@ -177,13 +178,20 @@ def _generated(project: Project, directory: Path) -> dict[str, str]:
 def _kinds(path: Path) -> list[type[Object]]:
     # A unique name for each call: the generator caches the sources of modules by name.
     name = f"_new_operator_{secrets.token_hex(4)}"
-    spec = importlib.util.spec_from_file_location(name, path)
+    spec = importlib.util.spec_from_file_location(name, path, loader=_Loader(name, str(path)))
     if spec is None or spec.loader is None:
         raise ProjectError(f"{path} cannot be imported")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     spec.loader.exec_module(module)
     return crd.kinds_of(module)
+
+
+class _Loader(SourceFileLoader):
+    """Loads a module without writing its bytecode: the folder is the user's."""
+
+    def set_data(self, path: str, data: object, *, _mode: int = 0o666) -> None:
+        """Write nothing."""
 
 
 def _imported(text: str) -> set[str]:

@@ -4,13 +4,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import msgspec
 from opentelemetry import trace
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from controller_runtime import rest
+from controller_runtime.apis.machinery import raised
 
 _SCOPES = ("api", "apis")
+
+
+@contextmanager
+def recording(span: trace.Span) -> Iterator[None]:
+    """Record an exception of the body on ``span``; OpenTelemetry's own record replaces exceptions of some shapes."""
+    try:
+        yield
+    except Exception as error:
+        if span.is_recording():
+            kind, text, module = raised.name(error), raised.text(error), type(error).__module__
+            span.add_event(
+                "exception",
+                {
+                    "exception.type": kind if module == "builtins" else f"{module}.{kind}",
+                    "exception.message": text,
+                    "exception.stacktrace": raised.stack(error),
+                    "exception.escaped": "False",
+                },
+            )
+            span.set_status(trace.StatusCode.ERROR, f"{kind}: {text}")
+        raise
 
 
 class TracedRoundTripper:
@@ -27,9 +52,14 @@ class TracedRoundTripper:
         if request.stream or not trace.get_current_span().is_recording():
             return await self._inner.send(request)
         resource, attributes = _described(request)
-        with self._tracer.start_as_current_span(
-            f"{request.method} {resource}", kind=trace.SpanKind.CLIENT, attributes=attributes
-        ) as span:
+        started = self._tracer.start_as_current_span(
+            f"{request.method} {resource}",
+            kind=trace.SpanKind.CLIENT,
+            attributes=attributes,
+            record_exception=False,
+            set_status_on_exception=False,
+        )
+        with started as span, recording(span):
             headers = dict(request.headers)
             self._propagator.inject(headers)
             response = await self._inner.send(msgspec.structs.replace(request, headers=headers))

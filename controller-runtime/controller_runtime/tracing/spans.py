@@ -26,7 +26,7 @@ from controller_runtime.workqueue import Origins
 from . import ids
 from .interface import Instrumentable, Subject, UIDs
 from .origins import TimedOrigins, Wait
-from .requests import TracedRoundTripper
+from .requests import TracedRoundTripper, recording
 
 _SCOPE: Final = "controller_runtime"
 _ALWAYS: Final = -128
@@ -99,10 +99,16 @@ class _TracedReconciler(Reconciler):
                 attributes=self._attributes(request, uid),
                 start_time=wait.since if wait else began,
             )
-        with trace.use_span(span, end_on_exit=True):
+        with (
+            trace.use_span(span, end_on_exit=True, record_exception=False, set_status_on_exception=False),
+            recording(span),
+        ):
             if wait is not None:
                 self._record_wait(wait, began)
-            with self._tracer.start_as_current_span("reconcile", start_time=began) as inner:
+            started = self._tracer.start_as_current_span(
+                "reconcile", start_time=began, record_exception=False, set_status_on_exception=False
+            )
+            with started as inner, recording(inner):
                 with log.into_context(traceID=trace.format_trace_id(span.get_span_context().trace_id)):
                     result = await self._inner.reconcile(request)
                 if isinstance(result, Result) and result.requeue_after is not None:

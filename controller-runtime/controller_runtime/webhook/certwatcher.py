@@ -24,6 +24,8 @@ _log = log.logger_from("controller-runtime.certwatcher")
 class CertificateError(Exception):
     """A certificate and its key cannot be used; the message names the files."""
 
+    needs_no_stack = True
+
 
 def server_context() -> ssl.SSLContext:
     """Return a context for servers: TLS 1.2 and newer, HTTP/1.1, no certificate yet."""

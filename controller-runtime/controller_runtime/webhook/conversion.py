@@ -16,7 +16,7 @@ import msgspec
 import pydantic_core
 
 from controller_runtime import log
-from controller_runtime.apis.machinery import shape
+from controller_runtime.apis.machinery import raised, shape
 from controller_runtime.apis.machinery.gvk import GVK, GroupKind
 from controller_runtime.apis.machinery.object import Object
 
@@ -138,7 +138,7 @@ class Conversions:
             path = ".".join(map(str, first["loc"]))
             raise ConversionError(f"{name}: {log.cut(path)}: {log.cut(first['msg'])}") from error
         except ConversionError as error:
-            raise ConversionError(f"{name}: {error}") from error
+            raise ConversionError(f"{name}: {raised.text(error)}") from error
         if not isinstance(converted, target.kind):
             raise TypeError(f"{name}: converter for {wanted} returned {type(converted).__name__}")
         answer: bytes = _with_metadata(given, converted).to_json()

@@ -12,8 +12,8 @@ from typing import Final
 
 import msgspec
 
-from controller_runtime import log, metrics, offload
-from controller_runtime.apis.machinery import shape
+from controller_runtime import cancellation, log, metrics, offload
+from controller_runtime.apis.machinery import raised, shape
 from controller_runtime.httpserver import HTTPRequest, HTTPResponse
 
 from . import admission, bounds, conversion, endpoint, envelope
@@ -84,7 +84,7 @@ class ConversionWebhook(endpoint.Endpoint):
             try:
                 converted.append(msgspec.Raw(await self._convert(bytes(raw), asked.desired_api_version)))
             except conversion.ConversionError as error:
-                errors.append(log.cut(str(error), admission.LONGEST_MESSAGE))
+                errors.append(log.cut(raised.text(error), admission.LONGEST_MESSAGE))
                 if len(errors) == _MOST_ERRORS:
                     break
         if errors:
@@ -101,12 +101,17 @@ class ConversionWebhook(endpoint.Endpoint):
                 return await offload.run(self._conversions.convert, data, api_version)
             except conversion.ConversionError:
                 raise
+            except cancellation.ENDINGS as error:
+                raise self._panicked(cancellation.as_error_of_plain_task(error)) from error
             except Exception as error:
-                metrics.CONVERSION_PANICS.inc()
-                if (held_back := self.lines.allow()) is not None:
-                    _log.error("Observed a panic in conversion webhook", error=error, **held_back)
-                text = f"panic: {type(error).__name__}: {log.cut(log.describe(error))} [recovered]"
-                raise conversion.ConversionError(text) from error
+                raise self._panicked(error) from error
+
+    def _panicked(self, error: Exception) -> conversion.ConversionError:
+        metrics.CONVERSION_PANICS.inc()
+        if (held_back := self.lines.allow()) is not None:
+            _log.error("Observed a panic in conversion webhook", error=error, **held_back)
+        text = f"panic: {raised.name(error)}: {log.cut(log.describe(error))} [recovered]"
+        return conversion.ConversionError(text)
 
 
 def _read(body: bytes) -> _Request:

@@ -19,7 +19,7 @@ import anyio
 
 from controller_runtime import cancellation, log, metrics, offload
 from controller_runtime.apis.admission.v1 import AdmissionRequest, AdmissionResponse
-from controller_runtime.apis.machinery import shape
+from controller_runtime.apis.machinery import raised, shape
 from controller_runtime.httpserver import HTTPRequest, HTTPResponse
 
 from . import admission, bounds, endpoint, envelope
@@ -58,9 +58,15 @@ class Webhook(endpoint.Endpoint):
             return self.unreadable(error.code, str(error))
         response = await self._handle(review, patience)
         response.uid = review.request.uid
+        try:
+            answer = response.to_json()
+        except Exception as error:  # a text of the handler that cannot be encoded
+            response = self._panicked(error)
+            response.uid = review.request.uid
+            answer = response.to_json()
         body = b'{"apiVersion":"%b","kind":"AdmissionReview","response":%b}' % (
             review.api_version.encode(),  # one of two
-            response.to_json(),
+            answer,
         )
         return HTTPResponse(body=body, content_type=endpoint.JSON)
 
@@ -80,9 +86,9 @@ class Webhook(endpoint.Endpoint):
                 return admission.errored(504, f"no verdict within {patience:g} s")
             except admission.BadRequestError as error:
                 if (held_back := self.lines.allow()) is not None:
-                    _log.info("Bad admission request", error=str(error), **held_back)
-                return admission.errored(400, str(error))
-            except asyncio.CancelledError as error:
+                    _log.info("Bad admission request", error=raised.text(error), **held_back)
+                return admission.errored(400, raised.text(error))
+            except cancellation.ENDINGS as error:
                 return self._panicked(cancellation.as_error_of_plain_task(error))
             except Exception as error:
                 return self._panicked(error)
@@ -99,7 +105,7 @@ class Webhook(endpoint.Endpoint):
         metrics.WEBHOOK_PANICS.inc()
         if (held_back := self.lines.allow()) is not None:
             _log.error("Observed a panic in webhook", error=error, **held_back)
-        text = f"panic: {type(error).__name__}: {log.cut(log.describe(error))} [recovered]"
+        text = f"panic: {raised.name(error)}: {log.cut(log.describe(error))} [recovered]"
         return admission.errored(500, text)
 
     async def _judge(self, review: envelope.Review, size: int, patience: float) -> AdmissionResponse:

@@ -12,6 +12,8 @@ import anyio
 import hypothesis
 import msgspec
 import pytest
+from odd_exceptions import odd as odd
+from odd_exceptions import written as written
 
 from controller_runtime import cache
 from controller_runtime.apis.core.v1 import Pod

@@ -124,6 +124,21 @@ async def test_where_deleting_is_not_allowed_the_refusal_is_reported_and_nothing
     )
 
 
+@pytest.mark.parametrize("webhook", [True, False], ids=["webhook", "no webhook"])
+async def test_where_deleting_is_not_allowed_no_error_is_its_own_cause(webhook: bool) -> None:
+    w = await suspended_world(webhook=webhook)
+    w.server.role_may_delete = False
+    await w.edit_image()
+    for _ in range(2):
+        with pytest.raises(ForbiddenError) as caught:
+            await w.reconcile()
+        seen: list[BaseException | None] = [caught.value]
+        while (cause := seen[-1].__cause__ if seen[-1] is not None else None) is not None:
+            assert not any(cause is each for each in seen)
+            seen.append(cause)
+        assert "cannot delete" in str(seen[-1])
+
+
 async def test_a_refusal_for_another_reason_deletes_nothing() -> None:
     w = await suspended_world(GANG)
     await w.edit_nodes(5)

@@ -171,11 +171,14 @@ async def test_a_refusal_counts_for_all_objects_of_the_kind_in_the_namespace(
     for job in jobs:
         await cluster.put(job)
     cluster.denied = True
+    lengths = []
     for job in jobs:
-        with pytest.raises(ForbiddenError):
+        with pytest.raises(ForbiddenError) as caught:
             await owners.metadata(reference(job), "team-a")
+        lengths.append(len(caught.traceback))
 
     assert len(cluster.reads) == 1
+    assert len(set(lengths[1:])) == 1  # no raise adds to the traceback of the former one
 
 
 @pytest.mark.parametrize("kind", ["Job", "Widget"])

@@ -23,6 +23,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Final
 
+from . import raised
+
 if TYPE_CHECKING:
     from .base import JSON
 
@@ -154,7 +156,7 @@ def from_status(status: dict[str, JSON], *, http_code: int, retry_after: float |
 
 def one_line(error: object) -> str:
     """Return an error's message on one line, or the name of its type if the message is empty."""
-    return " ".join(str(error).split()) or type(error).__name__
+    return " ".join(raised.text(error).split()) or raised.name(error)
 
 
 def bounded_wait(seconds: float) -> float:

@@ -206,6 +206,39 @@ def test_a_text_that_is_not_utf_8_is_written_nevertheless(lines: Start) -> None:
     assert (line["msg"], line["error"], line["header"]) == (r"x\udcff", r"a\udcff", {"k": [r"b\udcff"]})
 
 
+@pytest.mark.parametrize("failure", [OSError("no space left"), ValueError("closed"), AttributeError("none")])
+def test_a_line_that_cannot_be_written_is_no_error_of_the_code_that_logs(failure: Exception) -> None:
+    class Broken(io.StringIO):
+        def write(self, _: str) -> int:
+            raise failure
+
+    log.configure(stream=Broken())
+    log.logger_from().info("Lost")
+
+
+def test_a_value_without_end_or_whose_text_fails_is_named_by_its_type(lines: Start) -> None:
+    class Silent:
+        def __str__(self) -> str:
+            raise KeyError("text")
+
+    class Number(int):
+        __str__ = Silent.__str__
+
+    endless: list[object] = []
+    endless.append(endless)
+    read = lines()
+    log.logger_from().info("Values", endless=endless, silent=Silent(), number=Number(3), good=1)
+    assert json.loads(read()[0]) | {"ts": 0, "number": ""} == {
+        "level": "info",
+        "ts": 0,
+        "msg": "Values",
+        "endless": "<list: it cannot be written, RecursionError was raised>",
+        "silent": "<Silent: it cannot be written, KeyError was raised>",
+        "number": "",
+        "good": 1,
+    }
+
+
 def test_a_very_long_value_is_cut(lines: Start) -> None:
     read = lines()
     log.logger_from().error("x", error=caught(ValueError("y" * 10**6)), value=["z" * 10**6])

@@ -17,7 +17,10 @@ from controller_runtime.manager import setup_signal_handler
 
 @pytest.mark.real_time
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-async def test_the_first_signal_asks_to_stop_and_the_second_ends_the_process(number: signal.Signals) -> None:
+@pytest.mark.parametrize("ignored", [False, True])
+async def test_the_first_signal_asks_to_stop_and_the_second_ends_the_process(
+    number: signal.Signals, *, ignored: bool
+) -> None:
     codes: list[int] = []
     ended = anyio.Event()
 
@@ -25,14 +28,34 @@ async def test_the_first_signal_asks_to_stop_and_the_second_ends_the_process(num
         codes.append(code)
         ended.set()
 
-    with anyio.fail_after(10):
-        async with setup_signal_handler(exit_now) as stop:
-            os.kill(os.getpid(), number)
-            await stop.wait()
-            assert codes == []
-            os.kill(os.getpid(), number)
-            await ended.wait()
+    before = signal.signal(number, signal.SIG_IGN) if ignored else signal.getsignal(number)
+    try:
+        with anyio.fail_after(10):
+            async with setup_signal_handler(exit_now) as stop:
+                os.kill(os.getpid(), number)
+                await stop.wait()
+                assert codes == []
+                os.kill(os.getpid(), number)
+                await ended.wait()
+    finally:
+        signal.signal(number, before)
     assert codes == [1]
+
+
+@pytest.mark.real_time
+@pytest.mark.parametrize("before", [signal.SIG_DFL, signal.SIG_IGN, signal.default_int_handler])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2])
+async def test_the_handlers_of_before_are_in_force_again_at_the_end(
+    number: signal.Signals, before: signal.Handlers
+) -> None:
+    restored = signal.signal(number, before)
+    try:
+        async with setup_signal_handler():
+            assert signal.getsignal(number) != before
+        assert signal.getsignal(number) == before
+        assert number not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    finally:
+        signal.signal(number, restored)
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@
 import ast
 import dataclasses
 import re
+import sys
 import tomllib
 from pathlib import Path
 
@@ -31,6 +32,12 @@ def test_the_folder_is_the_projects_name_or_the_last_argument(
     assert files_below(tmp_path / "elsewhere") == files_below(tmp_path / "website-operator")
     assert files_below(tmp_path / "third") == files_below(tmp_path / "elsewhere")
     assert "to third; its README.md describes the next steps" in capsys.readouterr().out
+
+
+def test_a_project_contains_no_bytecode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    written = create(WEBSITE, tmp_path)
+    assert files_below(tmp_path) == sorted(path.relative_to(tmp_path).as_posix() for path in written)
 
 
 def test_every_placeholder_is_filled_in_and_every_file_can_be_read(tmp_path: Path) -> None:

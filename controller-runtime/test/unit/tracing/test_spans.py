@@ -11,6 +11,7 @@ from typing import Any
 import anyio
 import pytest
 from manager_lives import new_manager, running
+from odd_exceptions import Odd
 from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
@@ -21,8 +22,8 @@ import controller_runtime as ctrl
 from controller_runtime import log, rest
 from controller_runtime.apis.core.v1 import ConfigMap, Pod
 from controller_runtime.reconcile import Reconciler, Request, Result
-from controller_runtime.tracing import Tracing, UIDGenerator, trace_id
-from controller_runtime.workqueue import Origins
+from controller_runtime.tracing import Subject, Tracing, UIDGenerator, trace_id
+from controller_runtime.workqueue import Origins, PriorityQueue
 
 UID = "6f9619ff-8b86-4d01-b42d-00cf4fc964ff"
 
@@ -153,6 +154,24 @@ async def test_an_error_is_recorded_and_still_raised(world: Any, spans: Spans) -
     failed = spans.named("reconcile")[-1]
     assert failed.status.status_code is trace.StatusCode.ERROR
     assert [(event.attributes or {})["exception.message"] for event in failed.events] == ["enough"]
+
+
+async def test_an_exception_of_any_shape_is_recorded_and_is_still_the_one_that_was_raised(
+    spans: Spans, odd: Odd
+) -> None:
+    raised: list[BaseException] = []
+
+    class Failing(Reconciler):
+        async def reconcile(self, request: Request) -> Result:
+            raised.append(odd())
+            raise raised[0]
+
+    subject = Subject("odd", None, PriorityQueue(), lambda _kind, _key: "")
+    with anyio.fail_after(10), pytest.raises(BaseException) as caught:  # of any kind
+        await spans.tracing.reconciler(Failing(), subject).reconcile(Request("ns", "a"))
+    assert caught.value is raised[0]
+    if isinstance(raised[0], Exception):
+        assert [len(span.events) for span in spans.all()] == [1, 1]
 
 
 async def test_the_api_server_receives_the_context_of_the_request(world: Any, spans: Spans) -> None:

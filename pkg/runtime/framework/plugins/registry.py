@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from controller_runtime import installed
+from controller_runtime.apis.machinery import raised
 from controller_runtime.client import FieldIndexer, Reader
 from controller_runtime.manager import ManagerError
 
@@ -96,5 +97,5 @@ def _load(entry: EntryPoint) -> PluginFactory:
 def _reason(error: BaseException) -> str:
     """Return the text of an ImportError, or the type and text of another error."""
     if isinstance(error, ImportError | AttributeError):
-        return str(error)
-    return f"{type(error).__name__}: {error}"
+        return raised.text(error)
+    return f"{raised.name(error)}: {raised.text(error)}"

@@ -1,0 +1,111 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Any exception of a reconcile is one failed reconcile: said once in the log, and tried again."""
+
+from __future__ import annotations
+
+import anyio
+import pytest
+from odd_exceptions import SHAPES, Odd, Written, errors
+from scripted import A, Make, running
+
+from controller_runtime.reconcile import Request, Result, TerminalError
+
+pytestmark = pytest.mark.timeout(20)
+
+
+class Failing:
+    """Fails, then succeeds."""
+
+    def __init__(self, odd: Odd) -> None:
+        self._odd = odd
+        self.calls = 0
+
+    async def reconcile(self, request: Request) -> Result:
+        self.calls += 1
+        if self.calls == 1:
+            raise self._odd()
+        return Result()
+
+
+async def test_a_reconcile_fails_once_and_is_tried_again(make: Make, odd: Odd, written: Written) -> None:
+    failing = Failing(odd)
+    async with running(make(failing)) as made:
+        made.queue.add(A)
+        await anyio.sleep(100)
+    assert failing.calls == 2
+    assert errors(written) == ["Reconciler error"]
+
+
+async def test_a_reconcile_with_a_time_limit_fails_once_and_is_tried_again(
+    make: Make, odd: Odd, written: Written
+) -> None:
+    failing = Failing(odd)
+    async with running(make(failing, reconciliation_timeout=5.0)) as made:
+        made.queue.add(A)
+        await anyio.sleep(100)
+    assert failing.calls == 2
+    assert errors(written) == ["Reconciler error"]
+
+
+async def test_a_terminal_error_from_any_cause_is_terminal(make: Make, odd: Odd, written: Written) -> None:
+    calls = 0
+
+    class Final:
+        async def reconcile(self, request: Request) -> Result:
+            nonlocal calls
+            calls += 1
+            raise TerminalError("never") from odd()
+
+    async with running(make(Final())) as made:
+        made.queue.add(A)
+        await anyio.sleep(100)
+    assert calls == 1
+    assert errors(written) == ["Reconciler error"]
+
+
+async def test_without_recovery_an_error_that_is_no_panic_ends_nothing(
+    make: Make, odd: Odd, written: Written
+) -> None:
+    failing = Failing(odd)
+    async with running(make(failing, recover_panic=False)) as made:
+        made.queue.add(A)
+        await anyio.sleep(100)
+    assert failing.calls == 2
+
+
+@pytest.mark.parametrize("shape", ["plain", "a circle of causes", "2,000 chained causes", "groups 500 deep"])
+async def test_without_recovery_a_panic_of_any_shape_ends_the_controller(
+    make: Make, written: Written, shape: str
+) -> None:
+    class Panics:
+        async def reconcile(self, request: Request) -> Result:
+            raise BaseExceptionGroup("panics", [TypeError("bug"), SHAPES[shape]()])
+
+    made = make(Panics(), recover_panic=False)
+    made.queue.add(A)
+    with pytest.raises(ExceptionGroup) as caught:
+        await made.start()
+    assert isinstance(caught.value.exceptions[0], TypeError)
+    (line,) = [line for line in written() if line["level"] == "error"]
+    assert line["msg"] == "Observed a panic in reconciler"
+    assert "raise BaseExceptionGroup" in line["stacktrace"]
+
+
+async def test_a_rate_limiter_that_fails_delays_the_retry(make: Make, odd: Odd, written: Written) -> None:
+    class Broken:
+        def when(self, item: Request) -> float:
+            raise odd()
+
+        def forget(self, item: Request) -> None:
+            """Forget nothing."""
+
+        def num_requeues(self, item: Request) -> int:
+            return 0
+
+    failing = Failing(lambda: ValueError("plain"))
+    async with running(make(failing, rate_limiter=Broken())) as made:
+        made.queue.add(A)
+        await anyio.sleep(100)
+    assert failing.calls == 2
+    assert errors(written) == ["Reconciler error"]

@@ -1,0 +1,332 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Any exception of code of others is one failed call: said once in the log, and tried again where that makes sense."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, NoReturn
+
+import anyio
+import anyio.lowlevel
+import pytest
+from manager_lives import failure_of, new_manager
+from odd_exceptions import Odd, Written, errors
+from sample_versions import Boat, BoatV1alpha1
+
+import controller_runtime as ctrl
+from controller_runtime import handler, predicate, recorder, source, webhook
+from controller_runtime.apis.core.v1 import ConfigMap, Event, Pod
+from controller_runtime.apis.machinery.errors import StatusError, one_line
+from controller_runtime.client import FakeClient, interceptor
+from controller_runtime.event import CreateEvent, GenericEvent
+from controller_runtime.httpserver import HTTPRequest
+from controller_runtime.reconcile import Request
+from controller_runtime.workqueue import PriorityQueue
+
+MakePod = Callable[..., Pod]
+Settle = Callable[[], Awaitable[None]]
+
+pytestmark = pytest.mark.timeout(20)
+
+
+@pytest.fixture
+def served(world: Any, make_pod: MakePod) -> Callable[..., Any]:
+    """Run a source of pods, create one, and return how many requests it yields within an hour."""
+
+    async def serve(handle: handler.EventHandler[Any], *predicates: predicate.Predicate[Any]) -> int:
+        queue: PriorityQueue[Request] = PriorityQueue()
+        async with world.cache() as informers, anyio.create_task_group() as tasks:
+            kind = source.Kind(informers, Pod, handle, *predicates)
+            tasks.start_soon(kind.start, queue)
+            await kind.wait_for_sync()
+            world.put(make_pod("a"))
+            await anyio.sleep(30)
+            world.put(make_pod("b"))
+            await anyio.sleep(3600)
+            tasks.cancel_scope.cancel()
+        return len(queue)
+
+    return serve
+
+
+async def test_a_map_function_fails_once_and_is_called_again(served: Any, odd: Odd, written: Written) -> None:
+    seen: list[str] = []
+
+    async def mapped(obj: Pod) -> Iterable[Request]:
+        seen.append(obj.name)
+        if len(seen) == 1:
+            raise odd()
+        return [Request.for_object(obj)]
+
+    assert await served(handler.enqueue_requests_from_map_func(mapped)) == 2
+    assert seen == ["a", "a", "b"]
+    assert errors(written) == ["Event could not be handled, it is tried again"]
+
+
+@pytest.mark.parametrize("immediate", [True, False])
+async def test_a_handler_fails_once_and_is_called_again(
+    served: Any, odd: Odd, written: Written, *, immediate: bool
+) -> None:
+    calls = 0
+
+    class Fussy(handler.EnqueueRequestForObject):
+        async def create(self, evt: CreateEvent[Any], queue: handler.Queue) -> None:
+            nonlocal calls
+            calls += 1
+            if calls == 1:
+                raise odd()
+            await super().create(evt, queue)
+
+    Fussy.immediate = immediate
+    assert await served(Fussy()) == 2
+    assert errors(written) == ["Event could not be handled, it is tried again"]
+
+
+async def test_a_handler_that_cannot_be_prepared_gets_events(served: Any, odd: Odd, written: Written) -> None:
+    class Unprepared(handler.EnqueueRequestForObject):
+        async def prepare(self, discover: handler.Discover) -> None:
+            raise odd()
+
+    assert await served(Unprepared()) == 2
+
+
+@pytest.mark.parametrize("kind", ["from_object", "create"])
+async def test_an_event_passes_a_predicate_that_fails(
+    served: Any, odd: Odd, written: Written, *, kind: str
+) -> None:
+    def judge(_: object) -> NoReturn:
+        raise odd()
+
+    failing: predicate.Predicate[Any] = (
+        predicate.Funcs(create=judge) if kind == "create" else predicate.from_object(judge)
+    )
+    assert await served(handler.EnqueueRequestForObject(), failing) == 2
+    assert errors(written) == ["Predicate failed, so the event passes"] * 2
+
+
+@pytest.mark.parametrize("change", ["update", "delete"])
+async def test_a_change_passes_a_predicate_that_fails(
+    world: Any, make_pod: MakePod, settle: Settle, odd: Odd, written: Written, *, change: str
+) -> None:
+    def judge(_: object) -> NoReturn:
+        raise odd()
+
+    queue: PriorityQueue[Request] = PriorityQueue()
+    failing: predicate.Predicate[Any] = predicate.Funcs(create=lambda _: False, update=judge, delete=judge)
+    async with world.cache() as informers, anyio.create_task_group() as tasks:
+        kind = source.Kind(informers, Pod, handler.EnqueueRequestForObject(), failing)
+        tasks.start_soon(kind.start, queue)
+        await kind.wait_for_sync()
+        world.put(make_pod("a"))
+        await settle()
+        world.put(make_pod("a")) if change == "update" else world.remove(make_pod("a"))
+        await settle()
+        tasks.cancel_scope.cancel()
+    assert len(queue) == 1
+    assert errors(written) == ["Predicate failed, so the event passes"]
+
+
+async def test_a_generic_event_passes_a_predicate_that_fails(
+    make_pod: MakePod, odd: Odd, written: Written
+) -> None:
+    def judge(_: object) -> NoReturn:
+        raise odd()
+
+    async def events() -> Any:
+        yield GenericEvent(make_pod("a"))
+
+    queue: PriorityQueue[Request] = PriorityQueue()
+    failing: predicate.Predicate[Any] = predicate.Funcs(generic=judge)
+    await source.Channel(events(), handler.EnqueueRequestForObject(), failing).start(queue)
+    assert len(queue) == 1
+    assert errors(written) == ["Predicate failed, so the event passes"]
+
+
+async def test_a_check_for_work_that_fails_does_not_end_the_source(
+    world: Any, make_pod: MakePod, odd: Odd, written: Written
+) -> None:
+    def needs_work(_: Any) -> Callable[[Any], Awaitable[bool]]:
+        async def check(_: Any) -> bool:
+            raise odd()
+
+        return check
+
+    world.put(make_pod("a"))
+    async with world.cache() as informers:
+        await source.Expedited(informers, Pod, needs_work).start(PriorityQueue())
+    assert errors(written) == ["Objects that need work are not moved to the front"]
+
+
+async def test_an_index_function_that_fails_for_an_object_skips_it(
+    world: Any, make_pod: MakePod, settle: Settle, odd: Odd, written: Written
+) -> None:
+    def extract(obj: Pod) -> list[str]:
+        if obj.name == "a":
+            raise odd()
+        return [obj.name]
+
+    async with world.cache() as informers:
+        await informers.index_field(Pod, "by-name", extract)
+        await informers.get_informer(Pod)
+        for name in ("a", "b"):
+            world.put(make_pod(name))
+        await settle()
+        found = await informers.list(Pod, fields={"by-name": "b"})
+        assert [each.name for each in found] == ["b"]
+        assert sorted(each.name for each in await informers.list(Pod)) == ["a", "b"]
+    assert [line["msg"] for line in written() if line["level"] == "warn"] == ["Object skipped"]
+
+
+async def test_a_transform_that_fails_for_an_object_skips_it(
+    world: Any, make_pod: MakePod, settle: Settle, odd: Odd, written: Written
+) -> None:
+    def transform(obj: Any) -> Any:
+        if obj["metadata"]["name"] == "a":
+            raise odd()
+        return obj
+
+    options = ctrl.cache.Options(
+        random=lambda: 0.0, by_object={Pod: ctrl.cache.ByObject(transform=transform)}
+    )
+    async with world.cache(options) as informers:
+        await informers.get_informer(Pod)
+        for name in ("a", "b"):
+            world.put(make_pod(name))
+        await settle()
+        assert [each.name for each in await informers.list(Pod)] == ["b"]
+
+
+async def test_a_handler_of_a_cache_that_fails_stops_neither_the_others_nor_the_watch(
+    world: Any, make_pod: MakePod, settle: Settle, odd: Odd, written: Written
+) -> None:
+    heard: list[str] = []
+
+    def fail(*_: object) -> NoReturn:
+        raise odd()
+
+    async with world.cache() as informers:
+        informer = await informers.get_informer(Pod)
+        informer.add_event_handler(ctrl.cache.EventHandlerFuncs(on_add=fail))
+        informer.add_event_handler(ctrl.cache.EventHandlerFuncs(on_add=lambda obj, _: heard.append(obj.name)))
+        for name in ("a", "b"):
+            world.put(make_pod(name))
+            await settle()
+    assert heard == ["a", "b"]
+    assert errors(written) == ["Handler failed"] * 2
+
+
+async def test_an_event_whose_writer_fails_is_dropped_and_the_next_is_sent(
+    odd: Odd, written: Written
+) -> None:
+    store = FakeClient()
+    calls = 0
+
+    async def create(inner: Any, obj: Any, **options: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            raise odd()
+        return await inner.create(obj, **options)
+
+    broadcaster = recorder.Broadcaster(interceptor.wrap(store, interceptor.Funcs(create=create)))
+    pod = Pod.from_dict({"metadata": {"namespace": "ns", "name": "a"}})
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(broadcaster.start)
+        for reason in ("First", "Second"):
+            broadcaster.recorder_for("me").event(pod, "Normal", reason, "text")
+        await anyio.sleep(100)
+        tasks.cancel_scope.cancel()
+    assert [event.reason for event in await store.list(Event)] == ["Second"]
+    assert len(errors(written)) == 1
+
+
+def config_map_review(operation: str = "CREATE") -> bytes:
+    obj = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": "a", "name": "b"}}
+    request = {"uid": "u", "operation": operation, "object": obj, "oldObject": obj}
+    body = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
+    return json.dumps(body).encode()
+
+
+async def answered(endpoint: Any, body: bytes) -> Any:
+    request = HTTPRequest(method="POST", path="/p", headers={"Content-Type": "application/json"}, body=body)
+    response = await endpoint(request)
+    assert response.status == 200
+    return json.loads(response.body)["response"]
+
+
+@pytest.mark.parametrize("operation", ["CREATE", "UPDATE", "DELETE"])
+async def test_a_validator_that_fails_rejects_the_request(
+    odd: Odd, written: Written, *, operation: str
+) -> None:
+    class Judge(webhook.CustomValidator[ConfigMap]):
+        async def validate_create(self, obj: ConfigMap) -> list[str]:
+            raise odd()
+
+        async def validate_update(self, old: ConfigMap, new: ConfigMap) -> list[str]:
+            raise odd()
+
+        async def validate_delete(self, obj: ConfigMap) -> list[str]:
+            raise odd()
+
+    endpoint = webhook.Webhook("/p", webhook.ValidatorHandler(ConfigMap, Judge()))
+    answer = await answered(endpoint, config_map_review(operation))
+    assert answer["allowed"] is False
+    assert answer["status"]["code"] >= 400
+    assert len(errors(written)) <= 1
+
+
+async def test_a_defaulter_that_fails_rejects_the_request(odd: Odd, written: Written) -> None:
+    class Defaulter(webhook.CustomDefaulter[ConfigMap]):
+        async def default(self, obj: ConfigMap) -> None:
+            raise odd()
+
+    endpoint = webhook.Webhook("/p", webhook.DefaulterHandler(ConfigMap, Defaulter()))
+    answer = await answered(endpoint, config_map_review())
+    assert answer["allowed"] is False
+    assert answer["status"]["code"] >= 400
+    assert len(errors(written)) <= 1
+
+
+async def test_a_converter_that_fails_rejects_the_object(odd: Odd, written: Written) -> None:
+    def fail(_: object) -> NoReturn:
+        raise odd()
+
+    conversions = webhook.Conversions()
+    spoke: webhook.Spoke[BoatV1alpha1, Boat] = webhook.Spoke(BoatV1alpha1, fail, fail)
+    conversions.register(Boat, spoke)
+    boat = {"apiVersion": "fleets.example.org/v1alpha1", "kind": "Boat", "metadata": {"name": "b"}}
+    asked = {"uid": "u", "desiredAPIVersion": "fleets.example.org/v1", "objects": [boat]}
+    body = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview", "request": asked}
+    answer = await answered(webhook.ConversionWebhook(conversions), json.dumps(body).encode())
+    assert answer["result"]["status"] == "Failed"
+    assert len(errors(written)) <= 1
+
+
+async def test_a_runnable_that_fails_ends_the_manager_in_order(odd: Odd, written: Written) -> None:
+    mgr = new_manager()
+    ended = anyio.Event()
+
+    class Broken:
+        async def start(self) -> None:
+            raise odd()
+
+    class Lasting:
+        async def start(self) -> None:
+            try:
+                await anyio.sleep_forever()
+            finally:
+                ended.set()
+
+    mgr.add(Lasting())
+    mgr.add(Broken())
+    assert str(await failure_of(mgr, anyio.lowlevel.checkpoint)).startswith("Broken: ")
+    assert ended.is_set()
+    failed = [line["stacktrace"] for line in written() if line["msg"] == "Runnable failed"]
+    said = type(odd()).__base__ is StatusError  # by the text alone
+    assert said or ["raise odd()" in stack for stack in failed] == [True]
+
+
+def test_any_exception_has_a_text_on_one_line(odd: Odd) -> None:
+    assert one_line(odd())
