@@ -32,6 +32,7 @@ from pkg.localcluster.tools import JOBSET, JOBSETS
 ROOT = Path(__file__).parents[3]
 GROUP = "under-test"
 API = "rbac.authorization.k8s.io"
+OF_THE_PROGRAM = [part for part in rbac.Part if part is not rbac.Part.POD_GROUPER]
 _OPEN = ("/api", "/healthz", "/livez", "/openapi", "/readyz", "/version")
 """Paths of ``system:discovery``, which every user may read."""
 _POLICY = {
@@ -157,7 +158,7 @@ def run_under(
     @asynccontextmanager
     async def run(without: Collection[rbac.Grant] = (), *, grouper: bool = False) -> AsyncIterator[Run]:
         user = f"manager-{secrets.token_hex(4)}"
-        parts = [rbac.Part.POD_GROUPER] if grouper else [rbac.Part.MANAGER, rbac.Part.METRICS]
+        parts = [rbac.Part.POD_GROUPER] if grouper else OF_THE_PROGRAM
         granted = set().union(*map(rbac.collected, parts)) - set(without)
         named = {grant: names for part in parts for grant, names in rbac.resource_names(part).items()}
         rules = rbac.rules(granted, named)
