@@ -10,7 +10,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import anyio
 import pytest
@@ -18,7 +18,7 @@ import yaml
 from controller_runtime.apis.core.v1 import Namespace, Secret
 from controller_runtime.apis.machinery.gvk import GVK
 from controller_runtime.apis.machinery.object import Unstructured
-from controller_runtime.client import LiveClient
+from controller_runtime.client import MERGE, LiveClient, raw_patch
 from controller_runtime.envtest import Binaries, Environment, apply_manifests, eventually, open_crd
 from controller_runtime.envtest.ports import free_ports
 from controller_runtime.rest import Config, Request, RESTMapper, Transport, TransportError
@@ -55,6 +55,9 @@ class Asked:
 class Run:
     """A manager that runs."""
 
+    role: str
+    """Its ClusterRole."""
+    log: Path
     metrics: int
     health: int
     status: int
@@ -152,16 +155,28 @@ def read(audit_log: Path, user: str) -> Asked:
 def run_under(
     audited: Environment, audit_log: Path, live_client: LiveClient, namespace: str, tmp_path: Path
 ) -> Iterator[RunUnder]:
-    """Run the program, or the pod grouper alone, under its shipped roles less what is ``without``."""
+    """Run the program, or the pod grouper alone, under ``rules``, else under its roles except the grants ``without``.
+
+    Further options are keys of its Configuration.
+    """
     processes: list[subprocess.Popen[bytes]] = []
 
     @asynccontextmanager
-    async def run(without: Collection[rbac.Grant] = (), *, grouper: bool = False) -> AsyncIterator[Run]:
+    async def run(
+        without: Collection[rbac.Grant] = (),
+        *,
+        grouper: bool = False,
+        rules: list[dict[str, Any]] | None = None,
+        authorized_metrics: bool = True,
+        unused_webhooks: Collection[str] = (),
+        **options: Any,
+    ) -> AsyncIterator[Run]:
         user = f"manager-{secrets.token_hex(4)}"
-        parts = [rbac.Part.POD_GROUPER] if grouper else OF_THE_PROGRAM
-        granted = set().union(*map(rbac.collected, parts)) - set(without)
-        named = {grant: names for part in parts for grant, names in rbac.resource_names(part).items()}
-        rules = rbac.rules(granted, named)
+        if rules is None:
+            parts = [rbac.Part.POD_GROUPER] if grouper else OF_THE_PROGRAM
+            granted = set().union(*map(rbac.collected, parts)) - set(without)
+            named = {grant: names for part in parts for grant, names in rbac.resource_names(part).items()}
+            rules = rbac.rules(granted, named)
         subject = {"apiGroup": API, "kind": "User", "name": user}
         role = {
             "apiVersion": f"{API}/v1",
@@ -172,8 +187,10 @@ def run_under(
         binding = role_binding(user, subject)
         metrics, health, serving, status = free_ports(4)
         hooks = contents.trainer_webhooks(f"https://127.0.0.1:{serving}", b"")
-        for hook in (hook for each in hooks for hook in each["webhooks"]):
-            hook["namespaceSelector"] = {"matchLabels": {"kubernetes.io/metadata.name": namespace}}
+        for kind, hook in ((each["kind"], hook) for each in hooks for hook in each["webhooks"]):
+            wanted = "nowhere" if kind in unused_webhooks else namespace
+            hook["namespaceSelector"] = {"matchLabels": {"under-test": wanted}}
+        await label(live_client, namespace, namespace)
         secret = {"metadata": {"name": f"cert-{user}", "namespace": contents.TRAINER_NAMESPACE}}
         await live_client.create(Secret.from_dict(secret))
         await apply_manifests(live_client, [role, binding, *([] if grouper else hooks)], owner="test")
@@ -201,7 +218,10 @@ def run_under(
         said = {
             "apiVersion": "config.trainer.kubeflow.org/v1alpha1",
             "kind": "Configuration",
-            "metrics": {"bindAddress": f"127.0.0.1:{metrics}", "requireAuthorization": not grouper},
+            "metrics": {
+                "bindAddress": f"127.0.0.1:{metrics}",
+                "requireAuthorization": authorized_metrics and not grouper,
+            },
             "health": {"healthProbeBindAddress": f"127.0.0.1:{health}"},
             "webhook": {"host": "127.0.0.1", "port": serving},
             "statusServer": {"host": "127.0.0.1", "port": status},
@@ -223,13 +243,14 @@ def run_under(
                 "defaultPrioritiesConfigMap": {"name": "defaults", "namespace": namespace},
                 "namespaceLabelSelector": {"kubernetes.io/metadata.name": namespace},
             }
-        configuration.write_text(yaml.safe_dump(said))
-        with (tmp_path / f"{user}.log").open("wb") as log:
+        configuration.write_text(yaml.safe_dump(said | options))
+        written = tmp_path / f"{user}.log"
+        with written.open("wb") as log:
             arguments = [f"--config={configuration}", f"--kubeconfig={kubeconfig}"]
             process = launch([*arguments, *(["--controllers=podgrouper"] if grouper else [])], log)
         processes.append(process)
         await eventually(lambda: answers(health, "/healthz"), timeout=60, reason="the manager answers")
-        yield Run(metrics, health, status, lambda: read(audit_log, user))
+        yield Run(user, written, metrics, health, status, lambda: read(audit_log, user))
         process.kill()
         process.wait()
 
@@ -237,6 +258,12 @@ def run_under(
     for process in processes:
         process.kill()
         process.wait()
+
+
+async def label(client: LiveClient, namespace: str, value: str) -> None:
+    """Label a namespace, so that the webhooks of the manager under test are called for its objects."""
+    body = json.dumps({"metadata": {"labels": {"under-test": value}}}).encode()
+    await client.patch(Namespace.from_dict({"metadata": {"name": namespace}}), raw_patch(MERGE, body))
 
 
 def launch(arguments: list[str], log: IO[bytes]) -> subprocess.Popen[bytes]:

@@ -3,6 +3,7 @@
 """The shipped manifests say what the code says, and keep the names a cluster already has."""
 
 import itertools
+import json
 import os
 import re
 from pathlib import Path
@@ -92,6 +93,14 @@ def test_the_role_grants_what_the_reference_does_and_only_these_more() -> None:
     }
     added |= {("scheduling.k8s.io", *each) for each in gangs}
     assert permissions(ours["rules"]) == permissions(theirs["rules"]) | added
+
+
+@pytest.mark.parametrize("release", ["v2.1.0", "v2.3.0"])
+def test_the_recorded_rights_of_a_go_release_are_those_of_its_role(release: str) -> None:
+    recorded = json.loads((ROOT / "test" / "testdata" / "rbac" / "go-trainer.json").read_text())[release]
+    (theirs,) = read("rbac/role.yaml", root=reference(release))
+    rows = {(group, resource, verb) for group, resource, verbs in recorded for verb in verbs.split()}
+    assert rows == permissions(theirs["rules"])
 
 
 def test_the_role_names_the_webhook_configurations_that_it_grants() -> None:
