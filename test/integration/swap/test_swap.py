@@ -232,7 +232,7 @@ class World:
         self.stack.callback(process.wait)
         self.stack.callback(process.kill)
         manager = Manager(user, process, log, metrics, health, webhook)
-        await eventually(manager.ready, timeout=60, reason=f"the manager {user} is ready")
+        await eventually(manager.ready, timeout=60, interval=0.3, reason=f"the manager {user} is ready")
         return manager
 
     async def serve_webhooks(self, manager: Manager) -> None:
@@ -449,7 +449,7 @@ class Loaded:
             return
         key = (self._namespace, name)
         job_set = await eventually(
-            lambda: self._client.get(JobSet, key), timeout=60, reason=f"{name}'s JobSet"
+            lambda: self._client.get(JobSet, key), timeout=60, interval=0.3, reason=f"{name}'s JobSet"
         )
         if shape.kueue:
             await Kueue(self._client, self._namespace, shape.kueue).start(name, ["node"], "big")
@@ -457,12 +457,15 @@ class Loaded:
             await self._suspend(name, wanted=False)
         if shape.spec.get("suspend") and not shape.kueue and shape.fate == "runs":
             return
-        await eventually(lambda: self._runs(name), timeout=60, reason=f"{name} runs")
+        await eventually(lambda: self._runs(name), timeout=60, interval=0.3, reason=f"{name} runs")
         await self._report(name, {"active": 1, "ready": 1})
         if shape.fate == "pauses":
             await self._suspend(name, wanted=True)
             await eventually(
-                lambda: self._runs(name, wanted=False), timeout=60, reason=f"{name} is suspended"
+                lambda: self._runs(name, wanted=False),
+                timeout=60,
+                interval=0.3,
+                reason=f"{name} is suspended",
             )
             await self._report(name, {"suspended": 1})
         if shape.fate.startswith(("Completed", "Failed")):
@@ -470,7 +473,9 @@ class Loaded:
             key_of_count = {"Completed": "succeeded", "Failed": "failed"}[kind]
             await self._report(name, {key_of_count: 1}, condition=kind)
         if shape.fate.endswith("JobSet"):
-            await eventually(lambda: self._has(name, "Complete"), timeout=60, reason=f"{name} is complete")
+            await eventually(
+                lambda: self._has(name, "Complete"), timeout=60, interval=0.3, reason=f"{name} is complete"
+            )
             await self._client.delete(job_set)
 
     async def _suspend(self, name: str, *, wanted: bool) -> None:
@@ -579,7 +584,7 @@ async def replaced(world: World, old: Manager, tree: Path, name: str) -> Manager
 
 
 async def test_managers_of_two_commits_replace_each_other_and_write_only_the_lease(
-    world: World, former: Path
+    former: Path, world: World
 ) -> None:
     theirs, ours = (f"by-{name}-{world.profile.replace('.', '-')}" for name in ("former", "present"))
     old = await world.start(former, "former")
