@@ -40,7 +40,7 @@ RunManager = Callable[..., AbstractAsyncContextManager[Manager]]
 
 @pytest.fixture(scope="session")
 def install_trainer() -> Callable[[Environment], None]:
-    """Install JobSet's and Trainer's CRDs, and the rights of a user who may what our manager may."""
+    """Install JobSet's and Trainer's CRDs, and a user with the rights of our manager."""
 
     async def install(control_plane: Environment) -> None:
         binaries = await Binaries().locate(JOBSET)
@@ -193,7 +193,7 @@ class Process:
 
 @pytest.fixture
 def start_manager(trainer_control_plane: Environment, tmp_path: Path) -> Any:
-    """Start our manager as a process; what is still running at the end of the test is killed."""
+    """Start our manager as a process; it is killed at the end of the test."""
     kubeconfig = tmp_path / "kubeconfig"
     kubeconfig.write_text(yaml.safe_dump(trainer_control_plane.kubeconfig_for(USER)))
     kubeconfig.chmod(0o600)

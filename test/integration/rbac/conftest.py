@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Our manager as a process under a role cut to measure, and the API server's own record of what it asked for."""
+"""Our manager as a process under a role cut to measure, and the API server's own record of its requests."""
 
 import dataclasses
 import json
@@ -45,7 +45,7 @@ _POLICY = {
 
 @dataclasses.dataclass(frozen=True)
 class Asked:
-    """What a manager asked for, as the API server saw it."""
+    """The requests of a manager, as the API server saw them."""
 
     granted: frozenset[rbac.Grant]
     refused: frozenset[rbac.Grant]
@@ -64,7 +64,7 @@ class Run:
     record: Callable[[], Asked]
 
     def asked(self) -> Asked:
-        """Return what it has asked for by now."""
+        """Return its requests until now."""
         return self.record()
 
     async def ready(self) -> None:
@@ -82,7 +82,7 @@ def audit_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def audited(audit_log: Path) -> Iterator[Environment]:
-    """An API server that writes down what managers ask.
+    """An API server that records the requests of managers.
 
     It lists before it watches, as those before streaming lists do, and lets nobody block an owner's deletion who may
     not change its finalizers.
@@ -132,7 +132,7 @@ def _path(uri: str) -> dict[str, str]:
 
 
 def read(audit_log: Path, user: str) -> Asked:
-    """Return what a user asked for; an apply that makes the object counts as patch and as create."""
+    """Return the requests of a user; an apply that makes the object counts as patch and as create."""
     granted: set[rbac.Grant] = set()
     refused: set[rbac.Grant] = set()
     for line in audit_log.read_text().rpartition("\n")[0].splitlines():  # the last line may be half written
@@ -273,7 +273,7 @@ def launch(arguments: list[str], log: IO[bytes]) -> subprocess.Popen[bytes]:
 
 
 async def answers(port: int, path: str) -> bool:
-    """Tell whether a GET is answered by 200."""
+    """Return True if a GET is answered by 200."""
     async with Transport(Config(f"http://127.0.0.1:{port}")) as probe:
         try:
             response = await probe.send(Request("GET", path))

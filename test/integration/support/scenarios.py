@@ -96,7 +96,7 @@ async def torch(client: LiveClient, namespace: str, run: Run) -> None:
 
 
 async def rebuild(client: LiveClient, namespace: str, run: Run) -> None:
-    """A suspended TrainJob is edited in what a JobSet with Jobs cannot follow."""
+    """A suspended TrainJob is edited in a field that a JobSet with Jobs cannot follow."""
     await job_set_of(client, namespace, run, "edited")
     job_set = await client.get(JobSet, (namespace, "edited"))
     counts = {"name": "node", "ready": 0, "succeeded": 0, "failed": 0, "active": 0, "suspended": 1}
