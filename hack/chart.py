@@ -24,6 +24,7 @@ _ROLES: Final = {
     "manager": "rbac/role.yaml",
     "podgrouper": "podgrouper/role.yaml",
     "metrics-authorization": "metrics-authorization/role.yaml",
+    "status-server": "status-server/role.yaml",
     "cache-initializer": "overlays/data-cache/cluster_role.yaml",
 }
 _OPEN: Final = frozenset({"manager.config", "manager.podDisruptionBudget"})

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Write the ClusterRoles from the code's ``+kubebuilder:rbac`` markers: ``python -m hack.rbac [CONFIG]``.
 
-The markers of ``pkg/podgrouper`` make the pod grouper's role, those beside the authorization of metrics the role for
-``metrics.requireAuthorization``, and all others the manager's.
+A feature that is off by default has a role of its own: the markers of ``pkg/podgrouper`` make the pod grouper's role,
+those beside the authorization of metrics the role for ``metrics.requireAuthorization``, and those of
+``pkg/statusserver`` the role for the feature gate ``TrainJobStatus``. All others make the manager's.
 """
 
 from __future__ import annotations
@@ -36,9 +37,14 @@ class Part(enum.Enum):
     MANAGER = enum.auto()
     POD_GROUPER = enum.auto()
     METRICS = enum.auto()
+    STATUS_SERVER = enum.auto()
 
 
-_PART_OF: Final = {"podgrouper": Part.POD_GROUPER, "metrics/filters.py": Part.METRICS}
+_PART_OF: Final = {
+    "podgrouper": Part.POD_GROUPER,
+    "metrics/filters.py": Part.METRICS,
+    "statusserver": Part.STATUS_SERVER,
+}
 """The part that a folder or a module below a package belongs to; all others belong to the manager."""
 
 
@@ -67,6 +73,11 @@ def render() -> dict[str, str]:
             "kubeflow-trainer-metrics-authorization",
             Part.METRICS,
             "# What `metrics.requireAuthorization` needs; an installation without it does without this folder.\n",
+        ),
+        "status-server/role.yaml": _role(
+            "kubeflow-trainer-status-server",
+            Part.STATUS_SERVER,
+            "# Required by the feature gate `TrainJobStatus`; an installation without it does without this folder.\n",
         ),
     }
 

@@ -51,7 +51,7 @@ def namespaces() -> list[Manifest]:
     ]
 
 
-def rights(jobset: Binary, kwok: Binary | None) -> list[Manifest]:
+def rights(jobset: Binary, kwok: Binary | None, *, status_server: bool = False) -> list[Manifest]:
     """Return each component's identity, its shipped roles and their bindings, and no further permission.
 
     Without ``kwok``, pods run as local processes.
@@ -69,6 +69,7 @@ def rights(jobset: Binary, kwok: Binary | None) -> list[Manifest]:
         jobset_role,
         role_binding(JOBSET_ACCOUNT, account),
         *ours,
+        *(shipped.manifests("status-server") if status_server else []),
     ]
 
 

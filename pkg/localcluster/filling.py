@@ -69,7 +69,8 @@ class Filling:
         jobset, kwok = self.parts.binaries[JOBSET.name], self.parts.binaries.get(KWOK.name)
         async with self._step("install RBAC and CRDs"):
             await apply_manifests(self.client, contents.namespaces(), owner=FIELD_OWNER)
-            await apply_manifests(self.client, contents.rights(jobset, kwok), owner=FIELD_OWNER)
+            rights = contents.rights(jobset, kwok, status_server=self.options.serves_status)
+            await apply_manifests(self.client, rights, owner=FIELD_OWNER)
             if not self.options.run_processes:
                 self._start_nodes()
             crds = contents.crds(jobset)

@@ -59,7 +59,7 @@ class _Mark(NamedTuple):
 
     version: str
     alone: bool
-    """Our write was the only change to the fields we read."""
+    """Our write was the only change to the fields we read, and the group is not made from them."""
     found: Grouping
 
 
@@ -256,7 +256,8 @@ class PodReconciler:
             and (after.annotations or {}) == {**pod.annotations, **patch.get("annotations", {})}
             and after.generation == before.generation
             and after.deletion_timestamp == before.deletion_timestamp
-            and after.owner_references == before.owner_references,
+            and after.owner_references == before.owner_references
+            and metadata.owner.uid != before.uid,  # else the group has the pod's annotations, as upstream
             found,
         )
         return True

@@ -14,6 +14,7 @@ from controller_runtime import cache, client, log, metrics, rest
 from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.apis.machinery.errors import (
     BadRequestError,
+    ForbiddenError,
     InvalidError,
     NotFoundError,
     StatusError,
@@ -78,6 +79,8 @@ class StatusHandler:
         self._authorizer = authorizer
         self._in_progress: Counter[tuple[str, str]] = Counter()
         self._lines = log.Sparing()
+        self.denied = ""
+        """The right that the manager lacked when it last authorized a client; empty if it lacked none."""
 
     async def __call__(self, request: HTTPRequest) -> HTTPResponse:
         """Return the answer to a request."""
@@ -122,8 +125,11 @@ class StatusHandler:
             message = f"Forbidden: {reason}" if reason else "Forbidden"
             raise _RefusalError(HTTPStatus.FORBIDDEN, "Forbidden", message) from error
         except _UNAVAILABLE as error:
+            if isinstance(error, ForbiddenError):
+                self.denied = str(error)
             target = f"{namespace}/{name}"
             raise self._internal("Client of the status server cannot be authorized", error, target) from error
+        self.denied = ""
 
     async def _update(self, request: HTTPRequest, namespace: str, name: str) -> dict[str, JSON]:
         try:

@@ -79,10 +79,11 @@ class StatusServer:
         """Return False: every replica answers updates."""
         return False
 
-    def check(self) -> None:
-        """Raise until updates are served."""
+    def check(self) -> str:
+        """Return a remark for readiness if the manager may not authorize clients; raise until updates are served."""
         if self._handler is None:
             raise healthz.NotHealthyError("the status server has not been started yet")
+        return self._handler.denied
 
     async def start(self) -> None:
         """Serve until cancelled.

@@ -40,7 +40,7 @@ RunManager = Callable[..., AbstractAsyncContextManager[Manager]]
 
 @pytest.fixture(scope="session")
 def install_trainer() -> Callable[[Environment], None]:
-    """Install JobSet's and Trainer's CRDs, and the rights of a user who may what our manager may."""
+    """Install JobSet's and Trainer's CRDs, and a user with the rights of our manager."""
 
     async def install(control_plane: Environment) -> None:
         binaries = await Binaries().locate(JOBSET)
@@ -71,21 +71,36 @@ async def trainer_config(trainer_control_plane: Environment) -> Config:
     return await trainer_control_plane.add_user(USER)
 
 
-@pytest.fixture
-async def may_review(live_client: LiveClient) -> AsyncIterator[None]:
-    """Grant the manager under test what ``config/metrics-authorization`` grants, for the time of one test."""
+@asynccontextmanager
+async def granted(client: LiveClient, folder: str) -> AsyncIterator[None]:
+    """Bind the role of a folder of ``config``, for a feature that is off by default, to the manager under test."""
+    (binding,) = [each for each in shipped.manifests(folder) if each["kind"] == "ClusterRoleBinding"]
+    name = binding["roleRef"]["name"]
     (role,) = [
         each
-        for each in shipped.manifests("metrics-authorization")
-        if each["metadata"]["name"] == "kubeflow-trainer-metrics-authorization"
-        and each["kind"] == "ClusterRole"
+        for each in shipped.manifests(folder)
+        if each["kind"] == "ClusterRole" and each["metadata"]["name"] == name
     ]
     user = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": USER}
-    objects = [role, role_binding(role["metadata"]["name"], user)]
-    await apply_manifests(live_client, objects, owner="test")
+    objects = [role, role_binding(name, user)]
+    await apply_manifests(client, objects, owner="test")
     yield
     for each in objects:
-        await live_client.delete(Unstructured.wrap(each))
+        await client.delete(Unstructured.wrap(each))
+
+
+@pytest.fixture
+async def may_review(live_client: LiveClient) -> AsyncIterator[None]:
+    """Bind the role of ``config/metrics-authorization`` to the manager under test, for the time of one test."""
+    async with granted(live_client, "metrics-authorization"):
+        yield
+
+
+@pytest.fixture
+async def may_look_at_pods(live_client: LiveClient) -> AsyncIterator[None]:
+    """Bind the role of ``config/status-server`` to the manager under test, for the time of one test."""
+    async with granted(live_client, "status-server"):
+        yield
 
 
 class Recorded:
@@ -178,7 +193,7 @@ class Process:
 
 @pytest.fixture
 def start_manager(trainer_control_plane: Environment, tmp_path: Path) -> Any:
-    """Start our manager as a process; what is still running at the end of the test is killed."""
+    """Start our manager as a process; it is killed at the end of the test."""
     kubeconfig = tmp_path / "kubeconfig"
     kubeconfig.write_text(yaml.safe_dump(trainer_control_plane.kubeconfig_for(USER)))
     kubeconfig.chmod(0o600)

@@ -39,7 +39,7 @@ from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.statusserver import status_url, token_audience
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("may_look_at_pods")]
 
 T = TypeVar("T", bound=Object)
 

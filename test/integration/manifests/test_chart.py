@@ -250,6 +250,27 @@ def test_what_is_new_can_be_enabled(render: Render) -> None:
 
 
 @pytest.mark.parametrize(
+    ("manager", "bound"),
+    [
+        ({}, False),
+        ({"config": {"featureGates": {"TrainJobStatus": True}}}, True),
+        ({"config": {"featureGates": {"AllAlpha": True}}}, True),
+        ({"config": {"featureGates": {"AllAlpha": True, "TrainJobStatus": False}}}, False),
+        ({"config": {"featureGates": None}}, False),
+        ({"args": ["--zap-log-level=1", "--feature-gates=AllBeta=true,TrainJobStatus=true"]}, True),
+        ({"args": ["--feature-gates=TrainJobStatus=false"]}, False),
+    ],
+    ids=str,
+)
+def test_the_manager_may_look_at_pods_only_if_they_report_their_progress(
+    manager: Manifest, bound: bool, render: Render
+) -> None:
+    objects = render({"manager": manager})
+    for kind in ("ClusterRole", "ClusterRoleBinding"):
+        assert ((kind, "kubeflow-trainer-controller-manager-status-server") in objects) is bound
+
+
+@pytest.mark.parametrize(
     ("values", "words"),
     [
         ({"manager": {"replica": 2}}, "replica"),

@@ -260,7 +260,7 @@ def configuration(objects: list[Manifest], tmp_path: Path) -> Configuration:
 
 
 @pytest.mark.parametrize(
-    ("overlay", "objects", "section", "switch"),
+    ("overlay", "objects", "switch"),
     [
         (
             "podgrouper",
@@ -268,8 +268,7 @@ def configuration(objects: list[Manifest], tmp_path: Path) -> Configuration:
                 ("ClusterRole", "", "kubeflow-trainer-pod-grouper"),
                 ("ClusterRoleBinding", "", "kubeflow-trainer-pod-grouper"),
             },
-            "pod_grouper",
-            "enable",
+            {"pod_grouper": {"enable": True}},
         ),
         (
             "metrics-authorization",
@@ -278,21 +277,34 @@ def configuration(objects: list[Manifest], tmp_path: Path) -> Configuration:
                 ("ClusterRole", "", "kubeflow-trainer-metrics-reader"),
                 ("ClusterRoleBinding", "", "kubeflow-trainer-metrics-authorization"),
             },
-            "metrics",
-            "require_authorization",
+            {"metrics": {"require_authorization": True}},
+        ),
+        (
+            "status-server",
+            {
+                ("ClusterRole", "", "kubeflow-trainer-status-server"),
+                ("ClusterRoleBinding", "", "kubeflow-trainer-status-server"),
+            },
+            {"feature_gates": {"TrainJobStatus": True}},
         ),
     ],
-    ids=["pod grouper", "authorized metrics"],
+    ids=["pod grouper", "authorized metrics", "status server"],
 )
 def test_an_overlay_is_the_managers_with_its_roles_and_its_switch(
-    build: Build, tmp_path: Path, overlay: str, objects: set[tuple[str, str, str]], section: str, switch: str
+    build: Build,
+    tmp_path: Path,
+    overlay: str,
+    objects: set[tuple[str, str, str]],
+    switch: dict[str, dict[str, bool]],
 ) -> None:
     plain, changed = build("default"), build(overlay)
     assert identities(changed) - identities(plain) == objects
-    usual = configuration(plain, tmp_path)
-    assert not getattr(getattr(usual, section), switch)
-    setattr(getattr(usual, section), switch, True)
-    assert configuration(changed, tmp_path) == usual
+    usual, switched = configuration(plain, tmp_path), configuration(changed, tmp_path)
+    assert switched != usual
+    ((section, keys),) = switch.items()
+    before = getattr(usual, section)
+    after = keys if before is None else before.model_copy(update=keys)
+    assert switched == usual.model_copy(update={section: after})
 
 
 def test_the_pod_grouper_alone_has_no_right_name_or_lease_of_the_trainers(

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Our manager as a process under a role cut to measure, and the API server's own record of what it asked for."""
+"""Our manager as a process under a role cut to measure, and the API server's own record of its requests."""
 
 import dataclasses
 import json
@@ -10,7 +10,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import anyio
 import pytest
@@ -18,7 +18,7 @@ import yaml
 from controller_runtime.apis.core.v1 import Namespace, Secret
 from controller_runtime.apis.machinery.gvk import GVK
 from controller_runtime.apis.machinery.object import Unstructured
-from controller_runtime.client import LiveClient
+from controller_runtime.client import MERGE, LiveClient, raw_patch
 from controller_runtime.envtest import Binaries, Environment, apply_manifests, eventually, open_crd
 from controller_runtime.envtest.ports import free_ports
 from controller_runtime.rest import Config, Request, RESTMapper, Transport, TransportError
@@ -32,6 +32,7 @@ from pkg.localcluster.tools import JOBSET, JOBSETS
 ROOT = Path(__file__).parents[3]
 GROUP = "under-test"
 API = "rbac.authorization.k8s.io"
+OF_THE_PROGRAM = [part for part in rbac.Part if part is not rbac.Part.POD_GROUPER]
 _OPEN = ("/api", "/healthz", "/livez", "/openapi", "/readyz", "/version")
 """Paths of ``system:discovery``, which every user may read."""
 _POLICY = {
@@ -44,7 +45,7 @@ _POLICY = {
 
 @dataclasses.dataclass(frozen=True)
 class Asked:
-    """What a manager asked for, as the API server saw it."""
+    """The requests of a manager, as the API server saw them."""
 
     granted: frozenset[rbac.Grant]
     refused: frozenset[rbac.Grant]
@@ -54,13 +55,16 @@ class Asked:
 class Run:
     """A manager that runs."""
 
+    role: str
+    """Its ClusterRole."""
+    log: Path
     metrics: int
     health: int
     status: int
     record: Callable[[], Asked]
 
     def asked(self) -> Asked:
-        """Return what it has asked for by now."""
+        """Return its requests until now."""
         return self.record()
 
     async def ready(self) -> None:
@@ -78,7 +82,7 @@ def audit_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def audited(audit_log: Path) -> Iterator[Environment]:
-    """An API server that writes down what managers ask.
+    """An API server that records the requests of managers.
 
     It lists before it watches, as those before streaming lists do, and lets nobody block an owner's deletion who may
     not change its finalizers.
@@ -128,7 +132,7 @@ def _path(uri: str) -> dict[str, str]:
 
 
 def read(audit_log: Path, user: str) -> Asked:
-    """Return what a user asked for; an apply that makes the object counts as patch and as create."""
+    """Return the requests of a user; an apply that makes the object counts as patch and as create."""
     granted: set[rbac.Grant] = set()
     refused: set[rbac.Grant] = set()
     for line in audit_log.read_text().rpartition("\n")[0].splitlines():  # the last line may be half written
@@ -151,16 +155,28 @@ def read(audit_log: Path, user: str) -> Asked:
 def run_under(
     audited: Environment, audit_log: Path, live_client: LiveClient, namespace: str, tmp_path: Path
 ) -> Iterator[RunUnder]:
-    """Run the program, or the pod grouper alone, under its shipped roles less what is ``without``."""
+    """Run the program, or the pod grouper alone, under ``rules``, else under its roles except the grants ``without``.
+
+    Further options are keys of its Configuration.
+    """
     processes: list[subprocess.Popen[bytes]] = []
 
     @asynccontextmanager
-    async def run(without: Collection[rbac.Grant] = (), *, grouper: bool = False) -> AsyncIterator[Run]:
+    async def run(
+        without: Collection[rbac.Grant] = (),
+        *,
+        grouper: bool = False,
+        rules: list[dict[str, Any]] | None = None,
+        authorized_metrics: bool = True,
+        unused_webhooks: Collection[str] = (),
+        **options: Any,
+    ) -> AsyncIterator[Run]:
         user = f"manager-{secrets.token_hex(4)}"
-        parts = [rbac.Part.POD_GROUPER] if grouper else [rbac.Part.MANAGER, rbac.Part.METRICS]
-        granted = set().union(*map(rbac.collected, parts)) - set(without)
-        named = {grant: names for part in parts for grant, names in rbac.resource_names(part).items()}
-        rules = rbac.rules(granted, named)
+        if rules is None:
+            parts = [rbac.Part.POD_GROUPER] if grouper else OF_THE_PROGRAM
+            granted = set().union(*map(rbac.collected, parts)) - set(without)
+            named = {grant: names for part in parts for grant, names in rbac.resource_names(part).items()}
+            rules = rbac.rules(granted, named)
         subject = {"apiGroup": API, "kind": "User", "name": user}
         role = {
             "apiVersion": f"{API}/v1",
@@ -171,8 +187,10 @@ def run_under(
         binding = role_binding(user, subject)
         metrics, health, serving, status = free_ports(4)
         hooks = contents.trainer_webhooks(f"https://127.0.0.1:{serving}", b"")
-        for hook in (hook for each in hooks for hook in each["webhooks"]):
-            hook["namespaceSelector"] = {"matchLabels": {"kubernetes.io/metadata.name": namespace}}
+        for kind, hook in ((each["kind"], hook) for each in hooks for hook in each["webhooks"]):
+            wanted = "nowhere" if kind in unused_webhooks else namespace
+            hook["namespaceSelector"] = {"matchLabels": {"under-test": wanted}}
+        await label(live_client, namespace, namespace)
         secret = {"metadata": {"name": f"cert-{user}", "namespace": contents.TRAINER_NAMESPACE}}
         await live_client.create(Secret.from_dict(secret))
         await apply_manifests(live_client, [role, binding, *([] if grouper else hooks)], owner="test")
@@ -200,7 +218,10 @@ def run_under(
         said = {
             "apiVersion": "config.trainer.kubeflow.org/v1alpha1",
             "kind": "Configuration",
-            "metrics": {"bindAddress": f"127.0.0.1:{metrics}", "requireAuthorization": not grouper},
+            "metrics": {
+                "bindAddress": f"127.0.0.1:{metrics}",
+                "requireAuthorization": authorized_metrics and not grouper,
+            },
             "health": {"healthProbeBindAddress": f"127.0.0.1:{health}"},
             "webhook": {"host": "127.0.0.1", "port": serving},
             "statusServer": {"host": "127.0.0.1", "port": status},
@@ -222,13 +243,14 @@ def run_under(
                 "defaultPrioritiesConfigMap": {"name": "defaults", "namespace": namespace},
                 "namespaceLabelSelector": {"kubernetes.io/metadata.name": namespace},
             }
-        configuration.write_text(yaml.safe_dump(said))
-        with (tmp_path / f"{user}.log").open("wb") as log:
+        configuration.write_text(yaml.safe_dump(said | options))
+        written = tmp_path / f"{user}.log"
+        with written.open("wb") as log:
             arguments = [f"--config={configuration}", f"--kubeconfig={kubeconfig}"]
             process = launch([*arguments, *(["--controllers=podgrouper"] if grouper else [])], log)
         processes.append(process)
         await eventually(lambda: answers(health, "/healthz"), timeout=60, reason="the manager answers")
-        yield Run(metrics, health, status, lambda: read(audit_log, user))
+        yield Run(user, written, metrics, health, status, lambda: read(audit_log, user))
         process.kill()
         process.wait()
 
@@ -238,6 +260,12 @@ def run_under(
         process.wait()
 
 
+async def label(client: LiveClient, namespace: str, value: str) -> None:
+    """Label a namespace, so that the webhooks of the manager under test are called for its objects."""
+    body = json.dumps({"metadata": {"labels": {"under-test": value}}}).encode()
+    await client.patch(Namespace.from_dict({"metadata": {"name": namespace}}), raw_patch(MERGE, body))
+
+
 def launch(arguments: list[str], log: IO[bytes]) -> subprocess.Popen[bytes]:
     """Start the program."""
     command = [sys.executable, "-m", "pkg.app", *arguments]
@@ -245,7 +273,7 @@ def launch(arguments: list[str], log: IO[bytes]) -> subprocess.Popen[bytes]:
 
 
 async def answers(port: int, path: str) -> bool:
-    """Tell whether a GET is answered by 200."""
+    """Return True if a GET is answered by 200."""
     async with Transport(Config(f"http://127.0.0.1:{port}")) as probe:
         try:
             response = await probe.send(Request("GET", path))

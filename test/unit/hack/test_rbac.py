@@ -15,7 +15,12 @@ ROOT = Path(__file__).parents[3]
 def test_a_folder_or_a_module_with_a_role_of_its_own_keeps_its_grants_out_of_the_managers(
     tmp_path: Path,
 ) -> None:
-    for name, resource in (("podgrouper/a.py", "pods"), ("metrics/filters.py", "reviews"), ("b.py", "jobs")):
+    for name, resource in (
+        ("podgrouper/a.py", "pods"),
+        ("metrics/filters.py", "reviews"),
+        ("statusserver/a.py", "tokens"),
+        ("b.py", "jobs"),
+    ):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(f"# +kubebuilder:rbac:groups=a,resources={resource},verbs=get\n")
     found = {part: rbac.collected(part, sources=[tmp_path]) for part in rbac.Part}
@@ -23,12 +28,13 @@ def test_a_folder_or_a_module_with_a_role_of_its_own_keeps_its_grants_out_of_the
         rbac.Part.MANAGER: {("a", "jobs", "get")},
         rbac.Part.POD_GROUPER: {("a", "pods", "get")},
         rbac.Part.METRICS: {("a", "reviews", "get")},
+        rbac.Part.STATUS_SERVER: {("a", "tokens", "get")},
     }
 
 
 def test_writing_reports_only_what_changed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert rbac.main([str(tmp_path)]) == 0
-    assert capsys.readouterr().out.count("wrote ") == 3
+    assert capsys.readouterr().out.count("wrote ") == 4
     (tmp_path / "rbac" / "role.yaml").write_text("old")
     assert rbac.main([str(tmp_path)]) == 0
     assert capsys.readouterr().out == f"wrote {tmp_path / 'rbac' / 'role.yaml'}\n"

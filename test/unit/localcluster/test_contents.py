@@ -59,6 +59,17 @@ def test_jobset_and_the_manager_work_under_their_own_roles_and_nobody_is_made_an
     }
 
 
+@pytest.mark.parametrize("enabled", [True, False])
+def test_the_manager_may_look_at_pods_only_if_they_report_their_progress(
+    tmp_path: Path, enabled: bool
+) -> None:
+    shipped_role = binary(tmp_path, role("manager-role"))
+    manifests = contents.rights(shipped_role, shipped_role, status_server=enabled)
+    name = "kubeflow-trainer-status-server"
+    found = [each["kind"] for each in manifests if each["metadata"]["name"] == name]
+    assert found == (["ClusterRole", "ClusterRoleBinding"] if enabled else [])
+
+
 def test_jobsets_pod_hooks_see_jobsets_pods_only_and_its_other_hooks_everything(tmp_path: Path) -> None:
     hooks = [
         {"name": name, "clientConfig": {"service": {"path": f"/{name}"}}}

@@ -3,6 +3,7 @@
 """The shipped manifests say what the code says, and keep the names a cluster already has."""
 
 import itertools
+import json
 import os
 import re
 from collections.abc import Iterator
@@ -21,7 +22,7 @@ from pkg.podgrouper import new_plugins_hub
 ROOT = Path(__file__).parents[3]
 CONFIG = ROOT / "config"
 NAME = "kubeflow-trainer-controller-manager"
-APART = ("podgrouper", "metrics/filters.py")
+APART = ("podgrouper", "metrics/filters.py", "statusserver")
 
 
 def read(path: str, *, root: Path = CONFIG) -> list[dict[str, Any]]:
@@ -92,10 +93,15 @@ def test_the_role_grants_what_the_reference_does_and_only_these_more() -> None:
         (resource, verb) for resource in ("podgroups", "workloads") for verb in ("list", "patch", "watch")
     }
     added |= {("scheduling.k8s.io", *each) for each in gangs}
-    # To authorize status updates: upstream does not look at the pod, and relies on a default role for the paths.
-    added |= {("", "pods", "get"), ("batch", "jobs", "get")}
-    added |= {("", path, "get") for path in ("/.well-known/openid-configuration", "/openid/v1/jwks")}
     assert permissions(ours["rules"]) == permissions(theirs["rules"]) | added
+
+
+@pytest.mark.parametrize("release", ["v2.1.0", "v2.3.0"])
+def test_the_recorded_rights_of_a_go_release_are_those_of_its_role(release: str) -> None:
+    recorded = json.loads((ROOT / "test" / "testdata" / "rbac" / "go-trainer.json").read_text())[release]
+    (theirs,) = read("rbac/role.yaml", root=reference(release))
+    rows = {(group, resource, verb) for group, resource, verbs in recorded for verb in verbs.split()}
+    assert rows == permissions(theirs["rules"])
 
 
 def test_the_role_names_the_webhook_configurations_that_it_grants() -> None:
@@ -116,6 +122,18 @@ def test_reviews_for_metrics_are_granted_only_by_the_overlay_that_requires_autho
     assert {each["name"] for each in binding["subjects"]} == {NAME}
 
 
+def test_pods_and_jobs_are_granted_only_by_the_overlay_whose_pods_report_their_progress() -> None:
+    (role,) = read("status-server/role.yaml")
+    granted = permissions(role["rules"])
+    assert granted == permissions(markers("rbac", below="statusserver"))
+    # Upstream does not look at the pod, and relies on a default role for the paths.
+    paths = {("", path, "get") for path in ("/.well-known/openid-configuration", "/openid/v1/jwks")}
+    assert granted == {("", "pods", "get"), ("batch", "jobs", "get"), *paths}
+    (binding,) = read("status-server/role_binding.yaml")
+    assert binding["roleRef"]["name"] == role["metadata"]["name"]
+    assert {each["name"] for each in binding["subjects"]} == {NAME}
+
+
 def test_the_pod_groupers_role_is_one_of_its_own_that_grants_what_its_markers_ask_for() -> None:
     (role,) = read("podgrouper/role.yaml")
     assert permissions(role["rules"]) == permissions(markers("rbac", below="podgrouper"))
@@ -123,8 +141,7 @@ def test_the_pod_groupers_role_is_one_of_its_own_that_grants_what_its_markers_as
     assert binding["roleRef"]["name"] == role["metadata"]["name"]
     assert {each["name"] for each in binding["subjects"]} == {NAME}
     (trainers,) = read("rbac/role.yaml")
-    of_pods = {verb for _, resource, verb in permissions(trainers["rules"]) if resource == "pods"}
-    assert of_pods == {"get"}, "only a pod that reports its progress is read"
+    assert not {verb for _, resource, verb in permissions(trainers["rules"]) if resource == "pods"}
 
 
 def test_the_pod_groupers_role_reads_every_kind_that_has_a_grouper() -> None:

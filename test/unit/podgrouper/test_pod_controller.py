@@ -122,6 +122,25 @@ async def test_an_own_mark_is_looked_at_again_when_an_owner_changed_before_it_wa
     assert (await client.get(PodGroup, ("team-a", GROUP))).labels["user"] == "v"
 
 
+@pytest.mark.parametrize("denied", [False, True], ids=["below a skipped owner", "below a denied owner"])
+async def test_a_pod_that_owns_its_group_leaves_nothing_for_the_next_manager_to_write(
+    make_pod: MakePod, make_object: MakeObject, make_reconciler: MakeReconciler, denied: bool
+) -> None:
+    """Its group has its annotations, to which the name of the group is added after the group is created."""
+
+    workflow = make_object("argoproj.io/v1alpha1", "Workflow", "w")
+    client = FakeClient(workflow, make_pod("db-0", workflow))
+    seen = refusing(client, "Workflow") if denied else client
+    reconciler = make_reconciler(seen)
+    for _ in range(2):  # for the pod, and for our own annotation
+        await reconciler.reconcile(REQUEST)
+    written = len(client.writes)
+
+    await make_reconciler(seen).reconcile(REQUEST)
+
+    assert verbs(client)[written:] == []
+
+
 @pytest.fixture
 async def grouped(
     make_pod: MakePod, stateful_set: Unstructured, make_reconciler: MakeReconciler

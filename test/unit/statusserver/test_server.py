@@ -124,6 +124,22 @@ async def test_a_denial_has_its_reason_and_comes_before_the_body() -> None:
     assert refusal(answer) == (403, "Forbidden", "Forbidden: Bearer t is not for lab/bert")
 
 
+async def test_a_missing_right_is_known_until_a_client_is_authorized() -> None:
+    class Denied(AllowAll):
+        missing = "pods is forbidden"
+
+        async def authorize(self, header: str, namespace: str, train_job: str) -> None:
+            if self.missing:
+                raise ForbiddenError(self.missing, code=403, reason="Forbidden")
+
+    authorizer = Denied()
+    handler = StatusHandler(FakeClient(make_train_job("lab", "bert")).status, authorizer)
+    assert ((await handler(request())).status, handler.denied) == (500, "pods is forbidden")
+
+    authorizer.missing = ""
+    assert ((await handler(request())).status, handler.denied) == (200, "")
+
+
 async def test_a_train_job_that_does_not_exist_is_not_found() -> None:
     class Absent(Slow):
         async def patch(self, obj: Object, *_: object, **__: object) -> Object:

@@ -135,7 +135,7 @@ def world() -> World:
 
 @pytest.fixture
 def admits() -> Callable[..., bool]:
-    """Tell whether an API server with a bundle would take a replica's certificate for a name."""
+    """Return True if an API server with a bundle would take a replica's certificate for a name."""
 
     def ask(replica: Certificates, bundle: bytes, name: str = HOST) -> bool:
         client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

@@ -1,0 +1,225 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Uses of the manager's features that together need every grant of its roles.
+
+Each one returns when the feature has worked, and raises if it has not.
+"""
+
+import contextlib
+import ssl
+import urllib.error
+import urllib.request
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import anyio
+from controller_runtime import rest
+from controller_runtime.apis.authentication.v1 import BoundObjectReference, TokenRequest, TokenRequestSpec
+from controller_runtime.apis.batch.v1 import Job
+from controller_runtime.apis.core.v1 import ConfigMap, Pod, ServiceAccount
+from controller_runtime.apis.machinery.errors import AlreadyExistsError
+from controller_runtime.apis.machinery.gvk import GVK
+from controller_runtime.apis.machinery.object import Object, unstructured
+from controller_runtime.client import MERGE, LiveClient, raw_patch
+from controller_runtime.envtest import eventually
+
+from pkg.apis.jobset.v1alpha2 import JobSet
+from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
+from pkg.statusserver import status_url, token_audience
+
+PRIORITY: Final = unstructured(GVK("scheduling.k8s.io", "v1", "PriorityClass"))
+Run = Any  # that of test/integration/rbac
+Scenario = Callable[[LiveClient, str, Run], Awaitable[None]]
+
+
+def runtime(namespace: str, name: str, *, priority: str = "", **policies: Any) -> TrainingRuntime:
+    def job(name: str, *, labels: dict[str, str] | None = None) -> dict[str, Any]:
+        pod: dict[str, Any] = {"containers": [{"name": "node", "image": "busybox"}]}
+        if priority:
+            pod["priorityClassName"] = priority
+        return {
+            "name": name,
+            "template": {"metadata": {"labels": labels or {}}, "spec": {"template": {"spec": pod}}},
+        }
+
+    trainer = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
+    jobs = [job("node", labels=trainer)]
+    if "mpi" in policies.get("mlPolicy", {}):
+        jobs = [job("launcher", labels=trainer), job("node")]
+    spec = {"template": {"spec": {"replicatedJobs": jobs}}, **policies}
+    return TrainingRuntime.from_dict({"metadata": {"name": name, "namespace": namespace}, "spec": spec})
+
+
+async def job_set_of(client: LiveClient, namespace: str, run: Run, name: str, **policies: Any) -> None:
+    """Make a TrainJob of a runtime with these policies, and return once it has its JobSet."""
+    await run.ready()
+    await client.create(runtime(namespace, name, **policies))
+    spec = {"runtimeRef": {"kind": "TrainingRuntime", "name": name}, "suspend": True}
+    await client.create(
+        TrainJob.from_dict({"metadata": {"name": name, "namespace": namespace}, "spec": spec})
+    )
+    await eventually(
+        lambda: client.get(JobSet, (namespace, name)), timeout=20, reason=f"{name} has its JobSet"
+    )
+
+
+async def start(client: LiveClient, namespace: str, run: Run) -> None:
+    """Nothing but starting: caches, lease, certificates."""
+
+
+async def torch(client: LiveClient, namespace: str, run: Run) -> None:
+    """A JobSet is created and follows its TrainJob; a condition reports its state, an event a failure."""
+    await job_set_of(client, namespace, run, "torch", mlPolicy={"torch": {"numProcPerNode": "auto"}})
+    job = await client.get(TrainJob, (namespace, "torch"))
+    await client.patch(job, raw_patch(MERGE, b'{"spec":{"suspend":false}}'))
+
+    async def resumed() -> bool:
+        spec = (await client.get(JobSet, (namespace, "torch"))).to_dict()["spec"]
+        conditions = (await client.get(TrainJob, (namespace, "torch"))).status.conditions or []
+        return not spec.get("suspend") and any(each.type == "Suspended" for each in conditions)
+
+    await eventually(resumed, timeout=20, reason="the JobSet and the condition follow")
+    other = await client.create(ConfigMap.from_dict({"metadata": {"name": "other", "namespace": namespace}}))
+    owner = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "name": "other",
+        "uid": other.metadata.uid,
+        "controller": True,
+    }
+    taken = {"metadata": {"name": "taken", "namespace": namespace, "ownerReferences": [owner]}, "spec": {}}
+    await client.create(JobSet.from_dict(taken))  # so each attempt to create ours fails and is reported
+    spec = {"runtimeRef": {"kind": "TrainingRuntime", "name": "torch"}}
+    await client.create(
+        TrainJob.from_dict({"metadata": {"name": "taken", "namespace": namespace}, "spec": spec})
+    )
+
+
+async def rebuild(client: LiveClient, namespace: str, run: Run) -> None:
+    """A suspended TrainJob is edited in a field that a JobSet with Jobs cannot follow."""
+    await job_set_of(client, namespace, run, "edited")
+    job_set = await client.get(JobSet, (namespace, "edited"))
+    counts = {"name": "node", "ready": 0, "succeeded": 0, "failed": 0, "active": 0, "suspended": 1}
+    job_set.status = job_set.status.from_dict({"restarts": 0, "replicatedJobsStatus": [counts]})
+    await client.status.update(job_set)
+    job = await client.get(TrainJob, (namespace, "edited"))
+    await client.patch(job, raw_patch(MERGE, b'{"spec":{"trainer":{"image":"other"}}}'))
+
+    async def deleted() -> bool:
+        found = await client.get(JobSet, (namespace, "edited"))
+        return found.metadata.deletion_timestamp is not None
+
+    await eventually(deleted, timeout=20, reason="the JobSet is being built again")
+
+
+async def cluster_runtime(client: LiveClient, namespace: str, run: Run) -> None:
+    """A ClusterTrainingRuntime in use is kept from being deleted."""
+    await run.ready()
+    made = runtime(namespace, f"torch-{namespace}"[:60].strip("-")).to_dict()
+    await client.create(
+        ClusterTrainingRuntime.from_dict(
+            {"metadata": {"name": made["metadata"]["name"]}, "spec": made["spec"]}
+        )
+    )
+    spec = {"runtimeRef": {"name": made["metadata"]["name"]}, "suspend": True}
+    await client.create(TrainJob.from_dict({"metadata": {"name": "c", "namespace": namespace}, "spec": spec}))
+
+
+async def mpi(client: LiveClient, namespace: str, run: Run) -> None:
+    await job_set_of(client, namespace, run, "mpi", mlPolicy={"mpi": {"runLauncherAsNode": True}})
+
+
+async def coscheduling(client: LiveClient, namespace: str, run: Run) -> None:
+    await job_set_of(client, namespace, run, "gang", podGroupPolicy={"coscheduling": {}})
+
+
+async def volcano(client: LiveClient, namespace: str, run: Run) -> None:
+    """A gang with a priority, which admission looks for."""
+    await run.ready()
+    priority = await client.create(
+        PRIORITY.from_dict({"metadata": {"name": f"p-{namespace}"[:60].strip("-")}, "value": 1})
+    )
+    await client.create(runtime(namespace, "volcano", priority=priority.name, podGroupPolicy={"volcano": {}}))
+    spec = {"runtimeRef": {"kind": "TrainingRuntime", "name": "volcano"}, "suspend": True}
+    await client.create(
+        TrainJob.from_dict({"metadata": {"name": "volcano", "namespace": namespace}, "spec": spec})
+    )
+
+
+async def workload(client: LiveClient, namespace: str, run: Run) -> None:
+    """A gang of Kubernetes itself, which is built again with another count."""
+    await job_set_of(client, namespace, run, "native", podGroupPolicy={"workload": {}})
+    job = await client.get(TrainJob, (namespace, "native"))
+    await client.patch(job, raw_patch(MERGE, b'{"spec":{"trainer":{"numNodes":3}}}'))
+
+
+async def status(client: LiveClient, namespace: str, run: Run) -> None:
+    """A pod of a TrainJob reports its progress."""
+    await job_set_of(client, namespace, run, "status")
+    metadata: dict[str, Any] = {"name": "default", "namespace": namespace}
+    account = await client.create(ServiceAccount.from_dict({"metadata": metadata}))
+    pod_spec = {"serviceAccountName": "default", "containers": [{"name": "node", "image": "busybox"}]}
+    template = {"spec": {**pod_spec, "restartPolicy": "Never"}}
+    owner: Object = await client.get(JobSet, (namespace, "status"))
+    for kind, name, spec in ((Job, "status-node-0", {"template": template}), (Pod, "p", pod_spec)):
+        gvk, uid = type(owner).gvk, owner.metadata.uid
+        named = {"apiVersion": gvk.api_version, "kind": gvk.kind, "name": owner.name, "uid": uid}
+        metadata = {"name": name, "namespace": namespace, "ownerReferences": [{**named, "controller": True}]}
+        owner = await client.create(kind.from_dict({"metadata": metadata, "spec": spec}))
+    bound = BoundObjectReference(kind="Pod", api_version="v1", name="p", uid=owner.metadata.uid)
+    wanted = TokenRequestSpec(audiences=[token_audience(namespace, "status")], bound_object_ref=bound)
+    issued = await client.subresource("token").create(account, TokenRequest(spec=wanted))
+    config = rest.Config(
+        host=f"https://127.0.0.1:{run.status}",
+        tls=rest.TLSConfig(verify=False),
+        credentials=rest.StaticToken(issued.status.token or ""),
+    )
+    async with rest.Transport(config) as transport:
+        body = b'{"trainerStatus": {"progressPercentage": 1, "lastUpdatedTime": "2026-01-02T03:04:05Z"}}'
+
+        async def stored() -> bool:
+            response = await transport.send(rest.Request("POST", status_url(namespace, "status"), body=body))
+            assert response.status == 200, await response.read()
+            return True
+
+        # A right that was granted a moment ago counts after some seconds.
+        await eventually(stored, timeout=10, interval=0.5, reason="the update is stored")
+
+
+async def metrics(client: LiveClient, namespace: str, run: Run) -> None:
+    """A client with a token reads the metrics or is refused."""
+    account = ServiceAccount.from_dict({"metadata": {"name": "scraper", "namespace": namespace}})
+    with contextlib.suppress(AlreadyExistsError):
+        await client.create(account)
+    issued = await client.subresource("token").create(account, TokenRequest())
+
+    def ask() -> int:
+        trusting = ssl.create_default_context()
+        trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
+        request = urllib.request.Request(f"https://127.0.0.1:{run.metrics}/metrics")
+        request.add_header("Authorization", f"Bearer {issued.status.token}")
+        try:
+            with urllib.request.urlopen(request, context=trusting, timeout=15) as response:
+                return int(response.status)
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code
+
+    assert await anyio.to_thread.run_sync(ask) == 403
+
+
+SCENARIOS: Final[dict[str, Scenario]] = {
+    each.__name__: each
+    for each in (
+        start,
+        torch,
+        rebuild,
+        cluster_runtime,
+        mpi,
+        coscheduling,
+        volcano,
+        workload,
+        status,
+        metrics,
+    )
+}
