@@ -94,7 +94,10 @@ def test_waiting_for_what_cannot_come_fails_at_once(
 ) -> None:
     conftest = request.path.parent / "conftest.py"
     pytester.makeconftest(conftest.read_text())
-    pytester.makeini("[pytest]\nasyncio_mode = auto\nasyncio_default_fixture_loop_scope = function\n")
+    support = request.path.parents[1] / "support"
+    pytester.makeini(
+        f"[pytest]\nasyncio_mode = auto\nasyncio_default_fixture_loop_scope = function\npythonpath = {support}\n"
+    )
     pytester.makepyfile(
         """
         import anyio
