@@ -1,0 +1,34 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The end of a container on the disk: containers without mounts of their own can write it."""
+
+from pathlib import Path
+
+import pytest
+
+from pkg.localcluster.processes import process
+from pkg.localcluster.processes.shim import ends
+
+
+def test_the_end_is_read_as_it_was_written(tmp_path: Path) -> None:
+    ends.write(str(tmp_path), code=3, oom=False, began=1.0, ended=2.0)
+    found = process.end(tmp_path)
+    assert found is not None
+    assert found[0] == process.Ended(3, False)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("", id="nothing"),
+        pytest.param("[" * 4000, id="deep"),
+        pytest.param("[]", id="another type"),
+        pytest.param("{}", id="without fields"),
+        pytest.param('{"code": 1, "oom": false, "began": 1e300, "ended": 2}', id="a time beyond all years"),
+        pytest.param('{"code": "1", "oom": false, "began": 1, "ended": 2}', id="a code that is not a number"),
+        pytest.param('{"code": 1, "oom": false, "began": 1, "ended": 2}' + " " * 5000, id="too long"),
+    ],
+)
+def test_an_end_that_is_not_readable_is_none(text: str, tmp_path: Path) -> None:
+    (tmp_path / "end.json").write_text(text)
+    assert process.end(tmp_path) is None
