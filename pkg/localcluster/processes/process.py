@@ -203,10 +203,11 @@ async def can_mount() -> str:
 async def _report(reports: BufferedByteReceiveStream) -> dict[str, Any]:
     try:
         line = await reports.receive_until(b"\n", _LONGEST_REPORT)
-    except (anyio.IncompleteRead, anyio.ClosedResourceError, anyio.EndOfStream):
+        return msgspec.json.decode(line, type=dict[str, Any])
+    except (anyio.IncompleteRead, anyio.ClosedResourceError, anyio.EndOfStream, anyio.DelimiterNotFound):
         return {}
-    report: dict[str, Any] = msgspec.json.decode(line)
-    return report
+    except (msgspec.MsgspecError, RecursionError):  # a program of the same user can write to the pipe
+        return {}
 
 
 def _command() -> list[str]:

@@ -4,7 +4,9 @@
 
 from pathlib import Path
 
+import anyio
 import pytest
+from anyio.streams.buffered import BufferedByteReceiveStream
 
 from pkg.localcluster.processes import process
 from pkg.localcluster.processes.shim import ends
@@ -32,3 +34,22 @@ def test_the_end_is_read_as_it_was_written(tmp_path: Path) -> None:
 def test_an_end_that_is_not_readable_is_none(text: str, tmp_path: Path) -> None:
     (tmp_path / "end.json").write_text(text)
     assert process.end(tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        pytest.param(b"", id="nothing"),
+        pytest.param(b"x\n", id="not JSON"),
+        pytest.param(b"[]\n", id="another type"),
+        pytest.param(b"[" * 100_000 + b"\n", id="deep"),
+        pytest.param(b"x" * (2 << 20), id="too long"),
+    ],
+)
+async def test_a_report_that_is_not_readable_is_empty(line: bytes) -> None:
+    sender, receiver = anyio.create_memory_object_stream[bytes](1)
+    async with sender, receiver:
+        if line:
+            await sender.send(line)
+        await sender.aclose()
+        assert await process._report(BufferedByteReceiveStream(receiver)) == {}
