@@ -30,7 +30,7 @@ class ServerClock:
         response = await self._inner.send(request)
         try:
             found = parsedate_to_datetime(response.headers.get("Date", ""))
-        except ValueError:
+        except (ValueError, OverflowError):
             return response
         if found.tzinfo is not None:
             self._ahead = found - self._clock()

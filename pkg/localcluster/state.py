@@ -53,7 +53,7 @@ class State:
             kept = json.loads((directory / _FILE).read_bytes())
             components = [_component(**component) for component in kept.pop("components")]
             return cls(**kept, components=components)
-        except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
             return None
 
 

@@ -13,6 +13,8 @@ from controller_runtime.apis.machinery.gvk import GVK
 from controller_runtime.apis.machinery.time import parse_time
 
 NO_CONDITION: Final[Mapping[str, JSON]] = {}
+MOST_MATCHED: Final = 2048
+"""Characters of a message in which causes are looked for: tenants can write messages of megabytes."""
 
 
 def at(data: JSON, *path: str) -> JSON:

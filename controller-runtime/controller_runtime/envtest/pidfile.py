@@ -67,7 +67,7 @@ def read(directory: Path) -> list[Identity]:
     """Return the processes recorded in ``directory``, oldest first; undecodable files are skipped."""
     found: list[tuple[float, Identity]] = []
     for file in directory.glob("*.pid"):
-        with contextlib.suppress(OSError, ValueError, TypeError):
+        with contextlib.suppress(OSError, ValueError, TypeError, RecursionError):
             found.append((file.stat().st_mtime, Identity(**json.loads(file.read_bytes()))))
     # Two that are started one right after the other may have the same time: file systems have a coarse clock.
     return [identity for _, identity in sorted(found, key=lambda pair: (pair[0], pair[1].pid))]

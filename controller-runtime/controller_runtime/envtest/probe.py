@@ -52,4 +52,6 @@ async def answer(probe: Probe, tls: ssl.SSLContext | None, *, timeout: float = 5
         return "connection refused"
     except OSError as error:
         return error.strerror or str(error) or type(error).__name__
-    return words[1].decode() if len(words) > 1 else "no status line"
+    except ValueError:  # another program listens there: asyncio reads lines of at most 64 KiB
+        return "no status line"
+    return words[1].decode(errors="replace") if len(words) > 1 else "no status line"

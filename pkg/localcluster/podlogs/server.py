@@ -59,7 +59,10 @@ class Target:
         Raises:
             LogError: the path is another one, or an option is not valid.
         """
-        url = urlsplit(target)
+        try:
+            url = urlsplit(target)
+        except ValueError as error:
+            raise LogError(HTTPStatus.BAD_REQUEST, str(error)) from error
         match unquote(url.path).removeprefix(LOGS).split("/"):
             case [namespace, pod, container] if url.path.startswith(LOGS):
                 pass

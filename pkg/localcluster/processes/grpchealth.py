@@ -20,6 +20,8 @@ _DATA, _HEADERS, _RESET, _SETTINGS, _PING, _GOAWAY = 0, 1, 3, 4, 6, 7
 _END_STREAM, _ACK, _END_HEADERS, _PADDED = 1, 1, 4, 8
 _STREAM: Final = 1
 _LONGEST: Final = 1 << 20
+_LONGEST_MESSAGE: Final = 64
+"""Bytes of an answer that are kept; its state is in the first seven."""
 _SERVING: Final = 1
 _STATES: Final = {0: "UNKNOWN", 1: "SERVING", 2: "NOT_SERVING", 3: "SERVICE_UNKNOWN"}
 
@@ -52,7 +54,7 @@ async def check(host: str, port: int, service: str) -> tuple[bool, str]:
                 elif frame.kind in (_RESET, _GOAWAY):
                     return False, "the server refused the call"
                 elif frame.kind == _DATA:
-                    message += _unpadded(frame)
+                    message = (message + _unpadded(frame))[:_LONGEST_MESSAGE]
                 if frame.kind in (_DATA, _HEADERS) and frame.flags & _END_STREAM:
                     break
         except (anyio.EndOfStream, anyio.IncompleteRead):
@@ -102,7 +104,8 @@ async def _frames(stream: BufferedByteReceiveStream) -> AsyncIterator[_Frame]:
 
 
 def _unpadded(frame: _Frame) -> bytes:
-    return frame.payload[1 : -frame.payload[0] or None] if frame.flags & _PADDED else frame.payload
+    padded = frame.flags & _PADDED and frame.payload
+    return frame.payload[1 : -frame.payload[0] or None] if padded else frame.payload
 
 
 def _judged(message: bytes) -> tuple[bool, str]:

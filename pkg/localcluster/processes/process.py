@@ -60,6 +60,15 @@ class Ended:
     out_of_memory: bool = False
 
 
+class _End(msgspec.Struct):
+    """The end of a start, as the shim writes it."""
+
+    code: int
+    oom: bool
+    began: float
+    ended: float
+
+
 class ProcessID(NamedTuple):
     """A process that no later one with the same number is taken for."""
 
@@ -152,11 +161,12 @@ async def end_all(identity: str) -> None:
 
 def end(folder: Path) -> tuple[Ended, datetime, datetime] | None:
     """Return the end, and the times of begin and end, of the start whose log is in ``folder``, or None without them."""
-    found = ends.read(str(folder))
-    if found is None:
+    try:
+        found = msgspec.convert(ends.read(str(folder)), _End)
+        began, ended = (datetime.fromtimestamp(each, UTC) for each in (found.began, found.ended))
+    except (msgspec.ValidationError, ValueError, OverflowError, OSError):
         return None
-    began, ended = (datetime.fromtimestamp(found[name], UTC) for name in ("began", "ended"))
-    return Ended(found["code"], found["oom"]), began, ended
+    return Ended(found.code, found.oom), began, ended
 
 
 async def run_beside(process: ProcessID, plan: Plan, timeout: float) -> tuple[int, str]:
@@ -193,10 +203,11 @@ async def can_mount() -> str:
 async def _report(reports: BufferedByteReceiveStream) -> dict[str, Any]:
     try:
         line = await reports.receive_until(b"\n", _LONGEST_REPORT)
-    except (anyio.IncompleteRead, anyio.ClosedResourceError, anyio.EndOfStream):
+        return msgspec.json.decode(line, type=dict[str, Any])
+    except (anyio.IncompleteRead, anyio.ClosedResourceError, anyio.EndOfStream, anyio.DelimiterNotFound):
         return {}
-    report: dict[str, Any] = msgspec.json.decode(line)
-    return report
+    except (msgspec.MsgspecError, RecursionError):  # a program of the same user can write to the pipe
+        return {}
 
 
 def _command() -> list[str]:

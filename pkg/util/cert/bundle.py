@@ -48,7 +48,7 @@ def server_names(service: str, namespace: str, configurations: Iterable[Configur
             continue
         if client.service is not None and client.service.name and client.service.namespace:
             names[f"{client.service.name}.{client.service.namespace}.svc"] = None
-        elif client.url and (host := urlsplit(client.url).hostname) and _can_be_named(host):
+        elif client.url and (host := _host(client.url)) and _can_be_named(host):
             names[_canonical(host)] = None
     return list(names)
 
@@ -133,6 +133,13 @@ def _bundle(hook: ValidatingWebhook | MutatingWebhook) -> bytes:
         return base64.b64decode(text or "", validate=True)
     except (binascii.Error, ValueError):
         return b""
+
+
+def _host(url: str) -> str | None:
+    try:
+        return urlsplit(url).hostname
+    except ValueError:  # Go accepts brackets around a text that is not an IPv6 address
+        return None
 
 
 def _can_be_named(host: str) -> bool:

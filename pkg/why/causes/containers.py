@@ -15,7 +15,7 @@ from pkg.constants.trainer import DATASET_INITIALIZER, LAUNCHER, MODEL_INITIALIZ
 from pkg.why.causes.statuses import Status, of_pod, statuses
 from pkg.why.finding import Finding, Severity
 from pkg.why.snapshot import Snapshot
-from pkg.why.things import ago, at, moment, number, text
+from pkg.why.things import MOST_MATCHED, ago, at, moment, number, text
 
 _CONFIG: Final = (
     "CreateContainerConfigError",
@@ -96,7 +96,7 @@ def _replaced(status: Status) -> bool:
 
 
 def _unstartable(snapshot: Snapshot, status: Status) -> Finding:
-    words = " ".join((status.message, text(status.ended, "message")))
+    words = " ".join((status.message[:MOST_MATCHED], text(status.ended, "message")[:MOST_MATCHED]))
     evidence = [status.line, *messages_of(status)[-1:]]
     subject, name = (str(status.pod),), status.label
     if match := _MISSING.search(words):

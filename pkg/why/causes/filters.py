@@ -16,7 +16,7 @@ from pkg.why import kinds
 from pkg.why.causes import capacity, volumes
 from pkg.why.finding import Finding, Severity
 from pkg.why.snapshot import Snapshot, condition_line, event_time
-from pkg.why.things import Thing, text
+from pkg.why.things import MOST_MATCHED, Thing, text
 
 _GANG: Final = re.compile(
     r"cannot find enough sibling pods|rejected due to timeout after waiting|optimistic rejection"
@@ -26,7 +26,7 @@ _GANG: Final = re.compile(
 _NO_CLAIM: Final = re.compile(r'persistentvolumeclaim "(?P<name>[^"]+)" not found')
 _UNBOUND: Final = re.compile(r"unbound immediate PersistentVolumeClaims")
 _SHORT: Final = re.compile(
-    r"(?:(?P<nodes>\d+) )?(?:Insufficient (?P<name>[\w./-]*\w)|(?P<pods>Too many pods))"
+    r"(?:(?P<nodes>\d{1,9}) )?(?:Insufficient (?P<name>[\w./-]*\w)|(?P<pods>Too many pods))"
     r"|didn't have enough resources?: (?P<kai>[\w ,/-]+)"
 )
 _TAINT: Final = re.compile(r"untolerated taints?(?:\(s\))? ?(?P<taint>\{[^}]*\}|)")
@@ -45,7 +45,7 @@ _Maker = Callable[[Snapshot, Thing, "re.Match[str]"], "Finding | None"]
 
 def unschedulable(snapshot: Snapshot, pod: Thing, message: str) -> Finding:
     """Return the cause of the filter that a node passed last before it was excluded: the nearest to a fit."""
-    current = message.partition(" preemption:")[0].strip()
+    current = message[:MOST_MATCHED].partition(" preemption:")[0].strip()
     line = (
         f"the scheduler on {pod}: {message}"
         if not pod.condition("PodScheduled")

@@ -11,7 +11,7 @@ from typing import Final
 from pkg.why.causes.statuses import Status, statuses
 from pkg.why.finding import Finding, Severity
 from pkg.why.snapshot import CONTAINER_STEPS, Snapshot, event_time
-from pkg.why.things import Thing, ago, text
+from pkg.why.things import MOST_MATCHED, Thing, ago, text
 
 REASONS: Final = (
     "ErrImagePull",
@@ -60,7 +60,8 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
         if status.waiting not in REASONS:
             continue
         events = snapshot.events(status.pod, "Failed", "FailedToRetrieveImagePullSecret", "InspectFailed")
-        words = " ".join([status.message, *(each.text("message") for each in events)])
+        messages = (status.message, *(each.text("message") for each in events))
+        words = " ".join(each[:MOST_MATCHED] for each in messages)
         cause, summary, advice = _cause(status, words)
         if (secrets := _PULL_SECRETS.search(words)) and cause in ("image-unauthorized", "image-not-found"):
             cause, named = "secret-missing", secrets["names"]

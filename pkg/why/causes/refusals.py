@@ -7,6 +7,8 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
+from pkg.why.things import MOST_MATCHED
+
 
 class Refusal(NamedTuple):
     """The cause of an error text."""
@@ -33,7 +35,7 @@ _RULES: Final = (
         "Create the TrainJob in another namespace.",
     ),
     _rule(
-        r"exceeded quota: (?P<a>[^,]+), requested: (?P<b>.*), used: (?P<c>.*), limited: (?P<d>.*)",
+        r"exceeded quota: (?P<a>[^,]+), requested: (?P<b>[^:]*), used: (?P<c>[^:]*), limited: (?P<d>.*)",
         "quota-exceeded",
         "the ResourceQuota {a} is exceeded: requested {b}, used {c}, limit {d}",
         "Free resources of the namespace, lower the requests of the TrainJob, or raise the ResourceQuota {a}.",
@@ -146,7 +148,7 @@ _RULES: Final = (
 
 def classify(message: str) -> Refusal:
     """Return the cause of an error text; ``creation-failed`` if it is not known."""
-    shown = " ".join(message.split())
+    shown = " ".join(message.split())[:MOST_MATCHED]
     for rule in _RULES:
         if match := rule.pattern.search(shown):
             named = {name: (value or "").rstrip(" .") for name, value in match.groupdict().items()}

@@ -12,7 +12,7 @@ from typing import Final
 from pkg.why import kinds
 from pkg.why.finding import Finding, Severity
 from pkg.why.snapshot import CONTAINER_STEPS, PATIENCE, Snapshot, event_time
-from pkg.why.things import Thing, maps, text
+from pkg.why.things import MOST_MATCHED, Thing, maps, text
 
 _FAILED: Final = ("FailedMount", "FailedAttachVolume", "FailedMapVolume")
 _MISSING: Final = re.compile(r'\b(?P<kind>secret|configmap) "(?P<name>[^"]+)" not found')
@@ -98,7 +98,7 @@ def _claim(snapshot: Snapshot, pod: Thing, name: str) -> Iterator[Finding]:
     events = snapshot.events(claim)
     evidence = (f"phase of {claim} is {phase}", *(snapshot.quote(each) for each in events[:2]))
     subjects = (str(claim), str(pod))
-    words = " ".join(each.text("message") for each in events if each.text("type") == "Warning")
+    words = " ".join(each.text("message")[:MOST_MATCHED] for each in events if each.text("type") == "Warning")
     if phase == "Lost":
         advice = "Restore the PersistentVolume, or create the claim again."
         yield Finding(

@@ -71,6 +71,10 @@ async def test_a_probe_of_a_pod_is_answered(port: int) -> None:
         (SETTINGS + data(b"\x08\x02") + TRAILERS, (False, "the service is NOT_SERVING")),
         (SETTINGS + data(b"") + TRAILERS, (False, "the service is UNKNOWN")),
         (
+            SETTINGS + bytes.fromhex("000000000800000001") + data(b"\x08\x01") + TRAILERS,
+            (True, "the service is SERVING"),
+        ),
+        (
             SETTINGS + TRAILERS,
             (False, "the server does not implement the gRPC health protocol, or does not know the service"),
         ),

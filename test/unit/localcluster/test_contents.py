@@ -174,7 +174,7 @@ def test_what_is_kept_is_read_again_and_garbage_is_no_cluster(tmp_path: Path) ->
     assert not State.exists(tmp_path)
     state.write(tmp_path)
     assert State.read(tmp_path) == state
-    for garbage in ("{", "{}", '{"components": 1}', '{"components": ["etcd"], "probes": {}}'):
+    for garbage in ("{", "[" * 100_000, "{}", '{"components": 1}', '{"components": ["etcd"], "probes": {}}'):
         (tmp_path / "cluster.json").write_text(garbage)
         assert State.read(tmp_path) is None
         assert State.exists(tmp_path)

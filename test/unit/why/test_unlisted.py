@@ -463,3 +463,14 @@ async def test_the_time_is_that_of_the_server(ahead: float | None, corrected: fl
 
     assert clock.corrected(local) - local == timedelta(seconds=corrected)
     assert isinstance(local, datetime)
+
+
+@pytest.mark.parametrize("date", ["yesterday", "Wed, 01 Jan 99999999999999999999 00:00:30 GMT"])
+async def test_a_date_that_is_not_readable_corrects_nothing(date: str) -> None:
+    class Inner:
+        async def send(self, request: Any) -> Any:
+            return SimpleNamespace(headers={"Date": date})
+
+    clock = ServerClock(Inner(), lambda: NOW)
+    await clock.send(None)  # type: ignore[arg-type]  # it is only passed on
+    assert clock.corrected(NOW) == NOW

@@ -210,7 +210,7 @@ def from_label_selector(struct: LabelSelector | None) -> Selector:
 
 
 def _integer(text: str) -> int | None:
-    return int(text) if re.fullmatch(r"[+-]?[0-9]+", text, re.ASCII) and abs(int(text)) < 2**63 else None
+    return int(text) if re.fullmatch(r"[+-]?[0-9]{1,63}", text, re.ASCII) and abs(int(text)) < 2**63 else None
 
 
 _TOKEN: Final = re.compile(r"\s*(==|!=|[=!(),<>]|[^\s=!(),<>]+|$)", re.ASCII)

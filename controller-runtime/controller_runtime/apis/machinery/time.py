@@ -21,9 +21,12 @@ def parse_time(text: str) -> datetime:
     """Parse a time in either form; the result is in UTC.
 
     Raises:
-        ValueError: ``text`` is not an RFC 3339 time, or has no time zone.
+        ValueError: ``text`` is not an RFC 3339 time, has no time zone, or is before the year 1 or after 9999 in UTC.
     """
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
         raise ValueError(f"not an RFC 3339 time: {text!r}")
-    return moment.astimezone(UTC)
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError as error:
+        raise ValueError(f"not a time of the years 1 to 9999 in UTC: {text!r}") from error

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Supervised processes: unexpected ends, logs, shutdown, and which processes outlive the supervisor."""
 
+import asyncio
 import signal
 import subprocess
 import sys
@@ -15,7 +16,7 @@ import pytest
 
 from controller_runtime.envtest import Component, ComponentError, Supervisor, eventually, pidfile
 from controller_runtime.envtest.ports import HOST, free_ports
-from controller_runtime.envtest.probe import Probe
+from controller_runtime.envtest.probe import Probe, answer
 
 pytestmark = pytest.mark.integration
 
@@ -173,3 +174,17 @@ def test_free_ports_are_free_different_and_not_ephemeral() -> None:
     ports = free_ports(20)
     assert len(set(ports)) == 20
     assert all(1024 < port < 32768 for port in ports)
+
+
+@pytest.mark.parametrize("line", [b"x" * (1 << 17), b"HTTP/1.1 \xff\r\n"])
+async def test_another_program_behind_the_port_is_not_ready(line: bytes) -> None:
+    async def write(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(line)
+        writer.close()
+
+    async with await asyncio.start_server(write, HOST, 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        assert await answer(Probe(f"http://{HOST}:{port}/"), None) in (
+            "no status line",
+            "\N{REPLACEMENT CHARACTER}",
+        )

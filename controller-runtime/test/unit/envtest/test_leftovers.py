@@ -64,3 +64,9 @@ def test_processes_that_were_recorded_in_the_same_instant_are_in_the_order_of_th
         pidfile.write(tmp_path, pidfile.Identity(name, 1000 + number, [name], "1"))
         os.utime(tmp_path / f"{name}.pid", (ANCIENT, ANCIENT))
     assert [each.component for each in pidfile.read(tmp_path)] == names
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", "[" * 100_000, "9" * 5000])
+def test_a_file_that_is_not_readable_is_skipped(text: str, tmp_path: Path) -> None:
+    (tmp_path / "etcd.pid").write_text(text)
+    assert pidfile.read(tmp_path) == []

@@ -7,6 +7,7 @@ import os
 from typing import Any, Final
 
 _FILE: Final = "end.json"
+_LONGEST: Final = 4096
 
 
 def write(folder: str, **fields: object) -> None:
@@ -24,7 +25,8 @@ def read(folder: str) -> dict[str, Any] | None:
     """Return the end of a start, or None if the container did not end by itself or its end is unreadable."""
     try:
         with open(os.path.join(folder, _FILE)) as file:
-            found: dict[str, Any] = json.load(file)
-    except (OSError, ValueError):
+            text = file.read(_LONGEST + 1)
+        found: Any = json.loads(text) if len(text) <= _LONGEST else None
+    except (OSError, ValueError, RecursionError):  # a container without mounts of its own can write the file
         return None
-    return found
+    return found if isinstance(found, dict) else None

@@ -10,7 +10,6 @@ ConfigMaps of unfinished TrainJobs follow. The plugin is registered with the fea
 from __future__ import annotations
 
 import base64
-import binascii
 from typing import TYPE_CHECKING, Final
 
 from controller_runtime import cache
@@ -183,7 +182,7 @@ def _decoded(secret: Secret, key: str) -> str:
     """Return a value of the Secret; empty if it is missing or not a text in base64."""
     try:
         return base64.b64decode((secret.data or {}).get(key) or "", validate=True).decode()
-    except (binascii.Error, UnicodeDecodeError):
+    except ValueError:  # also for characters beyond ASCII, and for bytes that are not UTF-8
         return ""
 
 

@@ -183,6 +183,8 @@ async def ask(port: int, target: str, method: str = "GET") -> tuple[int, str]:
         ("/containerLogs/team/job/node?previous=true", 400, "previous terminated container"),
         ("/containerLogs/team/job/node?tailLines=-1", 400, "tailLines must be a number"),
         ("/containerLogs/team/job/node?sinceTime=now", 400, "now"),
+        ("/containerLogs/team/job/node?sinceTime=9999-12-31T23:59:59-01:00", 400, "1 to 9999"),
+        ("http://[x/containerLogs/team/job/node", 400, "Invalid IPv6 URL"),
         ("/containerLogs/team/job", 404, "is not served"),
         ("/exec/team/job/node", 404, "is not served"),
     ],

@@ -405,7 +405,7 @@ async def test_hosts_that_hooks_call_by_url_are_named_in_the_certificate(world: 
         assert admits(replica, after.ca_crt)
 
 
-@pytest.mark.parametrize("host", ["exämple.com", "[fe80::1%25eth0]"])
+@pytest.mark.parametrize("host", ["exämple.com", "[fe80::1%25eth0]", "[name]"])
 async def test_a_host_that_no_certificate_can_name_is_left_out(world: Any, admits: Any, host: str) -> None:
     found = await world.client.get(ValidatingWebhookConfiguration, ("", "validator"))
     found.webhooks[0].client_config.service = None

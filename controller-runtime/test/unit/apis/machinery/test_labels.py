@@ -75,3 +75,14 @@ def test_an_unknown_operator_of_a_struct_is_named() -> None:
     struct = LabelSelector(match_expressions=[LabelSelectorRequirement(key="a", operator="Like")])
     with pytest.raises(labels.SelectorError, match='"Like" is not a valid label selector operator'):
         labels.from_label_selector(struct)
+
+
+@pytest.mark.parametrize("operator", [">", "<"])
+def test_a_number_of_thousands_of_digits_is_refused(operator: str) -> None:
+    """Python raises ValueError for an int of more than 4,300 digits."""
+    with pytest.raises(labels.SelectorError, match="must be an integer"):
+        labels.parse(f"a{operator}{'1' * 5000}")
+
+
+def test_a_label_with_a_number_of_thousands_of_digits_does_not_match() -> None:
+    assert not labels.parse("a>1").matches({"a": "1" * 5000})

@@ -27,3 +27,9 @@ def test_both_forms_and_all_zones_are_read(text: str) -> None:
 def test_a_time_without_a_zone_is_none(text: str) -> None:
     with pytest.raises(ValueError, match=r"isoformat|RFC 3339"):
         parse_time(text)
+
+
+@pytest.mark.parametrize("text", ["9999-12-31T23:59:59-00:01", "0001-01-01T00:00:00+00:01"])
+def test_a_time_outside_the_years_of_python_is_none(text: str) -> None:
+    with pytest.raises(ValueError, match="1 to 9999"):
+        parse_time(text)

@@ -109,7 +109,7 @@ async def test_the_address_is_that_of_the_service() -> None:
     )
 
 
-@pytest.mark.parametrize("data", [{}, {"ca.crt": ""}, {"ca.crt": "!"}, {"ca.crt": "/w=="}])
+@pytest.mark.parametrize("data", [{}, {"ca.crt": ""}, {"ca.crt": "!"}, {"ca.crt": "é"}, {"ca.crt": "/w=="}])
 async def test_a_secret_without_an_authority_is_an_error(data: dict[str, str]) -> None:
     with pytest.raises(PluginError, match=r"failed to find status server ca\.crt in tls secret"):
         await build(FakeClient(secret(**data)))

@@ -1,0 +1,39 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Tenants can write events of any size: looking for a cause in their messages takes a bounded time."""
+
+import time
+
+import pytest
+
+from pkg.why.causes import filters, refusals
+
+SIZE = 1 << 20
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        pytest.param("exceeded quota: a, requested: , used: ", id="quota"),
+        pytest.param("A", id="kind"),
+        pytest.param("a b", id="two words"),
+        pytest.param("1", id="digits"),
+        pytest.param("storageclass", id="storage class"),
+        pytest.param("exceeded quota: a, requested: " * 30 + ", used: " * 70, id="quota with many parts"),
+    ],
+)
+def test_the_time_for_a_refusal_is_bounded(part: str) -> None:
+    began = time.process_time()
+    refusals.classify(part * (SIZE // len(part)))
+    assert time.process_time() - began < 2
+
+
+def test_a_number_of_nodes_has_few_digits() -> None:
+    found = filters._SHORT.search("1" * 5000 + " Insufficient cpu")
+    assert found is not None
+    assert int(found["nodes"]) == 10**9 // 9
+
+
+def test_the_resources_of_a_quota_are_named() -> None:
+    message = "exceeded quota: a, requested: cpu=1,pods=2, used: cpu=3, limited: cpu=4"
+    assert refusals.classify(message).summary.endswith("requested cpu=1,pods=2, used cpu=3, limit cpu=4")
