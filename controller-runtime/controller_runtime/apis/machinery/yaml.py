@@ -11,12 +11,13 @@ The rules are those of ``go.yaml.in/yaml/v2`` (``resolve.go``, ``decode.go``): `
 strings, ``12:30`` and ``2026-01-01`` are; keys become strings; ``<<`` merges only as a key.
 
 The text may be a tenant's. libyaml splits it into events without recursion, and the values are built in a loop
-that ends at the first event beyond a bound: levels, values, and values that aliases and merges add.
+that ends at the first event beyond a bound: levels, values, and values and text that aliases and merges add.
 """
 
 from __future__ import annotations
 
 import base64
+import codecs
 import json
 import math
 import re
@@ -39,6 +40,8 @@ MOST_VALUES: Final = 100_000
 """Maximum number of values of a document by default. They take 0.3 seconds of CPU."""
 MOST_VALUES_OF_FILES: Final = 10_000_000
 """The same for files that the user names: one may hold thousands of objects."""
+_MOST_ALIASED_TEXT: Final = 4 << 20
+"""Maximum number of characters that aliases may add: they share a text here, and each repeats it in JSON."""
 _MOST_DIRECTIVES: Final = 20
 _LONGEST_DIRECTIVE: Final = 200
 _LONGEST_PATH: Final = 200
@@ -245,7 +248,9 @@ def _add_place(parent: _Place, keys: list[_Key] | None, place: _Place, text: str
 
 
 def _encoded(text: str | bytes) -> bytes:
-    """Return the bytes for libyaml, which refuses halves of surrogate pairs."""
+    """Return the text as UTF-8; libyaml refuses halves of surrogate pairs."""
+    if isinstance(text, bytes) and text.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        text = text.decode("utf-16")
     return text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
 
 
@@ -289,14 +294,16 @@ def _check_directives(text: bytes) -> None:
 class _Anchored:
     """A value that aliases may refer to."""
 
-    __slots__ = ("height", "is_complete", "value", "values")
+    __slots__ = ("characters", "height", "is_complete", "value", "values")
 
-    def __init__(self, value: Any = None, *, is_complete: bool = False) -> None:
+    def __init__(self, value: Any = None, characters: int = 0, *, is_complete: bool = False) -> None:
         self.value = value
         self.is_complete = is_complete
         self.height = 0
         self.values = 1
         """How many values it consists of."""
+        self.characters = characters
+        """The length of its texts."""
 
 
 class _Frame:
@@ -304,10 +311,12 @@ class _Frame:
 
     __slots__ = ("anchored", "before", "height", "is_merge", "key", "lines", "value")
 
-    def __init__(self, value: list[JSON] | dict[str, JSON], before: int, anchored: _Anchored | None) -> None:
+    def __init__(
+        self, value: list[JSON] | dict[str, JSON], before: tuple[int, int], anchored: _Anchored | None
+    ) -> None:
         self.value = value
         self.before = before
-        """The number of values read before it."""
+        """How many values and characters were read before it."""
         self.anchored = anchored
         self.height = 0
         self.key: str | None = None
@@ -331,6 +340,9 @@ class _Composer:
         """How many values were read; those of aliases count each time."""
         self._aliased = 0
         """How many of them are those of aliases."""
+        self._characters = 0
+        """The length of all texts; those of aliases count each time."""
+        self._aliased_characters = 0
         self._merged = 0
         self._found: JSON = None
 
@@ -362,12 +374,13 @@ class _Composer:
 
     def _scalar(self, event: Any) -> None:
         self._count(1)
+        self._characters += len(event.value)
         if event.value == "<<" and self._is_merge(event):
             self._frames[-1].key, self._frames[-1].is_merge = "<<", True
             return
         value = _resolved(event)
         if event.anchor is not None:
-            self._anchors[event.anchor] = _Anchored(value, is_complete=True)
+            self._anchors[event.anchor] = _Anchored(value, len(event.value), is_complete=True)
         self._put(value, 0, event)
 
     def _is_merge(self, event: Any) -> bool:
@@ -383,13 +396,17 @@ class _Composer:
             raise YAMLError(f"anchor {_shown(event.anchor)} value contains itself")
         self._aliased += found.values
         self._count(1 + found.values)
+        self._characters += found.characters
+        self._aliased_characters += found.characters
+        if self._aliased_characters > _MOST_ALIASED_TEXT:
+            raise YAMLError(f"aliases add more than {_MOST_ALIASED_TEXT >> 20} MiB of text")
         self._put(_copied(found.value), found.height, event)
 
     def _begin(self, value: list[JSON] | dict[str, JSON], anchor: str | None) -> None:
         anchored = None
         if anchor is not None:
             anchored = self._anchors[anchor] = _Anchored()
-        self._frames.append(_Frame(value, self._values, anchored))
+        self._frames.append(_Frame(value, (self._values, self._characters), anchored))
         self._count(1)
         if len(self._frames) > MOST_LEVELS:
             raise YAMLError(_TOO_DEEP)
@@ -398,7 +415,8 @@ class _Composer:
         frame = self._frames.pop()
         if (anchored := frame.anchored) is not None:
             anchored.value, anchored.height, anchored.is_complete = frame.value, frame.height + 1, True
-            anchored.values = self._values - frame.before
+            values, characters = frame.before
+            anchored.values, anchored.characters = self._values - values, self._characters - characters
         self._put(frame.value, frame.height + 1, event)
 
     def _count(self, values: int) -> None:

@@ -186,9 +186,18 @@ BOMBS = {
     "billion laughs": (bomb(9, 9), "excessive aliasing"),
     "two of each": (bomb(2, 40), "excessive aliasing"),
     "merges of merges": (merges(9, 30), "excessive aliasing"),
-    "wide merges": (merges(50, 20, keys=1_000), "excessive aliasing|more than 100,000"),
+    "wide merges": (merges(50, 20, keys=1_000), "excessive aliasing|more than 100,000|more than 4 MiB"),
     "a merge that merges a list of aliases": ("a: &a {x: 1}\nb: {<<: [" + "*a," * 60_000 + "]}", "more than 100,000|excessive"),
-    "aliases of a text": ("a: &a " + "x" * 50_000 + "\nb: [" + "*a, " * 90_000 + "]", "excessive aliasing|more than 100,000"),
+    "aliases of a text": ("a: &a " + "x" * 50_000 + "\nb: [" + "*a, " * 90_000 + "]", "excessive aliasing|more than 100,000|more than 4 MiB"),
+    "a long text, often enough to fill memory as JSON": (
+        "a: &a " + "x" * 400_000 + "\nb: [" + "*a, 1, " * 20_000 + "]",
+        "aliases add more than 4 MiB of text",
+    ),
+    "the same in a list": (
+        "a: &a [" + "x" * 4_000 + "]\n" + "".join(f"b{n}: &b{n} [*a, *a]\n" for n in range(900)),
+        "aliases add more than 4 MiB of text",
+    ),
+    "directives in UTF-16": (("%TAG !a! " + "x" * 5_000 + "\n--- a").encode("utf-16"), "longer than 200 bytes"),
     "values": ("[" + "1," * 200_000 + "]", "more than 100,000 values"),
     "keys": ("".join(f"k{n}: 1\n" for n in range(60_000)), "more than 100,000 values"),
     "documents' tags": ("".join(f"%TAG !a{n}! x\n" for n in range(50_000)) + "--- a", "more than 20 directives"),
@@ -199,7 +208,7 @@ BOMBS = {
 
 @pytest.mark.parametrize(("text", "problem"), BOMBS.values(), ids=BOMBS)
 @pytest.mark.parametrize("strict", [True, False])
-def test_a_bomb_is_refused_before_it_is_built(text: str, problem: str, strict: bool) -> None:
+def test_a_bomb_is_refused_before_it_is_built(text: str | bytes, problem: str, strict: bool) -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with pytest.raises(yaml.YAMLError, match=problem) as caught:
         yaml.load(text, strict=strict)
