@@ -44,7 +44,7 @@ _MOST_ALIASED_TEXT: Final = 4 << 20
 """Maximum number of characters that aliases may add: they share a text here, and each repeats it in JSON."""
 _MOST_DIRECTIVES: Final = 20
 _LONGEST_DIRECTIVE: Final = 200
-_LONGEST_PATH: Final = 200
+_LONGEST_PATH: Final = 80
 
 PathSteps = tuple[str | int, ...]
 
