@@ -351,7 +351,7 @@ def test_a_component_that_cannot_start_is_named_with_its_log(
     code, out, err = finish(trainerctl("cluster", "up"))
     assert (code, out) == (1, "")
     log = directory / "logs" / "kube-scheduler.log"
-    assert f"trainerctl: kube-scheduler exited with code 9; log: {log}\n  | out of luck\n" in err
+    assert f"trainerctl: kube-scheduler exited with code 9; log: {log}\n    | out of luck\n" in err
     assert "Traceback" not in err
     assert running_in(directory) == []
     assert log.read_text() == "out of luck\n"
