@@ -10,13 +10,15 @@ it, would end the event loop and everything else that runs on it. Callers of cod
         await reconciler.reconcile(request)
     except cancellation.ENDINGS as error:
         raise cancellation.as_error(error) from error
+
+:data:`FAILURES` are these and all errors, for callers that handle both alike.
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
-from typing import Final
+from typing import Final, cast
 
 import anyio
 
@@ -24,6 +26,8 @@ from controller_runtime.apis.machinery import raised
 
 ENDINGS: Final = (asyncio.CancelledError, SystemExit)
 """The exceptions that end more than the call that raises them."""
+FAILURES: Final = (Exception, *ENDINGS)
+Failure = Exception | asyncio.CancelledError | SystemExit
 
 
 class StrayExitError(Exception):
@@ -34,13 +38,13 @@ class StrayCancellationError(Exception):
     """Code raised ``CancelledError`` although its task was not cancelled."""
 
 
-def as_error(error: asyncio.CancelledError | SystemExit) -> StrayCancellationError | StrayExitError:
-    """Return ``error`` as an ordinary error; for tasks of a task group, in the handler that caught it.
+def as_error(error: Failure) -> Exception:
+    """Return ``error``, or an ordinary error in its place; for tasks of a task group, in the handler that caught it.
 
     Raises:
         CancelledError: a cancel scope around the caller is cancelled, so the error is genuine.
     """
-    if isinstance(error, SystemExit):
+    if not issubclass(type(error), asyncio.CancelledError):
         return _converted(error)
     if anyio.current_effective_deadline() == -math.inf:
         raise error
@@ -50,17 +54,17 @@ def as_error(error: asyncio.CancelledError | SystemExit) -> StrayCancellationErr
     return _converted(error)
 
 
-def as_error_of_plain_task(
-    error: asyncio.CancelledError | SystemExit,
-) -> StrayCancellationError | StrayExitError:
+def as_error_of_plain_task(error: Failure) -> Exception:
     """Do the same as :func:`as_error` for tasks that ``Task.cancel`` cancels and no scope does."""
     task = asyncio.current_task()
-    if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+    if issubclass(type(error), asyncio.CancelledError) and task is not None and task.cancelling():
         raise error
     return _converted(error)
 
 
-def _converted(error: asyncio.CancelledError | SystemExit) -> StrayCancellationError | StrayExitError:
+def _converted(error: Failure) -> Exception:
+    if not issubclass(type(error), ENDINGS):  # by the class: ``isinstance`` asks attributes of the error
+        return cast("Exception", error)
     text = raised.text(error)
     detail = f": {text}" if text else ""
     stray: StrayCancellationError | StrayExitError

@@ -176,8 +176,7 @@ async def admitted(mgr: ctrl.Manager) -> None:
 
 def expected(error: BaseException) -> BaseException | None:
     """Return the first error that an operator can fix; None if there is any other error."""
-    found = list(raised.leaves(error))
-    return found[0] if all(issubclass(type(each), _EXPECTED) for each in found) else None
+    return raised.first_of(_EXPECTED, error)
 
 
 def complain(program: str, error: BaseException, code: int = FAILED) -> int:

@@ -39,7 +39,7 @@ def run(parsed: argparse.Namespace, signals: Signals | None) -> int:
     except BrokenPipeError:
         raise
     except (*_EXPECTED, ExceptionGroup) as error:
-        if (expected := _expected(error)) is None:
+        if (expected := raised.first_of(_EXPECTED, error)) is None:
             raise
         streams.say_error(streams.describe(expected))
         streams.discard()
@@ -92,9 +92,3 @@ async def _until_signal(
         finally:
             signals.cancel = None
     return code if signals.received is None else 128 + signals.received
-
-
-def _expected(error: BaseException) -> BaseException | None:
-    """Return the first error that the user can act on; None if there is any other."""
-    found = list(raised.leaves(error))
-    return found[0] if all(issubclass(type(each), _EXPECTED) for each in found) else None

@@ -282,10 +282,8 @@ async def _attempt(errors: list[Exception], step: Awaitable[None]) -> None:
     """
     try:
         await step
-    except cancellation.ENDINGS as error:
+    except cancellation.FAILURES as error:
         errors.append(cancellation.as_error(error))
-    except Exception as error:
-        errors.append(error)
     finally:
         del (
             errors

@@ -241,7 +241,7 @@ def _transformed(untransformed: bytes, transform: Transform, meta: _Meta) -> byt
     try:
         text = _compact(transform(msgspec.json.decode(untransformed)))
         _decode_meta(parts_of(text)["metadata"])
-    except (Exception, *cancellation.ENDINGS) as error:
+    except cancellation.FAILURES as error:
         # The caller's code: its failure on one object must not end the watch of its kind.
         reason = f"transform: {raised.name(error)}: {raised.text(error)}"
         raise errors.BadObjectError(reason, NamespacedName(meta.namespace, meta.name)) from error

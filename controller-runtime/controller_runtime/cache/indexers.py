@@ -54,7 +54,7 @@ class Indexers:
                 values[field] = tuple(dict.fromkeys(extract(given)))
             except errors.UndecodableObjectError as error:
                 self._unreadable.skip(error)
-            except (Exception, *cancellation.ENDINGS) as error:
+            except cancellation.FAILURES as error:
                 # The caller's code: its failure on one object must not end the watch.
                 reason = f"index {field!r}: {raised.name(error)}: {raised.text(error)}"
                 self._unreadable.skip(errors.UndecodableObjectError(self._gvk, obj.key, reason))

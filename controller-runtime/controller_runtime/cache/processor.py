@@ -95,10 +95,7 @@ class Processor:
             notify(*args)
         except errors.UndecodableObjectError as error:
             self._unreadable.skip(error)
-        except (
-            Exception,
-            *cancellation.ENDINGS,
-        ) as error:  # a failed handler must not stop others or the watch
+        except cancellation.FAILURES as error:  # a failed handler must not stop others or the watch
             _log.error("Handler failed", kind=str(self._kind.gvk.group_kind), error=error)
 
     # Handlers.

@@ -262,10 +262,7 @@ class Controller:
         failed: BaseException | None = outcome if isinstance(outcome, Exception) else None
         try:
             self._requeue(request, outcome, priority)
-        except (
-            Exception,
-            *cancellation.ENDINGS,
-        ) as error:  # of the rate limiter, or of the outcome's attributes
+        except cancellation.FAILURES as error:  # of the rate limiter, or of the outcome's attributes
             self.queue.add(request, priority=priority, after=retries.SERVER_DELAY)
             found = [each for each in (failed, error) if each is not None]
             failed = BaseExceptionGroup("the outcome of a reconcile cannot be handled", found)

@@ -234,10 +234,8 @@ class RunnableGroup:
             race.start_soon(ended, race.cancel_scope)
             try:
                 await ready()
-            except cancellation.ENDINGS as error:
+            except cancellation.FAILURES as error:
                 self._unready(member, cancellation.as_error(error))
-            except Exception as error:
-                self._unready(member, error)
             race.cancel_scope.cancel()
 
     def _unready(self, member: _Member, error: Exception) -> None:

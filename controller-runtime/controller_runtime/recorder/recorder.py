@@ -29,7 +29,7 @@ from controller_runtime.apis.machinery.errors import (
 )
 from controller_runtime.apis.machinery.object import Object, ObjectMeta
 from controller_runtime.client import MERGE, Writer, raw_patch
-from controller_runtime.rest import RestError, TransportError
+from controller_runtime.rest import TransportError
 
 from .correlator import Correlator, Verdict
 
@@ -201,15 +201,12 @@ class Broadcaster:
                 return
             except (TransportError, TimeoutError) as error:
                 _log.debug("Event was not sent and will be", about=_summary(verdict.event), error=error)
-            except (RestError, ValueError) as error:
-                # It cannot be written as JSON, or its object's name does not fit into a URL: no retry changes that.
-                self._drop(verdict, error)
-                return
-            except cancellation.ENDINGS as error:
-                self._drop(verdict, cancellation.as_error(error))
-                return
-            except Exception as error:  # a bug of the writer must not lose the other events
-                self._drop(verdict, error)
+            except cancellation.FAILURES as error:
+                # It cannot be written as JSON, its object's name does not fit into a URL, or the writer has a bug.
+                # No retry changes that, and the other events must not be lost.
+                failure = cancellation.as_error(error)
+                self._correlator.forget(verdict.key)
+                _log.error("Event cannot be sent", about=_summary(verdict.event), error=failure)
                 return
             else:
                 return
@@ -217,10 +214,6 @@ class Broadcaster:
             await anyio.sleep(_RETRY_DELAY * (self._rng() if attempt == 0 else 1.0))
         self._correlator.forget(verdict.key)
         _log.error("Event was given up", about=_summary(verdict.event), tries=_TRIES)
-
-    def _drop(self, verdict: Verdict, error: Exception) -> None:
-        self._correlator.forget(verdict.key)
-        _log.error("Event cannot be sent", about=_summary(verdict.event), error=error)
 
     async def _record(self, verdict: Verdict) -> None:
         event = verdict.event

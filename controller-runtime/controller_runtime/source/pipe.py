@@ -114,13 +114,9 @@ class Pipe(Generic[T]):
                 await self._handler.prepare(informers.resource_for)
             except (StatusError, rest.RestError):
                 pass
-            except cancellation.ENDINGS as error:
-                self._unprepared(cancellation.as_error(error))
-            except Exception as error:
-                self._unprepared(error)
-
-    def _unprepared(self, error: Exception) -> None:
-        _log.error("Handler cannot be prepared, it gets events nevertheless", source=self._name, error=error)
+            except cancellation.FAILURES as error:
+                text = "Handler cannot be prepared, it gets events nevertheless"
+                _log.error(text, source=self._name, error=cancellation.as_error(error))
 
     def create(self, evt: event.CreateEvent[T], queue: Queue) -> None:
         """Pass on a creation; objects of the first list have low priority."""
@@ -186,10 +182,8 @@ class Pipe(Generic[T]):
     async def _take(self, step: _Step, failures: int) -> None:
         try:
             await step()
-        except cancellation.ENDINGS as error:
+        except cancellation.FAILURES as error:  # an event that cannot be handled must not end the source
             self._failed(step, failures, cancellation.as_error(error))
-        except Exception as error:  # an event that cannot be handled must not end the source
-            self._failed(step, failures, error)
 
     def _pass(self, evt: E, passes: Callable[[E], bool], step: _Step) -> None:
         if not self._passes(evt, passes):
@@ -209,7 +203,7 @@ class Pipe(Generic[T]):
                 self._handler.look(evt)
         except cache.UndecodableObjectError:
             raise  # the informer counts it
-        except (Exception, *cancellation.ENDINGS) as error:  # nothing here waits to be cancelled
+        except cancellation.FAILURES as error:  # nothing here waits to be cancelled
             _log.error("Predicate failed, so the event passes", source=self._name, error=error)
         return True
 
@@ -218,7 +212,7 @@ class Pipe(Generic[T]):
             _finish(step())
         except cache.UndecodableObjectError:
             raise  # as above
-        except (Exception, *cancellation.ENDINGS) as error:  # as above
+        except cancellation.FAILURES as error:  # as above
             self._failed(step, 0, error)
 
     def _failed(self, step: _Step, failures: int, error: BaseException) -> None:

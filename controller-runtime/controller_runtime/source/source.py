@@ -159,13 +159,9 @@ class Expedited(Source):
         """Add the keys of objects that need work, with the priority :data:`EXPEDITED`. An error ends only that."""
         try:
             await self._expedite(queue)
-        except cancellation.ENDINGS as error:
-            self._report(cancellation.as_error(error))
-        except Exception as error:
-            self._report(error)
-
-    def _report(self, error: Exception) -> None:
-        _log.error("Objects that need work are not moved to the front", source=self._name, error=error)
+        except cancellation.FAILURES as error:
+            text = "Objects that need work are not moved to the front"
+            _log.error(text, source=self._name, error=cancellation.as_error(error))
 
     async def _expedite(self, queue: Queue) -> None:
         informers: list[cache.Informer[Any]] = [

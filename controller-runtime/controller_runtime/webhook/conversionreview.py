@@ -101,17 +101,13 @@ class ConversionWebhook(endpoint.Endpoint):
                 return await offload.run(self._conversions.convert, data, api_version)
             except conversion.ConversionError:
                 raise
-            except cancellation.ENDINGS as error:
-                raise self._panicked(cancellation.as_error_of_plain_task(error)) from error
-            except Exception as error:
-                raise self._panicked(error) from error
-
-    def _panicked(self, error: Exception) -> conversion.ConversionError:
-        metrics.CONVERSION_PANICS.inc()
-        if (held_back := self.lines.allow()) is not None:
-            _log.error("Observed a panic in conversion webhook", error=error, **held_back)
-        text = f"panic: {raised.name(error)}: {log.cut(log.describe(error))} [recovered]"
-        return conversion.ConversionError(text)
+            except cancellation.FAILURES as error:
+                failure = cancellation.as_error_of_plain_task(error)
+                metrics.CONVERSION_PANICS.inc()
+                if (held_back := self.lines.allow()) is not None:
+                    _log.error("Observed a panic in conversion webhook", error=failure, **held_back)
+                text = f"panic: {raised.name(failure)}: {log.cut(log.describe(failure))} [recovered]"
+                raise conversion.ConversionError(text) from error
 
 
 def _read(body: bytes) -> _Request:

@@ -88,10 +88,8 @@ class Webhook(endpoint.Endpoint):
                 if (held_back := self.lines.allow()) is not None:
                     _log.info("Bad admission request", error=raised.text(error), **held_back)
                 return admission.errored(400, raised.text(error))
-            except cancellation.ENDINGS as error:
+            except cancellation.FAILURES as error:
                 return self._panicked(cancellation.as_error_of_plain_task(error))
-            except Exception as error:
-                return self._panicked(error)
             status = response.status
             _log.trace(
                 "Wrote response",

@@ -79,6 +79,12 @@ def leaves(error: BaseException) -> Iterator[BaseException]:
     return (each for each in parts(error, causes=False) if not members(each))
 
 
+def first_of(kinds: tuple[type[Exception], ...], error: BaseException) -> BaseException | None:
+    """Return the first of the leaves if each of them is of one of ``kinds``, else None."""
+    found = list(leaves(error))
+    return found[0] if found and all(issubclass(type(each), kinds) for each in found) else None
+
+
 def stack(error: BaseException) -> str:
     """Return the traceback of ``error`` and of its parts; nothing if none of them was ever raised."""
     if all(_traceback.__get__(each) is None for each in parts(error)):

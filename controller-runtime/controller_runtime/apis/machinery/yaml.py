@@ -199,9 +199,9 @@ class _Place:
 
     __slots__ = ("below", "line")
 
-    def __init__(self, line: int, below: dict[str, _Place] | None = None) -> None:
+    def __init__(self, line: int) -> None:
         self.line = line
-        self.below = {} if below is None else below
+        self.below: dict[str, _Place] = {}
 
 
 @lru_cache(maxsize=2)
