@@ -80,10 +80,24 @@ imports: $(VENV)/.dev ## Check who may import whom
 	cd $(LIBRARY) && $(abspath $(BIN))/lint-imports
 	$(BIN)/lint-imports
 
+# Tests wait more than they compute: two workers a core.
+WORKERS ?= 4
+PARALLEL := --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
+
 .PHONY: test
-test: $(VENV)/.dev binaries ## Run the tests that CI runs: the library's, then unit, parity, integration, e2e
-	cd $(LIBRARY) && $(abspath $(BIN))/pytest $(PYTEST_ARGS)
-	$(BIN)/pytest $(PYTEST_ARGS)
+test: $(VENV)/.dev binaries ## Run the tests that show whether the product works, in ten minutes on two cores
+	cd $(LIBRARY) && $(abspath $(BIN))/pytest $(PARALLEL) -m "not slow and not alone" $(PYTEST_ARGS)
+	$(BIN)/pytest $(PARALLEL) -m "not slow and not alone" $(PYTEST_ARGS)
+	cd $(LIBRARY) && $(abspath $(BIN))/pytest -m "not slow and alone" $(PYTEST_ARGS)
+	$(BIN)/pytest -m "not slow and alone" $(PYTEST_ARGS)
+
+.PHONY: test-slow
+test-slow: $(VENV)/.dev binaries ## Run the tests that `make test` leaves out: whole clusters, charts, images, commands of the documentation
+	cd $(LIBRARY) && $(abspath $(BIN))/pytest $(PARALLEL) -m slow $(PYTEST_ARGS)
+	$(BIN)/pytest $(PARALLEL) -m slow $(PYTEST_ARGS)
+
+.PHONY: test-all
+test-all: test test-slow ## Run all tests except those with targets of their own
 
 .PHONY: test-unit
 test-unit: $(VENV)/.dev ## Run the unit tests
