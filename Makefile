@@ -35,14 +35,14 @@ $(BIN)/python:
 # Modules are compiled when they are first imported: most of them never are, and a first demo would wait for them.
 $(VENV)/.runtime: requirements/runtime.lock pyproject.toml controller-runtime/pyproject.toml | $(BIN)/python
 	@echo "Installing what the manager needs into $(VENV)"
-	$(PIP) install --no-compile --require-hashes -r requirements/runtime.lock
+	$(PIP) install --no-compile --no-deps --require-hashes -r requirements/runtime.lock
 	$(PIP) install --no-deps --no-build-isolation --editable ./controller-runtime --editable .
 	$(BIN)/python -m compileall -q pkg controller-runtime/controller_runtime
 	@touch $@
 
 $(VENV)/.dev: requirements/dev.lock $(VENV)/.runtime
 	@echo "Installing what development needs into $(VENV)"
-	$(PIP) install --require-hashes -r requirements/dev.lock
+	$(PIP) install --no-deps --require-hashes -r requirements/dev.lock
 	@$(BIN)/python -m compileall -q $(VENV)/lib >/dev/null || true  # the runtime's part was installed without; some files are examples of bad syntax
 	@touch $@
 
