@@ -20,7 +20,7 @@ import anyio
 import pytest
 import yaml
 from controller_runtime.apis.core.v1 import ConfigMap, Pod
-from controller_runtime.apis.machinery.errors import ServerError
+from controller_runtime.apis.machinery.errors import ForbiddenError, ServerError
 from controller_runtime.apis.machinery.gvk import GVK
 from controller_runtime.apis.machinery.object import Object, Unstructured, unstructured
 from controller_runtime.client import MERGE, LiveClient, raw_patch
@@ -202,12 +202,19 @@ class Swap:
         return Unstructured.wrap({**body, "spec": {"runtimeRef": {"name": runtime}, **spec}})
 
     async def admitted(self, obj: Object) -> None:
-        """Create an object as soon as the webhooks answer."""
+        """Create an object as soon as the webhooks answer.
+
+        Both managers serve webhooks before their caches start; a Service sends them no review until they are ready.
+        """
 
         async def created() -> bool:
             try:
                 await self._client.create(obj)
             except ServerError:
+                return False
+            except ForbiddenError as error:
+                if "the cache is not started" not in str(error):
+                    raise
                 return False
             return True
 
