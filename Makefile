@@ -14,7 +14,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
-CODE := pkg cmd hack test examples
+CODE := pkg cmd hack testkit test examples
 LIBRARY := controller-runtime
 
 # The image's base, by digest: `make pin-image` writes the digest of the tag into the Containerfile. RELEASE=1 refuses a base without one.
@@ -72,7 +72,7 @@ lint: $(VENV)/.dev ## Check format and lint
 
 .PHONY: types
 types: $(VENV)/.dev ## Check types, strictly
-	cd $(LIBRARY) && $(abspath $(BIN))/mypy controller_runtime test examples
+	cd $(LIBRARY) && $(abspath $(BIN))/mypy controller_runtime ctrl_testkit test examples
 	$(BIN)/mypy $(CODE)
 
 .PHONY: imports

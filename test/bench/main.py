@@ -8,7 +8,7 @@ from pathlib import Path
 if __name__ == "__main__":  # as a script, from wherever: the suite is beside us, the product two folders up
     here = Path(__file__).resolve().parent
     root = here.parents[1]
-    sys.path[:0] = [str(here / "suite"), str(root), str(root / "controller-runtime/test/kinds")]
+    sys.path[:0] = [str(here / "suite"), str(root), str(root / "controller-runtime")]
 
 from harness import command
 

@@ -17,12 +17,12 @@ from controller_runtime.apis.machinery.gvk import GVK
 from controller_runtime.apis.machinery.object import unstructured
 from controller_runtime.client import MERGE, FakeClient, LiveClient, raw_patch
 from controller_runtime.envtest import consistently, eventually
-from edits import edit_spec
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
 from pkg.controller.jobsetrule import JobSetRule
 from pkg.runtime import core
+from testkit.clusters import edit_spec
 
 pytestmark = pytest.mark.e2e
 

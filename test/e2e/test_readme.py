@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from programs import output_of
+from ctrl_testkit.small import output_of
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 ROOT = Path(__file__).parents[2]

@@ -6,10 +6,11 @@ from typing import Any
 
 import anyio
 import pytest
-import sim_script
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import eventually
-from test_trainer import world
+
+from testkit.sim import script
+from testkit.sim.cluster import world
 
 pytestmark = pytest.mark.e2e
 SEEDS = (1, 2, 3)
@@ -19,7 +20,7 @@ States = dict[int, list[dict[str, Any]]]
 @pytest.fixture(scope="module")
 def simulated() -> States:
     """The states after each action, by seed."""
-    return {seed: sim_script.simulated(lambda sim: world(sim, pods_fail=0.0), seed) for seed in SEEDS}
+    return {seed: script.simulated(lambda sim: world(sim, pods_fail=0.0), seed) for seed in SEEDS}
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -29,16 +30,16 @@ async def test_a_script_of_user_actions_ends_in_the_same_states(
     async def present() -> dict[str, Any]:
         lists = {
             kind: [each.to_dict() for each in await cluster_client.list(kind, namespace=cluster_namespace)]
-            for kind in sim_script.KINDS
+            for kind in script.KINDS
         }
-        return sim_script.state(lists)
+        return script.state(lists)
 
-    for runtime in sim_script.runtimes(cluster_namespace):
+    for runtime in script.runtimes(cluster_namespace):
         await cluster_client.create(runtime)
     for number, (action, wanted) in enumerate(
-        zip(sim_script.script(seed), simulated[seed], strict=True), start=1
+        zip(script.script(seed), simulated[seed], strict=True), start=1
     ):
-        await sim_script.perform(cluster_client, cluster_namespace, action)
+        await script.perform(cluster_client, cluster_namespace, action)
         found: dict[str, Any] = {}
 
         async def settled(wanted: dict[str, Any] = wanted) -> bool:

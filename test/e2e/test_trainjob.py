@@ -13,10 +13,10 @@ from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.apis.machinery.errors import ForbiddenError
 from controller_runtime.client import MERGE, LiveClient, raw_patch
 from controller_runtime.envtest import consistently, eventually
-from edits import edit_spec
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
+from testkit.clusters import edit_spec
 
 pytestmark = pytest.mark.e2e
 

@@ -14,25 +14,16 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-import why_health as health
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import apply_manifests
 from controller_runtime.envtest.crds import wait_established
-from why_builders import (
-    ENV,
-    HIGH,
-    PULL,
-    PYTHON,
-    gang,
-    kubelet,
-    no_quota,
-    processes,
-    queued,
-    starts,
-    unread,
-)
-from why_builders import State as Build
-from why_components import (
+
+from pkg.localcluster.cluster import Cluster
+from pkg.localcluster.nodes import NodeShape
+from pkg.localcluster.options import Options
+from pkg.why import State
+from testkit.why import health
+from testkit.why.components import (
     between_retries,
     job_controller,
     job_set_controller,
@@ -43,8 +34,28 @@ from why_components import (
     service_removed,
     unsupported,
 )
-from why_live import NAME, Live, condition, container, crds, is_running, waits
-from why_refusals import (
+from testkit.why.live import (
+    ENV,
+    HIGH,
+    NAME,
+    PULL,
+    PYTHON,
+    Live,
+    condition,
+    container,
+    crds,
+    gang,
+    is_running,
+    kubelet,
+    no_quota,
+    processes,
+    queued,
+    starts,
+    unread,
+    waits,
+)
+from testkit.why.live import State as Build
+from testkit.why.refusals import (
     deadline,
     forbidden,
     gone,
@@ -63,7 +74,7 @@ from why_refusals import (
     suspended,
     webhook_unreachable,
 )
-from why_scheduling import (
+from testkit.why.scheduling import (
     claim_lost,
     claim_pending,
     cordoned,
@@ -76,11 +87,6 @@ from why_scheduling import (
     untolerated,
     volume_of_another_zone,
 )
-
-from pkg.localcluster.cluster import Cluster
-from pkg.localcluster.nodes import NodeShape
-from pkg.localcluster.options import Options
-from pkg.why import State
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 

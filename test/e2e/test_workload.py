@@ -24,7 +24,6 @@ from controller_runtime.apis.machinery.gvk import GVK
 from controller_runtime.apis.machinery.object import unstructured
 from controller_runtime.client import MERGE, LiveClient, raw_patch
 from controller_runtime.envtest import consistently, eventually
-from gang_releases import JOBSET, KUBERNETES, gang_kind
 
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
 from pkg.localcluster.cluster import Cluster
@@ -32,6 +31,7 @@ from pkg.localcluster.nodes import NodeShape, node
 from pkg.localcluster.options import Options
 from pkg.why import diagnose
 from pkg.why.reading import take
+from testkit.clusters import JOBSET, KUBERNETES, gang_kind
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(3600)]
 

@@ -17,13 +17,13 @@ from controller_runtime.apis.core.v1 import Node, Pod
 from controller_runtime.apis.machinery.object import Unstructured
 from controller_runtime.client import MERGE, LiveClient, raw_patch
 from controller_runtime.envtest import consistently, eventually
-from gang_releases import JOBSET, KUBERNETES, gang_kind
-from kueue_writes import MANAGER, QUEUE, ActiveError, Kueue
 
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
 from pkg.localcluster.cluster import Cluster
 from pkg.localcluster.nodes import NodeShape
 from pkg.localcluster.options import Options
+from testkit.clusters import JOBSET, KUBERNETES, gang_kind
+from testkit.kueue_writes import MANAGER, QUEUE, ActiveError, Kueue
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 

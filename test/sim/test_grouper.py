@@ -12,18 +12,18 @@ from controller_runtime.apis.scheduling.v1 import PriorityClass
 from controller_runtime.cache import Options as CacheOptions
 from controller_runtime.manager import ControllerOptions
 from controller_runtime.simtest import Simulation
-from sim_groups import Groups
-from sim_managers import Writes, check_managers
-from sim_rivals import Rivals
-from sim_stewards import Stewards
-from sim_stragglers import Stragglers
-from sim_workloads import NOTEBOOK_CRD, RAY_CRD, Workloads
 
 from pkg import podgrouper
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.kai.v2alpha2 import PodGroup
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.podgrouper.podgroup import OLDEST, Rules
+from testkit.sim.groups import Groups
+from testkit.sim.managers import Writes, check_managers
+from testkit.sim.rivals import Rivals
+from testkit.sim.stewards import Stewards
+from testkit.sim.stragglers import Stragglers
+from testkit.sim.workloads import NOTEBOOK_CRD, RAY_CRD, Workloads
 
 
 def scenario(sim: Simulation) -> None:

@@ -6,59 +6,23 @@ from __future__ import annotations
 
 import random
 
-import controller_runtime as ctrl
-from controller_runtime import client, controller, simtest
-from controller_runtime.apis.batch.v1 import Job
-from controller_runtime.apis.core.v1 import ConfigMap, LimitRange, Pod, PodTemplate, Secret, Service
-from controller_runtime.apis.node.v1 import RuntimeClass
-from controller_runtime.apis.scheduling.v1 import PriorityClass
+from controller_runtime import simtest
 from controller_runtime.simtest import Simulation
-from sim_administrators import Administrators
-from sim_calm import Calm
-from sim_end import End
-from sim_holders import Holders
-from sim_jobset import review_job_set
-from sim_managers import Writes, check_managers, revoke
-from sim_overtakers import Overtakers
-from sim_past import Past
-from sim_rules import Rules
-from sim_stories import Stories
-from sim_users import Users
-from sim_webhook import configurations, review_secret, tune
-from sim_world import Cluster
 
-from pkg import controller as controllers
-from pkg import webhooks
-from pkg.apis.jobset.v1alpha2 import JobSet
-from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
-from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
-from pkg.runtime import core
+from testkit.sim.administrators import Administrators
+from testkit.sim.calm import Calm
+from testkit.sim.cluster import world
+from testkit.sim.end import End
+from testkit.sim.holders import Holders
+from testkit.sim.managers import Writes, check_managers, revoke
+from testkit.sim.overtakers import Overtakers
+from testkit.sim.past import Past
+from testkit.sim.rules import Rules
+from testkit.sim.stories import Stories
+from testkit.sim.users import Users
 
 _NAMES = 6
 """How many names of TrainJobs a whole life has."""
-
-
-def world(sim: Simulation, pods_fail: float = 0.1) -> Cluster:
-    """Set up Kubernetes' controllers, Kueue and two managers."""
-    sim.serve(TrainJob, TrainingRuntime, ClusterTrainingRuntime, JobSet, Job, Pod, ConfigMap, Secret, Service)
-    sim.serve(PodGroup, PriorityClass, RuntimeClass, LimitRange, PodTemplate)
-    cluster = Cluster(pods_fail)
-
-    async def setup(mgr: ctrl.Manager) -> None:
-        """Set a manager up as its program does, without servers."""
-        referred = (ClusterTrainingRuntime, TrainingRuntime, PriorityClass)
-        reader = client.ReadThrough(mgr.client, mgr.api_reader, referred)
-        runtimes = await core.new(reader, mgr.field_indexer)
-        controllers.setup_controllers(mgr, runtimes, controller.Options(skip_name_validation=True))
-        webhooks.setup(mgr, runtimes)
-
-    sim.server.admit[JobSet.gvk] = [review_job_set]
-    sim.server.admit[Secret.gvk] = [review_secret]
-    sim.server.admit[PodGroup.gvk] = sim.server.admit[ConfigMap.gvk] = [tune]
-    sim.admission(*configurations())
-    sim.actor(cluster.run, "cluster")
-    sim.manager(setup)
-    return cluster
 
 
 def scenario(sim: Simulation) -> None:

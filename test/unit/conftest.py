@@ -9,8 +9,8 @@ from controller_runtime.testing.pytest_virtual_time import (
 )
 from controller_runtime.testing.pytest_virtual_time import pytest_configure as pytest_configure
 from controller_runtime.testing.pytest_virtual_time import virtual_loop as virtual_loop
-from odd_exceptions import odd as odd
-from odd_exceptions import written as written
+from ctrl_testkit.odd_exceptions import odd as odd
+from ctrl_testkit.odd_exceptions import written as written
 
 hypothesis.settings.register_profile(
     "here", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]

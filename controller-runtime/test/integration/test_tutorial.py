@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 import yaml
-from programs import output_of
 
 from controller_runtime.apis.machinery.gvk import GVK
 from controller_runtime.apis.machinery.object import unstructured
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import Environment, eventually
+from ctrl_testkit.small import output_of
 
 pytestmark = pytest.mark.integration
 ROOT = Path(__file__).parents[2]

@@ -12,7 +12,6 @@ from typing import Any
 import anyio
 import msgspec
 import pytest
-import sample_pods as pods
 
 from controller_runtime import cache, client, handler, source, webhook, workqueue
 from controller_runtime.apis.batch.v1 import Job
@@ -20,6 +19,7 @@ from controller_runtime.apis.core.v1 import ConfigMap, Pod
 from controller_runtime.httpserver import HTTPRequest
 from controller_runtime.reconcile import Request
 from controller_runtime.rest import FakeResponse, FakeTransport
+from ctrl_testkit import sample_pods as pods
 
 PODS = 200
 END = {"metadata": {"resourceVersion": "9", "annotations": {"k8s.io/initial-events-end": "true"}}}

@@ -11,9 +11,6 @@ from typing import Any, NoReturn
 import anyio
 import anyio.lowlevel
 import pytest
-from manager_lives import failure_of, new_manager
-from odd_exceptions import Odd, Written, errors
-from sample_versions import Boat, BoatV1alpha1
 
 import controller_runtime as ctrl
 from controller_runtime import handler, predicate, recorder, source, webhook
@@ -24,6 +21,9 @@ from controller_runtime.event import CreateEvent, GenericEvent
 from controller_runtime.httpserver import HTTPRequest
 from controller_runtime.reconcile import Request
 from controller_runtime.workqueue import PriorityQueue
+from ctrl_testkit.kinds import Boat, BoatV1alpha1
+from ctrl_testkit.managers import failure_of, new_manager
+from ctrl_testkit.odd_exceptions import Odd, Written, errors
 
 MakePod = Callable[..., Pod]
 Settle = Callable[[], Awaitable[None]]

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 from controller_runtime.client.fake import FakeClient
-from local_pods import Tokens
 
 from pkg.localcluster.processes import process
 from pkg.localcluster.processes.images import Images
 from pkg.localcluster.processes.names import Hosts
 from pkg.localcluster.processes.settings import BackOff, Settings
+from testkit.local_pods import Tokens
 
 
 @pytest.fixture

@@ -20,7 +20,6 @@ from controller_runtime.apis.machinery.errors import NotFoundError, ServerError
 from controller_runtime.client import STRATEGIC, interceptor, raw_patch
 from controller_runtime.client.fake import FakeClient
 from controller_runtime.envtest import eventually
-from local_pods import UID
 
 from pkg.localcluster.nodes import NodeShape, node
 from pkg.localcluster.podlogs.server import LogError
@@ -29,6 +28,7 @@ from pkg.localcluster.processes.kubelet import Kubelet
 from pkg.localcluster.processes.logserver import ProcessLogs
 from pkg.localcluster.processes.nodes import LEASES, Nodes
 from pkg.localcluster.processes.settings import BackOff, Settings
+from testkit.local_pods import UID
 
 REQUEST = reconcile.Request("team", "web")
 

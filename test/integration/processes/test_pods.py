@@ -10,11 +10,21 @@ from typing import Any
 
 import anyio
 import pytest
-from local_pods import UID, commands_below, container, exit_code, finished, new_pod, read_log, running, until
 
 from pkg.localcluster.processes import logs
 from pkg.localcluster.processes.settings import BackOff, Settings
 from pkg.localcluster.processes.status import Running, Terminated, Waiting, render
+from testkit.local_pods import (
+    UID,
+    commands_below,
+    container,
+    exit_code,
+    finished,
+    new_pod,
+    read_log,
+    running,
+    until,
+)
 
 
 async def test_init_containers_run_in_order_before_the_others(settings: Settings) -> None:

@@ -9,10 +9,10 @@ import anyio
 import pytest
 from controller_runtime.envtest.pki import Authority
 from controller_runtime.envtest.ports import free_ports
-from local_pods import UID, container, new_pod, read_log, running, until
 
 from pkg.localcluster.processes.settings import Settings
 from pkg.localcluster.processes.status import Running
+from testkit.local_pods import UID, container, new_pod, read_log, running, until
 
 
 async def test_a_probe_that_fails_restarts_the_container(

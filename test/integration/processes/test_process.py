@@ -17,10 +17,10 @@ import anyio
 import psutil
 import pytest
 from controller_runtime.envtest import eventually
-from local_pods import commands
 
 from pkg.localcluster.processes import process
 from pkg.localcluster.processes.shim import tree
+from testkit.local_pods import commands
 
 pytestmark = pytest.mark.timeout(120)
 

@@ -4,7 +4,6 @@
 
 from typing import Any, Final
 
-import pod_owners
 import pytest
 from controller_runtime.apis.core.v1 import ConfigMap, Pod
 from controller_runtime.apis.machinery.gvk import GVK
@@ -14,6 +13,7 @@ from controller_runtime.envtest import Environment, eventually
 
 from hack import rbac
 from pkg.apis.kai.v2alpha2 import PodGroup
+from testkit import pod_owners
 
 pytestmark = pytest.mark.integration
 

@@ -17,9 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import anyio
-import pod_owners
 import pytest
-import scenarios
 from controller_runtime.apis.core.v1 import Event, Namespace, Pod, Secret
 from controller_runtime.apis.machinery.errors import StatusError
 from controller_runtime.apis.machinery.gvk import GVK
@@ -30,6 +28,7 @@ from controller_runtime.envtest import Environment, EventuallyError, eventually
 from hack import rbac
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.localcluster.contents import TRAINER_NAMESPACE
+from testkit import pod_owners, scenarios
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 

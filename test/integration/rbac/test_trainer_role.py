@@ -14,9 +14,9 @@ import pytest
 from controller_runtime.apis.machinery.errors import StatusError
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import EventuallyError, eventually
-from scenarios import SCENARIOS, torch
 
 from hack import rbac
+from testkit.scenarios import SCENARIOS, torch
 
 pytestmark = pytest.mark.integration
 

@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import anyio
-import pod_owners
 import pytest
 import yaml
 from controller_runtime.apis.coordination.v1 import Lease
@@ -32,7 +31,6 @@ from controller_runtime.client import MERGE, LiveClient, raw_patch
 from controller_runtime.envtest import Binaries, Environment, apply_manifests, eventually, open_crd
 from controller_runtime.envtest.ports import HOST, free_ports
 from controller_runtime.rest import Config, Request, RESTMapper, Transport, TransportError
-from kueue_writes import MANAGER, QUEUE, Kueue
 from prometheus_client.parser import text_string_to_metric_families
 
 from pkg.apis.jobset.v1alpha2 import JobSet
@@ -42,6 +40,8 @@ from pkg.localcluster.access import role_binding
 from pkg.localcluster.options import Options
 from pkg.localcluster.tools import JOBSET, JOBSETS
 from pkg.offline import shipped
+from testkit import pod_owners
+from testkit.kueue_writes import MANAGER, QUEUE, Kueue
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 

@@ -18,7 +18,7 @@ import aiohttp
 import anyio
 import psutil
 import pytest
-from json_places import places
+from ctrl_testkit.small import places
 
 pytestmark = pytest.mark.integration
 PATH = "/validate-trainer-kubeflow-org-v1alpha1-trainjob"

@@ -18,11 +18,11 @@ from controller_runtime.apis.machinery.object import Unstructured
 from controller_runtime.client import MERGE, LiveClient, raw_patch
 from controller_runtime.envtest import Environment, eventually
 from controller_runtime.rest import Request
-from kueue_writes import MANAGER, POD_SET, QUEUE, ActiveError, Kueue, KueueWebhook
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.constants import trainer as constants
+from testkit.kueue_writes import MANAGER, POD_SET, QUEUE, ActiveError, Kueue, KueueWebhook
 
 pytestmark = pytest.mark.integration
 

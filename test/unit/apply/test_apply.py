@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from controller_runtime.apis.core.v1 import ContainerPort, EnvVar, Volume, VolumeMount
-from counted_name import CountedName
+from ctrl_testkit.small import CountedName
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from why_world import World, condition
 
 from pkg.cli import diff, new, trainerctl
 from pkg.cli.diff import Effect
 from pkg.cli.terminal import Console
 from pkg.offline.inputfiles import InputObject
 from pkg.why import Thing
+from testkit.why.world import World, condition
 
 OLD: dict[str, Any] = new.runtimes()["torch-distributed"]
 

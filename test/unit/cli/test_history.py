@@ -4,10 +4,9 @@
 
 from typing import Any
 
-from why_world import World, condition
-
 from pkg.cli import history
 from pkg.why import Thing
+from testkit.why.world import World, condition
 
 
 def job(name: str, *conditions: dict[str, Any]) -> Thing:

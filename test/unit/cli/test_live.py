@@ -5,10 +5,10 @@
 import io
 
 import pytest
-from why_world import World
 
 from pkg.cli import describe, why
 from pkg.cli.terminal import Console
+from testkit.why.world import World
 
 
 def test_why_prints_the_sentence_the_evidence_and_the_remedy() -> None:

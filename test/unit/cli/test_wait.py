@@ -11,12 +11,12 @@ from typing import Any
 from controller_runtime.apis.machinery.errors import ExpiredError
 from controller_runtime.client import FakeClient, ObjectList
 from controller_runtime.rest import Request, Response
-from why_world import World, condition
 
 from pkg.cli import live, wait
 from pkg.cli.get import KIND
 from pkg.cli.serverclock import ServerClock
 from pkg.cli.terminal import Console
+from testkit.why.world import World, condition
 
 
 class _Nothing:

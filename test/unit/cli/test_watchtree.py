@@ -6,11 +6,11 @@ import io
 import re
 
 import pytest
-from why_world import World
 
 from pkg.cli.terminal import Console
 from pkg.cli.watchtree import Objects, Screen, tree_rows
 from pkg.why import Thing, kinds
+from testkit.why.world import World
 
 HEAD = ("NAME", "STATE", "AGE", "DETAIL")
 

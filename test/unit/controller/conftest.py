@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from benches import Bench, MakeBench
 from controller_runtime.apis.machinery.field import ErrorList
 from controller_runtime.apis.machinery.object import Object
 from controller_runtime.client import Reader
@@ -15,6 +14,7 @@ from controller_runtime.client import Reader
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainJob, TrainJobStatus
 from pkg.runtime.interface import Runtime
+from testkit.trainjobs import Bench, MakeBench
 
 
 @dataclass

@@ -9,12 +9,12 @@ import base64
 import pytest
 from controller_runtime.apis.core.v1 import ConfigMap, Secret
 from controller_runtime.client.fake import FakeClient
-from trainjob_world import PLAIN, World, world
 
 from pkg import config, features
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime
 from pkg.controller import TrainJobReconciler
 from pkg.runtime import core
+from testkit.trainjobs import PLAIN, World, world
 
 AUTHORITY = ("ns", "job-tls-config")
 

@@ -17,8 +17,6 @@ from controller_runtime.client import MERGE, Client, interceptor, raw_patch
 from controller_runtime.client.fake import FakeClient
 from controller_runtime.reconcile import Request
 from controller_runtime.workqueue import PriorityQueue
-from jobset_server import KEY
-from trainjob_world import GANG, MPI, PLAIN, VOLCANO, World, train_job, world
 
 from pkg.apis.config.v1alpha1 import Configuration
 from pkg.apis.jobset.v1alpha2 import JobSet
@@ -30,6 +28,7 @@ from pkg.runtime import core
 from pkg.runtime.core import snapshot_name
 from pkg.util import trainjob
 from pkg.util.trainjob import ChildConflictError
+from testkit.trainjobs import GANG, KEY, MPI, PLAIN, VOLCANO, World, train_job, world
 
 SECOND_GENERATION = Configuration(compatibility_version="2.3")
 

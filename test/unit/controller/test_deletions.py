@@ -12,12 +12,12 @@ from controller_runtime.apis.machinery.object import Object
 from controller_runtime.apis.machinery.time import format_time, parse_time
 from controller_runtime.client import FakeClient
 from controller_runtime.reconcile import Request
-from trainjob_world import MPI, START, train_job, world
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.controller import TrainJobReconciler
 from pkg.controller.deletions import LONG
+from testkit.trainjobs import MPI, START, train_job, world
 
 BEGAN = "2025-01-01T00:00:00Z"
 KEY = Request("ns", "job")

@@ -10,12 +10,11 @@ from typing import Any
 import pytest
 from controller_runtime.apis.machinery.errors import ForbiddenError
 from controller_runtime.apis.machinery.object import Object
-from jobset_server import IMMUTABLE, KEY
-from trainjob_world import GANG, never_runs, suspended_world, world
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
 from pkg.apis.trainer.v1alpha1 import TrainJob
+from testkit.trainjobs import GANG, IMMUTABLE, KEY, never_runs, suspended_world, world
 
 
 @pytest.mark.parametrize("webhook", [True, False], ids=["webhook", "no webhook"])

@@ -12,10 +12,10 @@ from controller_runtime.apis.machinery.errors import InvalidError, NotFoundError
 from controller_runtime.client import Client, interceptor
 from controller_runtime.client.fake import FakeClient
 from controller_runtime.rest import TransportError
-from trainjob_world import FLUX, MPI, World, world
 
 from pkg.controller import TrainJobReconciler
 from pkg.runtime import core
+from testkit.trainjobs import FLUX, MPI, World, world
 
 
 async def exists(client: Client, obj: Any) -> bool:

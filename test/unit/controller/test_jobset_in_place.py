@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 from controller_runtime.apis.core.v1 import ResourceRequirements
-from jobset_server import KEY
-from trainjob_world import GANG, VOLCANO, suspended_world, world
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.apis.volcano.v1beta1 import PodGroup as VolcanoPodGroup
+from testkit.trainjobs import GANG, KEY, VOLCANO, suspended_world, world
 
 
 def override(**spec: Any) -> list[dict[str, Any]]:

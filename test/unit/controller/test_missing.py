@@ -4,12 +4,10 @@
 
 from __future__ import annotations
 
-from jobset_server import KEY
-from trainjob_world import GANG, World, world
-
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
 from pkg.util.testing import make_ended_status
+from testkit.trainjobs import GANG, KEY, World, world
 
 MESSAGE = (
     "PodGroup ns/job is missing. The TrainJob or its runtime has changed since JobSet ns/job started, "

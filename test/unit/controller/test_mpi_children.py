@@ -6,10 +6,9 @@ from __future__ import annotations
 
 import pytest
 from controller_runtime.apis.core.v1 import ConfigMap
-from jobset_server import KEY
-from trainjob_world import MPI, World, suspended_world, world
 
 from pkg.apis.jobset.v1alpha2 import JobSet
+from testkit.trainjobs import KEY, MPI, World, suspended_world, world
 
 
 async def hosts(w: World) -> int:

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from controller_runtime.apis.machinery.errors import ConflictError, ForbiddenError, ServerError
 from controller_runtime.client.fake import FakeClient
-from trainjob_world import GANG, MPI, suspended_world, world
 
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime
 from pkg.controller import oldjobset
+from testkit.trainjobs import GANG, MPI, suspended_world, world
 
 
 async def test_a_restart_asks_nothing_about_a_job_set_that_holds_defaults() -> None:

@@ -14,8 +14,6 @@ import pytest
 from controller_runtime.apis.machinery.errors import InvalidError, NotFoundError
 from controller_runtime.apis.machinery.object import Object
 from controller_runtime.rest import PublishedSchema
-from jobset_server import KEY
-from trainjob_world import START, WORKLOAD, Recorder, World, suspended_world, world
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.scheduling import v1alpha1, v1alpha2, v1beta1
@@ -25,6 +23,7 @@ from pkg.controller.gangs import GangReports
 from pkg.runtime import Runtime
 from pkg.runtime.framework import UnavailableError
 from pkg.runtime.interface import Waiting
+from testkit.trainjobs import KEY, START, WORKLOAD, Recorder, World, suspended_world, world
 
 KINDS: dict[str, type[Object]] = {
     "v1alpha1": v1alpha1.Workload,

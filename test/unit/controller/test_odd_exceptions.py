@@ -9,12 +9,11 @@ from typing import Any
 import anyio
 import pytest
 from controller_runtime.controller import Controller
-from jobset_server import KEY
-from odd_exceptions import Odd, Written, errors
-from trainjob_world import world
+from ctrl_testkit.odd_exceptions import Odd, Written, errors
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.runtime.core.clustertrainingruntime import ClusterTrainingRuntime
+from testkit.trainjobs import KEY, world
 
 pytestmark = pytest.mark.timeout(20)
 

@@ -6,12 +6,12 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from benches import KEY, MakeBench, MakeJob
 from controller_runtime.apis.machinery.errors import InvalidError, NotFoundError
 from controller_runtime.client import interceptor
 
 from pkg.apis.trainer.v1alpha1 import TrainJob, TrainJobStatus
 from pkg.util.trainjob import ChildConflictError
+from testkit.trainjobs import KEY, MakeBench, MakeJob
 
 
 async def test_a_failure_is_told_as_an_event_and_raised_and_the_status_is_written_all_the_same(

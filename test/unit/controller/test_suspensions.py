@@ -7,13 +7,12 @@ from datetime import timedelta
 import pytest
 from controller_runtime.apis.machinery.errors import ForbiddenError
 from controller_runtime.event import UpdateEvent
-from jobset_server import KEY
-from trainjob_world import GANG, PLAIN, World, world
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.controller.suspensions import Suspensions
+from testkit.trainjobs import GANG, KEY, PLAIN, World, world
 
 
 async def move(w: World) -> None:

@@ -4,11 +4,11 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from benches import MakeBench, MakeJob, kinds
 from controller_runtime.reconcile import Result
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.util.trainjob import ChildConflictError
+from testkit.trainjobs import MakeBench, MakeJob, kinds
 
 
 async def test_the_job_set_of_an_earlier_job_of_that_name_is_waited_for_and_its_verdict_is_not_taken(

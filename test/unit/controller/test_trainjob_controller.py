@@ -3,13 +3,13 @@
 from typing import Any
 
 import pytest
-from benches import MakeBench, MakeJob, kinds
 from controller_runtime.cache import CacheDegradedError, UndecodableObjectError
 from controller_runtime.metrics import REGISTRY
 from controller_runtime.reconcile import Request, Result
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainJob, TrainJobStatus
+from testkit.trainjobs import MakeBench, MakeJob, kinds
 
 
 async def test_a_new_train_job_gets_its_job_set_and_no_condition(

@@ -11,13 +11,12 @@ from typing import Any
 import pytest
 from controller_runtime.apis.machinery.errors import InvalidError, NotFoundError, ServerError
 from controller_runtime.cache import CacheDegradedError
-from jobset_server import KEY
-from trainjob_world import GANG, PLAIN, World, world
 
 from pkg.apis.config.v1alpha1 import DENY, RuntimePatches
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob
+from testkit.trainjobs import GANG, KEY, PLAIN, World, world
 
 RUNTIME = ("", "rt")
 OVERRIDES = [{"targetJobs": [{"name": "node"}], "spec": {"nodeSelector": {"a": "b"}}}]

@@ -24,7 +24,7 @@ AREAS = {
                   "controller-runtime/examples/*.md"),
     "manager": ("pkg/**/*.py", "cmd/**/*.py", "hack/**/*.py", "examples/**/*.py"),
     "library": ("controller-runtime/controller_runtime/**/*.py", "controller-runtime/examples/**/*.py"),
-    "tests": ("test/**/*.py", "controller-runtime/test/**/*.py"),
+    "tests": ("test/**/*.py", "testkit/**/*.py", "controller-runtime/test/**/*.py", "controller-runtime/ctrl_testkit/**/*.py"),
 }  # fmt: skip
 LIMITS = {
     "documents": {"tell": 1, "somebody": 0, "anew": 0, "is no": 4, "what": 63},

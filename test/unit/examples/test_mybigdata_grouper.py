@@ -12,7 +12,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from programs import output_of
+from ctrl_testkit.small import output_of
 
 ROOT = Path(__file__).parents[3]
 EXAMPLE = ROOT / "examples" / "mybigdata_grouper"

@@ -11,12 +11,12 @@ import pytest
 from controller_runtime import client
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.apis.machinery.object import Unstructured
-from owner_world import Cluster, Live
 
 from pkg.podgrouper import DirectOwners, Options, PodGrouper, PodReconciler, Rules, new_plugins_hub
 from pkg.podgrouper.ownercache import OwnerCache
 from pkg.podgrouper.podgroup import Handler
 from pkg.podgrouper.servedrules import FixedRules
+from testkit.owner_world import Cluster, Live
 
 MakeObject = Callable[..., Unstructured]
 MakePod = Callable[..., Pod]

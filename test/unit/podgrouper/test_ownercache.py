@@ -12,11 +12,11 @@ from controller_runtime.apis.machinery.object import (
     Unstructured,
     unstructured,
 )
-from owner_world import Cluster, Informer, reference
 
 from pkg.podgrouper.ownercache import OwnerCache
 from pkg.podgrouper.ownerwatch import UNWATCHED_TTL
 from pkg.podgrouper.plugins import Reads
+from testkit.owner_world import Cluster, Informer, reference
 
 JOB = GVK("batch", "v1", "Job")
 MakeObject = Callable[..., Unstructured]

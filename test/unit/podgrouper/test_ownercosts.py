@@ -17,7 +17,6 @@ from controller_runtime.apis.machinery.object import (
     metadata_only,
 )
 from controller_runtime.rest import NoKindMatchError, TransportError
-from owner_world import Cluster, Live, reference
 
 from pkg.podgrouper.budget import OverBudgetError
 from pkg.podgrouper.costs import READ_TIMEOUT
@@ -25,6 +24,7 @@ from pkg.podgrouper.hub import new_plugins_hub
 from pkg.podgrouper.ownercache import OwnerCache
 from pkg.podgrouper.ownerwatch import UNWATCHED_TTL
 from pkg.podgrouper.plugins import Reads
+from testkit.owner_world import Cluster, Live, reference
 
 JOB = GVK("batch", "v1", "Job")
 MakeObject = Callable[..., Unstructured]

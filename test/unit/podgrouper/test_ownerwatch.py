@@ -13,10 +13,10 @@ from controller_runtime.apis.machinery.object import (
     OwnerReference,
     Unstructured,
 )
-from owner_world import Cluster, Informer, reference
 
 from pkg.podgrouper.ownercache import OwnerCache
 from pkg.podgrouper.plugins import Reads
+from testkit.owner_world import Cluster, Informer, reference
 
 JOB = GVK("batch", "v1", "Job")
 MakeObject = Callable[..., Unstructured]

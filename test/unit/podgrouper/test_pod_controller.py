@@ -15,7 +15,6 @@ from controller_runtime.cache import UndecodableObjectError
 from controller_runtime.client import MERGE, FakeClient, interceptor, raw_patch
 from controller_runtime.metrics import REGISTRY
 from controller_runtime.reconcile import Request, Result, TerminalError
-from owner_world import Cluster, refusing
 
 from pkg.apis.kai.v2alpha2 import PodGroup
 from pkg.podgrouper import Options, PodGrouper, PodReconciler, Rules, new_plugins_hub
@@ -23,6 +22,7 @@ from pkg.podgrouper.budget import OverBudgetError
 from pkg.podgrouper.ownercache import OwnerCache
 from pkg.podgrouper.ownerwatch import UNWATCHED_TTL
 from pkg.podgrouper.podgroup import Handler
+from testkit.owner_world import Cluster, refusing
 
 MakeObject = Callable[..., Unstructured]
 MakePod = Callable[..., Pod]

@@ -9,11 +9,11 @@ import pytest
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.apis.machinery.object import Unstructured
 from controller_runtime.client import FakeClient
-from owner_world import Cluster, reference, refusing
 
 from pkg.podgrouper import PodGrouper, new_plugins_hub
 from pkg.podgrouper.ownercache import OwnerCache
 from pkg.podgrouper.plugins import GroupingError
+from testkit.owner_world import Cluster, reference, refusing
 
 MakeObject = Callable[..., Unstructured]
 MakePod = Callable[..., Pod]

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 from controller_runtime import rest
-from tokenissuer import Authority
 
 from pkg.statusserver import DeniedError, Issuer, ProjectedServiceAccountTokenAuthorizer
 from pkg.statusserver.tokens import Bound
+from testkit.tokenissuer import Authority
 
 AUDIENCE = "trainer.kubeflow.org/v1alpha1/namespaces/lab/trainjobs/bert/status"
 NOW = 1_000_000.0

@@ -4,10 +4,10 @@
 import anyio
 import pytest
 from controller_runtime import rest
-from tokenissuer import Authority
 
 from pkg.statusserver import Issuer, tokens
 from pkg.statusserver.issuer import IssuerError, JSONWebKey, decode_keys
+from testkit.tokenissuer import Authority
 
 
 @pytest.fixture

@@ -15,9 +15,9 @@ from controller_runtime.client import FakeClient
 from controller_runtime.httpserver import HTTPRequest
 from controller_runtime.webhook import MutatorHandler, ValidatorHandler, Webhook
 from controller_runtime.webhook.admission import VERDICTS
+from ctrl_testkit.small import places
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from json_places import places
 
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
 from pkg.offline import schema, shipped

@@ -7,7 +7,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from why_states import (
+
+from pkg.why import State
+from pkg.why.catalog import CAUSES
+from pkg.why.causes import containers
+from testkit.why.states import (
     NO_GPU,
     between_retries,
     bound_and_ignored,
@@ -71,11 +75,7 @@ from why_states import (
     volcano,
     without_group,
 )
-from why_world import World, condition
-
-from pkg.why import State
-from pkg.why.catalog import CAUSES
-from pkg.why.causes import containers
+from testkit.why.world import World, condition
 
 Case = tuple[str, int, str, Callable[[World], Any]]
 

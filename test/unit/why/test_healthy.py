@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from why_states import sidecar
-from why_world import World, condition, when
 
 from pkg.why import Reference, State
+from testkit.why.states import sidecar
+from testkit.why.world import World, condition, when
 
 NO_GPU = "0/2 nodes are available: 2 Insufficient nvidia.com/gpu."
 

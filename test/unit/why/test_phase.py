@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from why_world import World, condition, when
 
 from pkg.why import Thing
 from pkg.why.phase import phase, tree
+from testkit.why.world import World, condition, when
 
 
 @pytest.mark.parametrize(

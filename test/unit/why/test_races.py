@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from why_world import World, condition, when
 
 from pkg.why import State
+from testkit.why.world import World, condition, when
 
 TOKEN = 'MountVolume.SetUp failed for volume "kube-api-access-x7" : '
 ATTACHED = 'Multi-Attach error for volume "{}" Volume is already exclusively attached to one node and can\'t be attached to another'

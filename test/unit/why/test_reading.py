@@ -9,9 +9,9 @@ from controller_runtime.apis.machinery.errors import ForbiddenError, NotFoundErr
 from controller_runtime.apis.machinery.object import Object, Unstructured
 from controller_runtime.client import FakeClient, interceptor
 from controller_runtime.rest import NoKindMatchError
-from why_world import NOW, World
 
 from pkg.why import Reference, State, diagnose, reading
+from testkit.why.world import NOW, World
 
 OPTIONAL = ("kueue.x-k8s.io", "scheduling.x-k8s.io", "scheduling.volcano.sh", "scheduling.run.ai")
 

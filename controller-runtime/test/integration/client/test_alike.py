@@ -10,13 +10,13 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import pytest
-from alike import applies, creates, deletes, differences, patches, reads, updates, watches
-from alike.world import CRD, CRDS, RAW_PLANET, RAW_WIDGET, Gadget, cases_of, comparable
 
 from controller_runtime import rest
 from controller_runtime.apis.machinery.object import Object, unstructured
 from controller_runtime.client import FakeClient, LiveClient
 from controller_runtime.envtest import eventually
+from ctrl_testkit.alike import applies, creates, deletes, differences, patches, reads, updates, watches
+from ctrl_testkit.alike.world import CRD, CRDS, RAW_PLANET, RAW_WIDGET, Gadget, cases_of, comparable
 
 pytestmark = pytest.mark.integration
 CASES: Final = cases_of(creates, reads, updates, patches, applies, deletes, watches)

@@ -5,7 +5,6 @@ from typing import Any
 
 import anyio
 import pytest
-from named import names
 
 from controller_runtime import cache as room
 from controller_runtime.apis.core.v1 import ConfigMap, Node
@@ -27,6 +26,7 @@ from controller_runtime.cache import (
 from controller_runtime.client import CachedClient, LiveClient
 from controller_runtime.reconcile import Request
 from controller_runtime.rest import FakeResponse, FakeTransport, RESTMapper
+from ctrl_testkit.small import names
 
 CORE = {"resources": [{"name": "configmaps", "kind": "ConfigMap", "namespaced": True}]}
 

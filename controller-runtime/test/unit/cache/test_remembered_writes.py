@@ -6,7 +6,6 @@ from typing import Any
 
 import anyio
 import pytest
-from named import names
 
 from controller_runtime.apis.core.v1 import ConfigMap
 from controller_runtime.apis.machinery.errors import NotFoundError
@@ -14,6 +13,7 @@ from controller_runtime.apis.machinery.object import metadata_only
 from controller_runtime.cache import (
     ByObject,
 )
+from ctrl_testkit.small import names
 
 
 class TestOwnWrites:

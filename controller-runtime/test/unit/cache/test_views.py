@@ -5,10 +5,10 @@
 from typing import Any
 
 import msgspec
-from named import names
 
 from controller_runtime.apis.core.v1 import ConfigMap
 from controller_runtime.client import FakeClient, reads
+from ctrl_testkit.small import names
 
 
 class View(msgspec.Struct):

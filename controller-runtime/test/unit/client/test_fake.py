@@ -8,7 +8,6 @@ from typing import Any
 
 import anyio
 import pytest
-from sample_kinds import Fleet
 
 from controller_runtime.apis.core.v1 import ConfigMap, Pod
 from controller_runtime.apis.machinery import errors
@@ -24,6 +23,7 @@ from controller_runtime.client import (
     merge_from,
     raw_patch,
 )
+from ctrl_testkit.kinds import Fleet
 
 NOW = datetime(2025, 6, 1, 12, 0, tzinfo=UTC)
 WIDGET = unstructured(GVK("example.org", "v1", "Widget"))

@@ -5,7 +5,6 @@
 from typing import Any
 
 import pytest
-from sample_kinds import Fleet
 
 from controller_runtime.apis.core.v1 import ConfigMap, Namespace, Pod
 from controller_runtime.apis.machinery import crd_schema, errors
@@ -14,6 +13,7 @@ from controller_runtime.apis.machinery.object import Object, metadata_only, unst
 from controller_runtime.apis.scheme import default_scheme
 from controller_runtime.client import FakeClient, kinds, ownership, shapes
 from controller_runtime.rest import InvalidRequestError
+from ctrl_testkit.kinds import Fleet
 
 RAW = unstructured(GVK("example.org", "v1", "Thing"))
 

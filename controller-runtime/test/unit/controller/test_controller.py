@@ -11,7 +11,6 @@ from typing import Any
 import anyio
 import pytest
 from anyio.lowlevel import checkpoint
-from scripted import A, B, Make, Script, running, total
 from structlog.testing import capture_logs
 
 from controller_runtime import cache, reconcile, rest
@@ -19,6 +18,7 @@ from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.apis.machinery.errors import ConflictError, ServerError, TooManyRequestsError
 from controller_runtime.reconcile import ControllerError, Request, Result, TerminalError
 from controller_runtime.workqueue import LOW_PRIORITY, ItemExponentialFailureRateLimiter
+from ctrl_testkit.scripted import A, B, Make, Script, running, total
 
 
 async def test_a_success_is_counted_and_not_repeated(make: Make) -> None:

@@ -10,13 +10,13 @@ from typing import Any
 
 import anyio
 import pytest
-from scripted import A, B, Make, Script, Settle, running, total
 from structlog.testing import capture_logs
 
 from controller_runtime import cache, cancellation, controller, handler, log, reconcile, source
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.controller import Controller, Options, reconcile_id
 from controller_runtime.reconcile import ControllerError, Request, Result
+from ctrl_testkit.scripted import A, B, Make, Script, Settle, running, total
 
 
 async def test_every_series_is_there_before_the_first_reconcile(make: Make) -> None:

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import anyio
 import pytest
-from odd_exceptions import SHAPES, Odd, Written, errors
-from scripted import A, Make, running
 
 from controller_runtime.reconcile import Request, Result, TerminalError
+from ctrl_testkit.odd_exceptions import SHAPES, Odd, Written, errors
+from ctrl_testkit.scripted import A, Make, running
 
 pytestmark = pytest.mark.timeout(20)
 

@@ -5,7 +5,8 @@
 from collections.abc import AsyncIterator
 
 import pytest
-from http_service import Client, Service
+
+from ctrl_testkit.connections import Client, Service
 
 
 @pytest.fixture

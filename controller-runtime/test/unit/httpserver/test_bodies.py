@@ -11,7 +11,8 @@ from collections.abc import Callable
 
 import anyio
 import pytest
-from http_service import CHUNKED, GET, POST, Client, Service, now, settle
+
+from ctrl_testkit.connections import CHUNKED, GET, POST, Client, Service, now, settle
 
 PART = b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n" + b"x" * 900
 

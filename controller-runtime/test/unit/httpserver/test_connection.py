@@ -7,13 +7,13 @@ import logging
 import socket
 
 import pytest
-from http_service import CHUNKED, GET, POST, Client, Service, now, settle
 
 from controller_runtime.httpserver import (
     HEAD_TIMEOUT,
     KEEP_ALIVE,
     MAX_HEAD,
 )
+from ctrl_testkit.connections import CHUNKED, GET, POST, Client, Service, now, settle
 
 
 async def test_requests_follow_each_other_on_one_connection(service: Service, client: Client) -> None:

@@ -5,7 +5,8 @@
 import tracemalloc
 
 import pytest
-from http_service import GET, POST, Client, Service, settle
+
+from ctrl_testkit.connections import GET, POST, Client, Service, settle
 
 BODY = b"3\r\nabc\r\n0\r\n\r\n"
 MISSING = b"400 Bad Request: missing required Host header"

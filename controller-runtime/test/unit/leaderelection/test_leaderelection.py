@@ -6,7 +6,6 @@ from typing import Any
 
 import anyio
 import pytest
-from lease_server import KEY, Server
 
 from controller_runtime import metrics
 from controller_runtime.apis.coordination.v1 import Lease
@@ -19,6 +18,7 @@ from controller_runtime.leaderelection import (
     Timing,
 )
 from controller_runtime.rest import FakeResponse, FakeTransport, Request
+from ctrl_testkit.leases import KEY, Server
 
 
 @pytest.fixture

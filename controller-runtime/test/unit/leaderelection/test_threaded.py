@@ -12,7 +12,6 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 import pytest
-from lease_server import KEY, Server
 
 from controller_runtime import rest
 from controller_runtime.client import FakeClient, interceptor
@@ -24,6 +23,7 @@ from controller_runtime.leaderelection import (
     Timing,
     connection,
 )
+from ctrl_testkit.leases import KEY, Server
 
 pytestmark = pytest.mark.real_time
 FAST = Timing(lease_duration=2.0, renew_deadline=1.5, retry_period=0.2)

@@ -8,7 +8,6 @@ from typing import Any
 import anyio
 import anyio.to_thread
 import pytest
-from manager_lives import ELECTION, LeaseServer, Polite, Worker, answer, failure_of, new_manager, running
 
 import controller_runtime as ctrl
 from controller_runtime import controller, handler, rest, source
@@ -17,6 +16,16 @@ from controller_runtime.apis.core.v1 import ConfigMap, Pod
 from controller_runtime.manager import (
     GracePeriodExceededError,
     LostLeadershipError,
+)
+from ctrl_testkit.managers import (
+    ELECTION,
+    LeaseServer,
+    Polite,
+    Worker,
+    answer,
+    failure_of,
+    new_manager,
+    running,
 )
 
 

@@ -7,15 +7,6 @@ from typing import Any
 import anyio
 import anyio.to_thread
 import pytest
-from manager_lives import (
-    ELECTION,
-    Polite,
-    Worker,
-    answer,
-    failure_of,
-    new_manager,
-    running,
-)
 
 import controller_runtime as ctrl
 from controller_runtime import cache, controller, rest, webhook
@@ -29,6 +20,15 @@ from controller_runtime.manager import (
     ManagerError,
     Options,
     UnreachableError,
+)
+from ctrl_testkit.managers import (
+    ELECTION,
+    Polite,
+    Worker,
+    answer,
+    failure_of,
+    new_manager,
+    running,
 )
 
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 import yaml
-from kubeconfigs import Write
+
+from ctrl_testkit.small import WriteKubeconfig as Write
 
 
 @pytest.fixture

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 import yaml
-from kubeconfigs import Write
 from structlog.testing import capture_logs
 
 from controller_runtime import rest
 from controller_runtime.envtest.pki import Authority
+from ctrl_testkit.small import WriteKubeconfig as Write
 
 
 async def test_a_file_gives_host_namespace_and_token(write: Write) -> None:

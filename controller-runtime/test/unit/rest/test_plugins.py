@@ -12,11 +12,11 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 import pytest
-from kubeconfigs import Write
 
 from controller_runtime import rest
 from controller_runtime.envtest.pki import Authority
 from controller_runtime.rest import layers
+from ctrl_testkit.small import WriteKubeconfig as Write
 
 
 def plugin(tmp_path: Path, *statuses: dict[str, Any]) -> dict[str, Any]:

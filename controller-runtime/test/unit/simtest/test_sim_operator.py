@@ -3,9 +3,9 @@
 """Lives of an operator that uses all parts of the library."""
 
 import pytest
-from sim_operator import keeper
 
 from controller_runtime import simtest
+from ctrl_testkit.sim_operator import keeper
 
 pytestmark = pytest.mark.real_time
 

@@ -14,16 +14,16 @@ from pathlib import Path
 
 import anyio
 import pytest
-from scenarios import careless, labelled
 
 from controller_runtime import simtest
 from controller_runtime.simtest import searching
 from controller_runtime.simtest.__main__ import load, main
 from controller_runtime.simtest.sealed import sealed
+from ctrl_testkit import sim_labels
+from ctrl_testkit.sim_labels import careless, labelled
 
 pytestmark = pytest.mark.real_time
-HERE = Path(__file__).parent
-PROGRAM = "from controller_runtime import simtest; from scenarios import labelled; print(simtest.run(labelled, 3, minutes=2).digest)"
+PROGRAM = "from controller_runtime import simtest; from ctrl_testkit.sim_labels import labelled; print(simtest.run(labelled, 3, minutes=2).digest)"
 
 
 def test_the_same_seed_gives_the_same_life_and_another_seed_another() -> None:
@@ -39,7 +39,7 @@ def test_a_life_does_not_depend_on_the_order_of_hashes(hash_seed: str) -> None:
     environment = {
         **os.environ,
         "PYTHONHASHSEED": hash_seed,
-        "PYTHONPATH": os.pathsep.join([str(HERE), *sys.path]),
+        "PYTHONPATH": os.pathsep.join(sys.path),
     }
     command = [sys.executable, "-c", PROGRAM]
     told = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
@@ -58,7 +58,7 @@ def test_a_bug_is_found_shrunk_and_replayed(capsys: pytest.CaptureFixture[str]) 
         main(
             [
                 "replay",
-                f"{HERE / 'scenarios.py'}::test_careless",
+                f"{sim_labels.__file__}::test_careless",
                 str(found.seed),
                 "--no-shrink",
                 "--minutes=2",
@@ -81,9 +81,9 @@ def test_a_replay_lives_the_size_of_the_test_unless_another_is_given(
 ) -> None:
     short = simtest.run(labelled, 3, minutes=1.0, faults=2.0, actions=0.5)
     assert len(short.steps) < len(simtest.run(labelled, 3, minutes=1.0, faults=2.0).steps)
-    assert main(["replay", f"{HERE / 'scenarios.py'}::test_short", "3"]) == 0
+    assert main(["replay", f"{sim_labels.__file__}::test_short", "3"]) == 0
     assert short.digest in capsys.readouterr().out
-    main(["replay", f"{HERE / 'scenarios.py'}::test_short", "3", "--actions=1"])
+    main(["replay", f"{sim_labels.__file__}::test_short", "3", "--actions=1"])
     assert short.digest not in capsys.readouterr().out
 
 

@@ -10,8 +10,6 @@ from typing import Any
 
 import anyio
 import pytest
-from manager_lives import new_manager, running
-from odd_exceptions import Odd
 from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
@@ -24,6 +22,8 @@ from controller_runtime.apis.core.v1 import ConfigMap, Pod
 from controller_runtime.reconcile import Reconciler, Request, Result
 from controller_runtime.tracing import Subject, Tracing, UIDGenerator, trace_id
 from controller_runtime.workqueue import Origins, PriorityQueue
+from ctrl_testkit.managers import new_manager, running
+from ctrl_testkit.odd_exceptions import Odd
 
 UID = "6f9619ff-8b86-4d01-b42d-00cf4fc964ff"
 

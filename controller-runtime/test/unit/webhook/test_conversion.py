@@ -4,13 +4,13 @@ from typing import Any
 
 import msgspec
 import pytest
-from sample_versions import Boat, BoatSpec, BoatV1alpha1, boat_crd
 
 from controller_runtime import metrics, webhook
 from controller_runtime.apis.apiextensions.v1 import CustomResourceDefinition
 from controller_runtime.apis.coordination.v1 import Lease
 from controller_runtime.apis.machinery.object import Object, ObjectMeta
 from controller_runtime.httpserver import HTTPRequest, HTTPResponse
+from ctrl_testkit.kinds import Boat, BoatSpec, BoatV1alpha1, boat_crd
 
 GROUP = "fleets.example.org"
 

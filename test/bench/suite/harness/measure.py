@@ -74,5 +74,5 @@ def child_environment() -> dict[str, str]:
     """Return the environment in which a child finds this suite and the product."""
     return {
         **os.environ,
-        "PYTHONPATH": os.pathsep.join([str(ROOT), str(_SUITE), str(ROOT / "controller-runtime/test/kinds")]),
+        "PYTHONPATH": os.pathsep.join([str(ROOT), str(_SUITE), str(ROOT / "controller-runtime")]),
     }

@@ -14,7 +14,7 @@ from typing import Final
 
 import anyio
 import anyio.abc
-import sample_pods as pods
+from ctrl_testkit import sample_pods as pods
 
 _HEAD: Final = f"HTTP/1.1 {HTTPStatus.OK.value} OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
 _FRAMES: Final = 4

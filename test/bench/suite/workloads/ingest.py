@@ -16,12 +16,12 @@ from contextlib import asynccontextmanager
 from typing import Any, Final
 
 import anyio
-import sample_pods as pods
 from controller_runtime import cache, handler, rest, source, workqueue
 from controller_runtime.apis.batch.v1 import Job
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.reconcile import Request
 from controller_runtime.rest import request as requests
+from ctrl_testkit import sample_pods as pods
 from harness import figures, measure
 
 OBJECTS: Final = 2_000

@@ -12,10 +12,10 @@ from typing import Any, Final
 
 import anyio
 import psutil
-import sample_pods as pods
 from controller_runtime import cache
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.rest import FakeResponse, FakeTransport
+from ctrl_testkit import sample_pods as pods
 from harness import figures, measure
 
 OBJECTS: Final = 20_000

@@ -8,12 +8,12 @@ from typing import Any
 
 import pydantic
 import pytest
-from sample_kinds import Crew, Fleet
 
 from controller_runtime.apis.batch.v1 import Job
 from controller_runtime.apis.core.v1 import Container, ContainerPort, Pod, PodTemplateSpec
 from controller_runtime.apis.machinery.base import Field, Struct, camel, is_unset
 from controller_runtime.apis.machinery.object import ObjectMeta
+from ctrl_testkit.kinds import Crew, Fleet
 
 
 @pytest.mark.parametrize(

@@ -3,13 +3,13 @@
 """Objects: typed, unstructured, metadata only; and the scheme that selects their class."""
 
 import pytest
-from sample_kinds import Fleet
 
 from controller_runtime.apis.core.v1 import Node, Pod
 from controller_runtime.apis.machinery.gvk import GVK, NamespacedName
 from controller_runtime.apis.machinery.object import Object, Unstructured, metadata_only, unstructured
 from controller_runtime.apis.machinery.scheme import Scheme
 from controller_runtime.apis.scheme import default_scheme
+from ctrl_testkit.kinds import Fleet
 
 WIDGET = GVK("example.com", "v1", "Widget")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from counted_name import CountedName
 
 from controller_runtime.apis.machinery.strategicpatch import (
     Document,
@@ -11,6 +10,7 @@ from controller_runtime.apis.machinery.strategicpatch import (
     strategic_merge_patch,
 )
 from controller_runtime.apis.machinery.strategicschema import POD_TEMPLATE, SCHEMAS
+from ctrl_testkit.small import CountedName
 
 
 def merged(original: Document, patch: Document) -> Document:

@@ -7,10 +7,10 @@ import gzip
 import zlib
 
 import pytest
-from http1_wire import Wire
 
 from controller_runtime.rest import http1
 from controller_runtime.rest.http1.connection import Connection
+from ctrl_testkit.connections import Wire
 
 HEAD = b"GET /x HTTP/1.1\r\n\r\n"
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from http1_wire import Line
 
 from controller_runtime.rest import http1
 from controller_runtime.rest.http1.dial import Dialer
+from ctrl_testkit.connections import Line
 
 
 class Instant(Dialer):

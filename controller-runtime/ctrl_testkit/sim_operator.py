@@ -1,0 +1,677 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""An operator that uses all parts of the library, and its invariants: the scenario that finds bugs of the library.
+
+A ConfigMap has a value and names a PriorityClass. The operator keeps a Secret with both, adds a finalizer to the
+ConfigMap, deletes the ConfigMap when its time to live is over, and deletes the Secret before the ConfigMap goes. It
+records an event for each Secret that it writes, and waits a moment for more changes of a PriorityClass.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import functools
+import random
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
+from datetime import UTC, datetime, timedelta
+from typing import Any, ClassVar
+
+import anyio
+import msgspec
+
+import controller_runtime as ctrl
+from controller_runtime import cache, controller, handler, predicate, simtest
+from controller_runtime.apis.coordination.v1 import Lease
+from controller_runtime.apis.core.v1 import ConfigMap, Namespace, Secret
+from controller_runtime.apis.machinery.errors import AlreadyExistsError, NotFoundError
+from controller_runtime.apis.machinery.object import Object, ObjectMeta
+from controller_runtime.apis.machinery.time import parse_time
+from controller_runtime.apis.scheduling.v1 import PriorityClass
+from controller_runtime.client import MERGE, Client, ignore_not_found, merge_from, raw_patch
+from controller_runtime.controller import controllerutil
+from controller_runtime.manager import ControllerOptions
+from controller_runtime.recorder import EventRecorder
+from controller_runtime.rest import Request
+from controller_runtime.simtest import Simulation
+from controller_runtime.simtest.faults import miss_changes
+from controller_runtime.simtest.history import Event
+from controller_runtime.simtest.loop import CURRENT, START, Process
+from controller_runtime.simtest.network import WRITES, Observer, is_aside
+
+FINALIZER = "example.com/secret"
+NOTED = "example.com/noted"
+CLASS = "data.class"
+CLASSES = ("low", "high")
+NAMESPACES = ("default", "other")
+BROKEN = "broken"
+QUIET = 60.0
+BUSY = 480.0
+"""Seconds after which nothing goes wrong."""
+LEADER = "leader"
+BATCH = 2.0
+"""Seconds for which some changes of a class are collected."""
+PERSON = "maintenance"
+"""The name under which a person takes the lease."""
+
+
+class Trouble:
+    """What fails in the operator's own code, each time, in the calm part of a life."""
+
+    now: ClassVar[str] = ""
+
+
+def content(source: dict[str, Any], classes: dict[str, int]) -> str:
+    """Return the content of a ConfigMap's Secret."""
+    data = source["data"]
+    text = f"{data['value']} {classes.get(data['class'], 0)}"
+    return base64.b64encode(text.encode()).decode()
+
+
+def expires(source: dict[str, Any]) -> datetime | None:
+    ttl = source["data"].get("ttl")
+    created = parse_time(source["metadata"]["creationTimestamp"])
+    return None if ttl is None else created + timedelta(seconds=int(ttl))
+
+
+class Keeper:
+    """The reconciler."""
+
+    def __init__(self, client: Client, recorder: EventRecorder) -> None:
+        self._client = client
+        self._recorder = recorder
+
+    async def reconcile(self, request: ctrl.Request) -> ctrl.Result:
+        try:
+            return await self._reconcile(await self._client.get(ConfigMap, request))
+        except NotFoundError:
+            await self._delete_stray(request)
+            return ctrl.Result()
+
+    async def _delete_stray(self, key: ctrl.Request) -> None:
+        """Delete a Secret without a ConfigMap, by its name."""
+        with ignore_not_found():
+            secret = await self._client.get(Secret, key)
+            await self._client.delete(
+                Secret.from_dict({"metadata": {"namespace": key.namespace, "name": secret.name}})
+            )
+
+    async def _reconcile(self, source: ConfigMap) -> ctrl.Result:
+        if source.metadata.deletion_timestamp is not None:
+            return await self._let_go(source)
+        if FINALIZER not in (source.metadata.finalizers or ()):
+            source = await self._patch(source, [*(source.metadata.finalizers or ()), FINALIZER])
+        await self._cancel_now_and_then()
+        if (source.data or {})["class"] == BROKEN:
+            raise ValueError("a class that only its user can mend")
+        due = expires(source.to_dict())
+        left = None if due is None else due - datetime.now(UTC)
+        if left is not None and left <= timedelta():
+            await self._client.delete(source, preconditions={"uid": source.metadata.uid or ""})
+            # The event of this deletion is an own write's and does not come: go on.
+            return await self._reconcile(await self._client.get(ConfigMap, source.key))
+        await self._keep_secret(source)
+        await self._note(source)
+        return ctrl.Result(requeue_after=left)
+
+    @staticmethod
+    async def _cancel_now_and_then() -> None:
+        """Fail as code does that waits for something that is cancelled by others, or in another way."""
+        if Trouble.now == "raised":
+            raise OSError("a service that the operator needs is away")
+        is_due = random.random() < 0.03 and anyio.current_time() - START < BUSY
+        if is_due or Trouble.now == "cancelled":
+            ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            ended.cancel()
+            await ended
+
+    async def _patch(self, source: ConfigMap, finalizers: list[str]) -> ConfigMap:
+        wanted = source.deep_copy()
+        wanted.metadata.finalizers = finalizers
+        return await self._client.patch(wanted, merge_from(source, optimistic_lock=True))
+
+    async def _note(self, source: ConfigMap) -> None:
+        """Note the value that the Secret has, and read it back.
+
+        Without a lock: the patch may follow changes that were not read.
+        """
+        value = (source.data or {})["value"]
+        if (source.metadata.annotations or {}).get(NOTED) != value:
+            wanted = source.deep_copy()
+            wanted.metadata.annotations = {**(source.metadata.annotations or {}), NOTED: value}
+            with ignore_not_found():
+                await self._client.patch(wanted, merge_from(source))
+                await self._client.get(ConfigMap, source.key)
+
+    async def _let_go(self, source: ConfigMap) -> ctrl.Result:
+        finalizers = source.metadata.finalizers or []
+        if FINALIZER in finalizers:
+            with ignore_not_found():
+                secret = await self._client.get(Secret, source.key)
+                await self._client.delete(secret, preconditions={"uid": secret.metadata.uid or ""})
+            await self._patch(source, [each for each in finalizers if each != FINALIZER])
+            with ignore_not_found():
+                await self._client.get(ConfigMap, source.key)
+        return ctrl.Result()
+
+    async def _keep_secret(self, source: ConfigMap) -> None:
+        name = (source.data or {})["class"]
+        classes: dict[str, int] = {}
+        with ignore_not_found():
+            classes[name] = (await self._client.get(PriorityClass, ("", name))).value or 0
+        wanted = content(source.to_dict(), classes)
+        try:
+            live = await self._client.get(Secret, source.key)
+        except NotFoundError:
+            live = None
+        if live is not None and (live.data or {}).get("content") == wanted:
+            return
+        metadata = ObjectMeta(namespace=source.namespace, name=source.name)
+        secret = Secret(metadata=metadata, data={"content": wanted})
+        controllerutil.set_controller_reference(source, secret)
+        if live is not None and controllerutil.controller_of(live) is None:
+            await self._client.delete(live, preconditions={"uid": live.metadata.uid or ""})
+        await self._client.apply(secret, field_owner="keeper", force=True)
+        self._recorder.event(source, "Normal", "SecretWritten", "the Secret was written")
+
+
+class Census:
+    """Counts objects by the events of a cache, as a tracker of an operator does."""
+
+    of: ClassVar[dict[str, Census]] = {}
+    """By the name of the process."""
+    wrong: ClassVar[list[str]] = []
+    """What was wrong with events. A cache only logs errors of handlers, and replicas may have been replaced since."""
+
+    def __init__(self) -> None:
+        process = CURRENT.get()
+        assert process is not None
+        self.of[process.name] = self
+        self.seen: dict[str, str] = {}
+        """Versions by uid."""
+
+    async def begin(self, mgr: ctrl.Manager) -> None:
+        for kind in (ConfigMap, Secret):
+            informer: cache.Informer[Any] = await mgr.cache.get_informer(kind)
+            informer.add_event_handler(cache.EventHandlerFuncs(self._add, self._update, self._delete))
+
+    def _add(self, obj: Object, initial: bool) -> None:
+        if obj.metadata.uid in self.seen:
+            self.wrong.append(f"an object is added twice: {obj.name}")
+        self._note(obj)
+
+    def _update(self, old: Object, new: Object) -> None:
+        if old.metadata.uid != new.metadata.uid:
+            self.wrong.append(f"an update replaces an object: {new.name}")
+        self._note(new)
+
+    def _note(self, obj: Object) -> None:
+        self.seen[obj.metadata.uid or ""] = obj.metadata.resource_version or ""
+
+    def _delete(self, obj: Object, unknown: bool) -> None:
+        self.seen.pop(obj.metadata.uid or "", None)
+
+
+async def events_are_complete(sim: Simulation) -> None:
+    """The handlers of each replica know the objects that exist, in their newest state."""
+    stored = {
+        each["metadata"]["uid"]: each["metadata"]["resourceVersion"]
+        for kind in (ConfigMap, Secret)
+        for each in sim.server.objects(kind)
+    }
+    assert not Census.wrong, Census.wrong[0]
+    for name, process in sim.processes.items():
+        if not process.dead and not process.ended.is_set():
+            assert Census.of[name].seen == stored, f"events of a cache were lost: {name}"
+
+
+async def setup(mgr: ctrl.Manager, workers: int = 3) -> None:
+    """Register the operator."""
+    await Census().begin(mgr)
+    await mgr.field_indexer.index_field(ConfigMap, CLASS, lambda each: [(each.data or {}).get("class", "")])
+
+    async def of_class(found: PriorityClass) -> list[ctrl.Request]:
+        is_due = random.random() < 0.05 and anyio.current_time() - START < BUSY
+        if is_due or Trouble.now == "mapped":
+            raise OSError("a map function fails now and then")
+        return [
+            ctrl.Request.for_object(each)
+            for namespace in NAMESPACES
+            for each in await mgr.client.list(ConfigMap, namespace=namespace, fields={CLASS: found.name})
+        ]
+
+    async def collect(found: PriorityClass, queue: handler.Queue) -> None:
+        for request in await of_class(found):
+            queue.add(request, after=random.choice([0.0, BATCH]))
+
+    classes = handler.Funcs[PriorityClass](
+        create=lambda evt, queue: collect(evt.object, queue),
+        update=lambda evt, queue: collect(evt.new, queue),
+        delete=lambda evt, queue: collect(evt.object, queue),
+    )
+    (
+        ctrl.new_controller_managed_by(mgr)
+        .for_(ConfigMap, predicates=[predicate.NotOwnWrite()])
+        .owns(Secret, predicates=[predicate.NotOwnWrite()])
+        .watches(Secret, handler.EnqueueRequestForObject(), predicates=[predicate.NotOwnWrite()])
+        .watches(PriorityClass, classes)
+        .with_options(controller.Options(max_concurrent_reconciles=workers, skip_name_validation=True))
+        .complete(Keeper(mgr.client, mgr.event_recorder_for("keeper")))
+    )
+
+
+class Users:
+    """Actions of people, on few objects, so that they meet."""
+
+    def __init__(self) -> None:
+        self._values = 0
+
+    def _data(self, rng: random.Random) -> dict[str, str]:
+        self._values += 1
+        data = {"value": str(self._values), "class": rng.choice(CLASSES)}
+        return data | ({"ttl": str(rng.choice([5, 30, 90]))} if rng.random() < 0.3 else {})
+
+    def _key(self, rng: random.Random, name: str = "") -> dict[str, Any]:
+        return {"namespace": "default", "name": name or f"c{rng.randrange(6)}"}
+
+    async def create(self, sim: Simulation, rng: random.Random) -> None:
+        with suppress(AlreadyExistsError):
+            await sim.client().create(
+                ConfigMap.from_dict({"metadata": self._key(rng), "data": self._data(rng)})
+            )
+
+    async def stray(self, sim: Simulation, rng: random.Random) -> None:
+        """Create a Secret, in most cases one without a ConfigMap; again after it is deleted."""
+        key = self._key(rng)
+        for _ in range(3):
+            with suppress(AlreadyExistsError):
+                await sim.client().create(Secret.from_dict({"metadata": key, "data": {"content": "eA=="}}))
+            await anyio.sleep(rng.random() * 0.05)
+
+    async def edit(self, sim: Simulation, rng: random.Random, name: str = "", *, lives: bool = False) -> None:
+        """Change the data several times; if it ``lives``, its time to live is over much later."""
+        name = name or self._key(rng)["name"]
+        for _ in range(rng.choice([1, 1, 2, 4])):
+            await self.change(sim, rng, name, lives=lives)
+            await anyio.sleep(rng.random() * 0.02)
+
+    async def change(self, sim: Simulation, rng: random.Random, name: str, *, lives: bool = False) -> None:
+        """Change the data once."""
+        source = ConfigMap.from_dict({"metadata": self._key(rng, name)})
+        data = self._data(rng) | ({"ttl": "900"} if lives else {})
+        with ignore_not_found():
+            await sim.client().patch(source, raw_patch(MERGE, msgspec.json.encode({"data": data})))
+
+    async def delete(self, sim: Simulation, rng: random.Random) -> None:
+        with ignore_not_found():
+            await sim.client().delete(ConfigMap.from_dict({"metadata": self._key(rng)}))
+
+    async def replace(self, sim: Simulation, rng: random.Random, name: str = "") -> None:
+        """Delete with force, and create another object of the same name at once."""
+        key, data = self._key(rng, name), self._data(rng)
+        with ignore_not_found():
+            source = ConfigMap.from_dict({"metadata": key})
+            await sim.client().patch(source, raw_patch(MERGE, b'{"metadata":{"finalizers":null}}'))
+            await sim.client().delete(source)
+            with suppress(AlreadyExistsError):
+                await sim.client().create(ConfigMap.from_dict({"metadata": key, "data": data}))
+
+    async def tamper(self, sim: Simulation, rng: random.Random, name: str = "") -> None:
+        """Change or delete a Secret, which is the operator's."""
+        secret = Secret.from_dict({"metadata": self._key(rng, name)})
+        with ignore_not_found():
+            if rng.random() < 0.5:
+                await sim.client().delete(secret)
+            else:
+                await sim.client().patch(secret, raw_patch(MERGE, b'{"data":{"content":"eA=="}}'))
+
+    async def reclass(self, sim: Simulation, rng: random.Random) -> None:
+        """Change, delete or create a class."""
+        found = PriorityClass.from_dict({"metadata": {"name": rng.choice(CLASSES)}, "value": 0})
+        number = rng.randrange(1000)
+        if rng.random() < 0.3:
+            with ignore_not_found():
+                await sim.client().delete(found)
+            return
+        found.value = number
+        try:
+            await sim.client().patch(found, raw_patch(MERGE, msgspec.json.encode({"value": number})))
+        except NotFoundError:
+            with suppress(AlreadyExistsError):
+                await sim.client().create(found)
+
+    async def revalue(self, sim: Simulation, rng: random.Random) -> None:
+        """Change the values of all classes."""
+        for name in CLASSES:
+            found = PriorityClass.from_dict({"metadata": {"name": name}, "value": rng.randrange(1000, 2000)})
+            with suppress(AlreadyExistsError):
+                await sim.client().create(found)
+                continue
+            body = msgspec.json.encode({"value": found.value})
+            await sim.client().patch(found, raw_patch(MERGE, body))
+
+
+async def vanish(sim: Simulation, rng: random.Random, name: str) -> None:
+    """Delete a Secret twice, the second time before watches report it; caches learn from a list that it is gone."""
+    key = {"namespace": "default", "name": name}
+    with sim.server.watches.delays.during(lambda _: 0.3):
+        with ignore_not_found():
+            await sim.client().delete(Secret.from_dict({"metadata": key}))
+        with anyio.move_on_after(2.0):
+            while name not in {each["metadata"]["name"] for each in sim.server.objects(Secret)}:  # noqa: ASYNC110
+                await anyio.sleep(0.01)
+        await anyio.sleep(rng.random() * 0.1)
+        with ignore_not_found():
+            await sim.client().delete(Secret.from_dict({"metadata": key}))
+        sim.server.history.compact(keep=0)
+        sim.server.watches.cut()
+
+
+class Rivals:
+    """Writers that react to the writes of others within milliseconds, most often while these are still under way."""
+
+    def __init__(self, sim: Simulation, users: Users) -> None:
+        self._sim = sim
+        self._users = users
+        self._rng = random.Random(f"{sim.seed}/rivals")
+        self._due: list[str] = []
+        self._called = anyio.Event()
+
+    def see(self, event: Event) -> None:
+        """Note that something was written in the first eight minutes."""
+        if self._sim.loop.time() - START > BUSY:
+            return
+        if event.table.facts.gvk.kind in ("ConfigMap", "Secret") and self._rng.random() < 0.2:
+            self._due.append(event.key.name)
+            self._called.set()
+
+    async def run(self, sim: Simulation) -> None:
+        """Write after others."""
+        while True:
+            await self._called.wait()
+            await anyio.sleep(self._rng.random() * 0.04)
+            name, self._due, self._called = self._due[0], [], anyio.Event()
+            act = self._rng.choice(
+                [*[self._users.edit] * 4, *[self._users.tamper] * 2, *[self._users.replace] * 2, vanish]
+            )
+            await act(sim, self._rng, name)
+
+
+class Overtakers(Observer):
+    """Users who act on each object once more when the operator writes it, within milliseconds of the request.
+
+    They change a ConfigMap when it is written, and delete or change a Secret.
+    """
+
+    def __init__(self, sim: Simulation, rng: random.Random, users: Users) -> None:
+        self._sim = sim
+        self._rng = rng
+        self._users = users
+        self._left = {each["metadata"]["name"] for each in sim.server.objects(ConfigMap)}
+        self._due: list[tuple[str, str]] = []
+        self._called = anyio.Event()
+
+    def sends(self, process: Process, request: Request) -> None:
+        """Note the patch of an object that has not been overtaken yet."""
+        place, _, name = request.path.rpartition("/")
+        resource = place.rpartition("/")[2]
+        part = {"configmaps": 0.5, "secrets": 0.2}.get(resource, 0.0)
+        if request.method == "PATCH" and name in self._left and self._rng.random() < part:
+            self._left.discard(name)
+            self._due.append((resource, name))
+            self._called.set()
+
+    async def run(self) -> None:
+        """Change what is due, until cancelled."""
+        while True:
+            await self._called.wait()
+            due, self._due, self._called = self._due, [], anyio.Event()
+            for resource, name in due:
+                await anyio.sleep(self._rng.random() * 0.004)
+                if resource == "secrets":
+                    await self._users.tamper(self._sim, self._rng, name)
+                else:
+                    await self._users.change(self._sim, self._rng, name, lives=True)
+
+
+async def collect_garbage(sim: Simulation) -> None:
+    rng = random.Random(f"{sim.seed}/garbage")
+    while True:
+        await anyio.sleep(rng.uniform(0.5, 3.0))
+        sim.server.collect_garbage()
+
+
+async def act_calmly(sim: Simulation) -> None:
+    """Create an object that expires, and mend a broken one while the server fails: the operator must follow both."""
+    broken, expiring = (
+        ConfigMap.from_dict({"metadata": {"namespace": "default", "name": name}, "data": data})
+        for name, data in (
+            (BROKEN, {"value": "1", "class": BROKEN}),
+            ("expiring", {"value": "1", "class": "low", "ttl": "20"}),
+        )
+    )
+    for process in sim.processes.values():
+        process.drift = 0.0  # the clock that the server's times are compared with
+    await anyio.sleep(120.0)  # a time to live that was measured before is over then
+    await all_is_kept(sim)
+    await sim.client().create(broken)
+    await sim.client().create(expiring)
+    await anyio.sleep(60.0)
+    names = [each["metadata"]["name"] for each in sim.server.objects(ConfigMap)]
+    assert expiring.name not in names, "a ConfigMap is overdue"
+    sim.network.weather.unavailable = 1.0
+    await sim.client().patch(broken, raw_patch(MERGE, b'{"data":{"class":"low"}}'))
+    await anyio.sleep(2.0)
+    sim.network.weather.unavailable = 0.0
+    await anyio.sleep(30.0)
+    await all_is_kept(sim)
+    await change_calmly(sim)
+
+
+async def change_calmly(sim: Simulation) -> None:
+    """Edit all objects while requests fail, and change a class: the operator must follow soon.
+
+    The objects have failed before, and a part of them waits for its end.
+    """
+    rng, users = random.Random(f"{sim.seed}/calm"), Users()
+    await sim.client().create(Namespace.from_dict({"metadata": {"name": "other"}}))
+    places = [("default", f"c{number}") for number in range(6)] + [("other", "far")]
+    for namespace, name in places:
+        data = {"value": "0", "class": "low", "ttl": "600"}
+        metadata = {"namespace": namespace, "name": name}
+        with suppress(AlreadyExistsError):
+            await sim.client().create(ConfigMap.from_dict({"metadata": metadata, "data": data}))
+    for failure in ("refused", "unavailable", "conflicts"):
+        setattr(sim.network.weather, failure, 1.0)
+        for source in sim.server.objects(ConfigMap):
+            await users.edit(sim, rng, source["metadata"]["name"], lives=True)
+        await anyio.sleep(2.0)
+        setattr(sim.network.weather, failure, 0.0)
+        await anyio.sleep(20.0)
+        await all_is_kept(sim)
+    for trouble in ("raised", "cancelled", "mapped"):
+        Trouble.now = trouble
+        if trouble == "mapped":
+            await users.revalue(sim, rng)
+        else:
+            for source in sim.server.objects(ConfigMap):
+                await users.edit(sim, rng, source["metadata"]["name"], lives=True)
+        await anyio.sleep(2.0)
+        Trouble.now = ""
+        await anyio.sleep(15.0)
+        await all_is_kept(sim)
+    for _ in range(3):
+        await users.reclass(sim, rng)
+        await anyio.sleep(BATCH + 8.0)
+        await all_is_kept(sim)
+    hinderers = (late_watches, late_answers, missed_changes)
+    for some in (*((each,) for each in hinderers), hinderers):
+        await overtake(sim, rng, users, some)
+    for which in (LEADER, ""):
+        await restart(sim, rng, users, which)
+    await usurp(sim, rng, users)
+    await campaign(sim, rng)
+
+
+@asynccontextmanager
+async def late_watches(sim: Simulation, rng: random.Random) -> AsyncIterator[None]:
+    """Deliver changes after the answers to writes."""
+    seconds = rng.choice([0.05, 0.3])
+    with sim.server.watches.delays.during(lambda _: seconds * rng.random()):
+        yield
+
+
+@asynccontextmanager
+async def late_answers(sim: Simulation, rng: random.Random) -> AsyncIterator[None]:
+    """Answer writes after the watches have delivered them, some after caches have listed them."""
+    seconds = rng.choice([0.2, 2.0])
+
+    def late(request: Request) -> float:
+        return rng.random() * seconds if request.method in WRITES and not is_aside(request) else 0.0
+
+    sim.network.slow.append(late)
+    yield
+    sim.network.slow.remove(late)
+
+
+@asynccontextmanager
+async def missed_changes(sim: Simulation, rng: random.Random) -> AsyncIterator[None]:
+    """Let caches learn from lists what changes after a moment; some lists take long."""
+    seconds = rng.choice([0.0, 0.3])
+
+    def late(request: Request) -> float:
+        is_list = request.method == "GET" and ("limit", "2") in request.query
+        return rng.random() * seconds if is_list else 0.0
+
+    async def miss() -> None:
+        await anyio.sleep(rng.random() * 0.05)
+        await miss_changes(sim, rng.choice([0.05, 0.3]))
+
+    sim.network.slow.append(late)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(miss)
+        yield
+    sim.network.slow.remove(late)
+
+
+async def overtake(
+    sim: Simulation,
+    rng: random.Random,
+    users: Users,
+    hinderers: Sequence[Callable[..., AbstractAsyncContextManager[None]]],
+) -> None:
+    """Change objects while the operator writes them, and something is late: it must follow the last change."""
+    overtakers = Overtakers(sim, rng, users)
+    sim.network.observers.append(overtakers)
+    async with AsyncExitStack() as stack:
+        for hinder in hinderers:
+            await stack.enter_async_context(hinder(sim, rng))
+        tasks = await stack.enter_async_context(anyio.create_task_group())
+        tasks.start_soon(overtakers.run)
+        for source in sim.server.objects(ConfigMap):
+            await users.change(sim, rng, source["metadata"]["name"], lives=True)
+        await anyio.sleep(3.0)
+        tasks.cancel_scope.cancel()
+    sim.network.observers.remove(overtakers)
+    await anyio.sleep(17.0)
+    await all_is_kept(sim)
+
+
+async def restart(sim: Simulation, rng: random.Random, users: Users, which: str) -> None:
+    """Change and delete objects while no replica leads, or none runs."""
+    holders = {str(each["spec"].get("holderIdentity")) for each in sim.server.objects(Lease)}
+    for name in sorted(sim.processes):
+        if which != LEADER or sim.rules.replicas[name].identity in holders:
+            rng.choice([sim.kill, sim.stop])(name)
+    for source in sim.server.objects(ConfigMap):
+        if rng.random() < 0.7:
+            await users.change(sim, rng, source["metadata"]["name"], lives=True)
+    await users.delete(sim, rng)
+    await anyio.sleep(45.0)
+    await all_is_kept(sim)
+
+
+async def usurp(sim: Simulation, rng: random.Random, users: Users) -> None:
+    """Take the lease from its holder, as a person does who edits it: the leader ends, and another leads later."""
+    body = {"spec": {"holderIdentity": PERSON, "leaseDurationSeconds": rng.choice([2, 8])}}
+    for lease in sim.server.objects(Lease):
+        await sim.client("admin").patch(Lease.from_dict(lease), raw_patch(MERGE, msgspec.json.encode(body)))
+    await users.edit(sim, rng, lives=True)
+    await anyio.sleep(45.0)
+    await all_is_kept(sim)
+
+
+async def campaign(sim: Simulation, rng: random.Random) -> None:
+    """Let replicas compete for the lease while requests are late or fail, and then stop each of them, as a rollout does."""
+    failure = rng.choice(["late", "unavailable"])
+    setattr(sim.network.weather, failure, 0.8)
+    for name in sorted(sim.processes):
+        sim.stop(name)
+    await anyio.sleep(rng.uniform(3.0, 20.0))
+    setattr(sim.network.weather, failure, 0.0)
+    for name in rng.sample(sorted(sim.processes), len(sim.processes)):
+        await anyio.sleep(rng.uniform(0.0, 8.0))
+        sim.stop(name)
+    await anyio.sleep(45.0)
+    await all_is_kept(sim)
+
+
+async def all_is_kept(sim: Simulation) -> None:
+    """Each ConfigMap has its Secret, each Secret its ConfigMap, and nothing is overdue."""
+    sources = {each["metadata"]["name"]: each for each in sim.server.objects(ConfigMap)}
+    secrets = {each["metadata"]["name"]: each for each in sim.server.objects(Secret)}
+    classes = {each["metadata"]["name"]: each["value"] for each in sim.server.objects(PriorityClass)}
+    for name, source in sources.items():
+        assert not source["metadata"].get("deletionTimestamp"), f"a ConfigMap cannot be deleted: {name}"
+        assert FINALIZER in source["metadata"].get("finalizers", ()), f"a ConfigMap has no finalizer: {name}"
+        due = expires(source)
+        assert due is None or due > datetime.now(UTC) - timedelta(seconds=5), (
+            f"a ConfigMap is overdue: {name}"
+        )
+        assert name in secrets, f"a ConfigMap has no Secret: {name}"
+        found = secrets[name]["data"].get("content")
+        assert found == content(source, classes), f"a Secret has another content: {name}"
+    for name in secrets:
+        assert name in sources, f"a Secret outlived its ConfigMap: {name}"
+
+
+async def nothing_is_written(sim: Simulation) -> None:
+    """In a quiet cluster the operator writes nothing."""
+    lines = len(sim.timeline)
+    due = [due for each in sim.server.objects(ConfigMap) if (due := expires(each)) is not None]
+    await anyio.sleep(QUIET)
+    written = [
+        line
+        for line in sim.timeline[lines:]
+        if line.actor.startswith("manager") and " /api/v1/namespaces/default/" in line.text
+        and not line.text.startswith("GET") and "/events" not in line.text
+    ]  # fmt: skip
+    assert due or not written, f"a write in a quiet cluster: {written[0]}"
+
+
+def keeper(sim: Simulation) -> None:
+    """Two replicas of the operator, with one worker to three; half of the seeds list by pages of two objects."""
+    options = simtest.options(
+        controller=ControllerOptions(skip_name_validation=True),
+        cache=cache.Options(stream_lists=sim.seed % 2 == 0, page_size=2),
+    )
+    users, Trouble.now = Users(), ""
+    Census.wrong.clear()
+    sim.serve(ConfigMap, Secret, PriorityClass)
+    sim.actor(collect_garbage)
+    sim.manager(functools.partial(setup, workers=1 + sim.seed % 3), options=options)
+    sim.action(users.create, times=20)
+    sim.action(users.edit, times=12)
+    sim.action(users.delete, times=6)
+    sim.action(users.replace, times=6)
+    sim.action(users.tamper, times=8)
+    sim.action(users.stray, times=6)
+    sim.action(users.reclass, times=8)
+    rivals = Rivals(sim, users)
+    sim.on_change(rivals.see)
+    sim.actor(rivals.run, "rivals")
+    sim.finally_(act_calmly)
+    sim.finally_(all_is_kept)
+    sim.finally_(events_are_complete)
+    sim.finally_(nothing_is_written)

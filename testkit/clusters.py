@@ -1,0 +1,56 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""What the tests of a whole cluster share: its releases, and edits of TrainJobs.
+
+``CLUSTER_KUBERNETES`` and ``CLUSTER_JOBSET`` choose the releases on which Kubernetes' own gangs are tried.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+import pytest
+from controller_runtime.apis.machinery.errors import StatusError
+from controller_runtime.apis.machinery.object import Object
+from controller_runtime.client import MERGE, LiveClient, raw_patch
+from controller_runtime.envtest import eventually
+
+from pkg.apis.scheduling import v1alpha1, v1alpha2, v1beta1
+from pkg.apis.trainer.v1alpha1 import TrainJob
+
+KUBERNETES = os.environ.get("CLUSTER_KUBERNETES", "1.35")
+JOBSET = os.environ.get("CLUSTER_JOBSET", "0.11" if KUBERNETES == "1.35" else "0.12")
+GANGS: dict[tuple[str, str], type[Object]] = {
+    ("1.35", "0.11"): v1alpha1.Workload,
+    ("1.35", "0.12"): v1alpha1.Workload,
+    ("1.36", "0.12"): v1alpha2.PodGroup,
+    ("1.37", "0.12"): v1beta1.PodGroup,
+}
+"""The kind of gangs on each pair of Kubernetes and a JobSet whose CRD keeps the field of the pods."""
+
+
+def gang_kind() -> type[Object]:
+    """Return the kind of gangs; without one there is nothing to try, and the calling module is skipped."""
+    if (KUBERNETES, JOBSET) not in GANGS:
+        reason = f"Kubernetes {KUBERNETES} with JobSet {JOBSET} cannot schedule gangs"
+        pytest.skip(reason, allow_module_level=True)
+    return GANGS[KUBERNETES, JOBSET]
+
+
+async def edit_spec(client: LiveClient, job: TrainJob, **spec: Any) -> TrainJob:
+    """Change the spec, as ``kubectl patch`` does. Overrides are refused until the pods of the TrainJob have ended."""
+    body = raw_patch(MERGE, json.dumps({"spec": spec}).encode())
+
+    async def accepted() -> TrainJob | None:
+        try:
+            return await client.patch(job, body)
+        except StatusError as error:
+            if "is still active" not in str(error):
+                raise
+            return None
+
+    changed = await eventually(accepted, timeout=60, reason="the pods of the suspended TrainJob have ended")
+    assert isinstance(changed, TrainJob)
+    return changed

@@ -1,0 +1,243 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The cluster: two managers of ours, and the other controllers with Jobs, nodes and pods; the seed determines their speed."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import random
+from typing import Any
+
+import anyio
+import controller_runtime as ctrl
+from controller_runtime import client, controller
+from controller_runtime.apis.batch.v1 import Job
+from controller_runtime.apis.core.v1 import ConfigMap, LimitRange, Pod, PodTemplate, Secret, Service
+from controller_runtime.apis.machinery.gvk import NamespacedName
+from controller_runtime.apis.machinery.object import metadata_only
+from controller_runtime.apis.node.v1 import RuntimeClass
+from controller_runtime.apis.scheduling.v1 import PriorityClass
+from controller_runtime.client import MERGE, ignore_not_found, raw_patch
+from controller_runtime.simtest import Simulation
+from controller_runtime.simtest.history import Event
+
+from pkg import controller as controllers
+from pkg import webhooks
+from pkg.apis.jobset.v1alpha2 import JobSet
+from pkg.apis.schedulerplugins.v1alpha1 import POD_GROUP_LABEL, PodGroup
+from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
+from pkg.runtime import core
+from testkit.sim.jobset import JobSets, review_job_set
+from testkit.sim.kueue import Kueue
+from testkit.sim.objects import controlled_by, is_deleted, is_suspended, is_true, owned, refusals_expected
+from testkit.sim.webhook import configurations, review_secret, tune
+
+Document = dict[str, Any]
+ENDED = ("Succeeded", "Failed")
+HELD = "sim.local/run-for"
+"""The annotation of pods that do not end."""
+_PodMetadata = metadata_only(Pod)
+
+
+def phase(pod: Document) -> str:
+    """Return the phase of a pod."""
+    return str(pod.get("status", {}).get("phase", ""))
+
+
+class Jobs:
+    """The Job controller."""
+
+    async def step(self, sim: Simulation, rng: random.Random) -> None:
+        """Bring the pods and the status of every Job up to date."""
+        for job in sim.server.objects(Job):
+            if not (is_deleted(job) or is_true(job, "Complete") or is_true(job, "Failed")):
+                with refusals_expected():
+                    await self._reconcile(sim, job, rng)
+
+    async def _reconcile(self, sim: Simulation, job: Document, rng: random.Random) -> None:
+        client = sim.client("job-controller")
+        pods, count = owned(sim, Pod, job), job["spec"].get("parallelism") or 1
+        if is_suspended(job):
+            for pod in pods:
+                if not is_deleted(pod):
+                    await client.delete(_PodMetadata.from_dict(pod))
+        else:
+            for index in range(len(pods), count):
+                await client.create(Pod.from_dict(_pod(job, index, rng)))
+        phases = [phase(pod) for pod in pods if not is_deleted(pod)]
+        status: Document = {"active": sum(each not in ENDED for each in phases)}
+        if is_suspended(job) or "conditions" in job.get("status", {}):
+            suspended = {"type": "Suspended", "status": str(is_suspended(job)), "reason": "JobSuspended"}
+            status["conditions"] = [suspended]
+        if "Failed" in phases:
+            status["conditions"] = [{"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded"}]
+        elif phases.count("Succeeded") >= count:
+            status["conditions"] = [{"type": "Complete", "status": "True", "reason": "Completed"}]
+        if status != job.get("status", {}):
+            await client.status.update(Job.from_dict({**job, "status": status}))
+
+
+def _pod(job: Document, index: int, rng: random.Random) -> Document:
+    template = job["spec"]["template"]
+    metadata = {
+        "namespace": job["metadata"]["namespace"],
+        "name": f"{job['metadata']['name']}-{index}-{rng.getrandbits(24):06x}",
+        "annotations": template.get("metadata", {}).get("annotations") or {},
+        "labels": {**job["metadata"].get("labels", {}), **(template.get("metadata", {}).get("labels") or {})},
+        "ownerReferences": controlled_by(job, "batch/v1", "Job"),
+    }
+    return {"metadata": metadata, "spec": template["spec"]}
+
+
+LONGEST = 60.0
+"""Seconds that a pod runs at most: less than the rest at the end of a life, after which every TrainJob has ended."""
+
+
+class Nodes:
+    """Schedulers and kubelets. A pod of a gang is bound when all members that its PodGroup requires exist."""
+
+    def __init__(self, pods_fail: float = 0.1) -> None:
+        self.lost: set[str] = set()
+        self._pods_fail = pods_fail
+        self._ends: dict[str, float] = {}
+        """By the uid of a pod, when it ends."""
+        self.changed = asyncio.Event()
+        """Set by changes in the cluster."""
+        self.hold_until = 0.0
+        """Pods do not end before this time."""
+
+    def next_due(self) -> float:
+        """Return the time at which the next pod comes to its end."""
+        return min(self._ends.values(), default=math.inf)
+
+    async def schedule(self, sim: Simulation, rng: random.Random) -> None:
+        """Bind pods to nodes."""
+        pods = [pod for pod in sim.server.objects(Pod) if not is_deleted(pod)]
+        for pod in pods:
+            if not pod["spec"].get("nodeName") and self._may_be_bound(sim, pod, pods):
+                nodes = sorted({"node-0", "node-1", "node-2"} - self.lost)
+                if nodes:
+                    body = f'{{"spec":{{"nodeName":"{rng.choice(nodes)}"}}}}'.encode()
+                    with refusals_expected():
+                        await sim.client("scheduler").patch(
+                            _PodMetadata.from_dict(pod), raw_patch(MERGE, body)
+                        )
+
+    @staticmethod
+    def _may_be_bound(sim: Simulation, pod: Document, pods: list[Document]) -> bool:
+        name = _gang_of(pod)
+        if name is None:
+            return True
+        row = sim.server.table(PodGroup).rows.get(NamespacedName(pod["metadata"]["namespace"], name))
+        if row is None:
+            return False
+        members = sum(_gang_of(each) == name for each in pods)
+        return members >= int(row.document["spec"].get("minMember") or 0)
+
+    async def run_pods(self, sim: Simulation, rng: random.Random) -> None:
+        """Start and end pods."""
+        pods = sim.server.objects(Pod)
+        uids = {pod["metadata"]["uid"] for pod in pods}
+        self._ends = {uid: due for uid, due in self._ends.items() if uid in uids}
+        for pod in pods:
+            node = pod["spec"].get("nodeName")
+            if node in self.lost or (not node and not is_deleted(pod)):
+                continue
+            with refusals_expected():
+                await self._run_pod(sim, pod, rng)
+
+    async def _run_pod(self, sim: Simulation, pod: Document, rng: random.Random) -> None:
+        client, uid = sim.client("kubelet"), pod["metadata"]["uid"]
+        if is_deleted(pod):
+            self._ends.pop(uid, None)
+            await client.delete(_PodMetadata.from_dict(pod), grace_period_seconds=0)
+            return
+        if phase(pod) in ENDED:
+            self._ends.pop(uid, None)
+            return
+        length = (
+            math.inf
+            if HELD in (pod["metadata"].get("annotations") or {})
+            else rng.choice([10, 30, LONGEST]) * rng.random()
+        )
+        due = self._ends.setdefault(uid, sim.loop.time() + length)
+        wanted = "Running"
+        if sim.loop.time() >= max(due, self.hold_until):
+            wanted = "Failed" if rng.random() < self._pods_fail else "Succeeded"
+        if phase(pod) != wanted:
+            body = f'{{"status":{{"phase":"{wanted}"}}}}'.encode()
+            await client.status.patch(_PodMetadata.from_dict(pod), raw_patch(MERGE, body))
+
+    async def lose(self, sim: Simulation, rng: random.Random) -> None:
+        """A node is lost; it returns, or its pods are deleted by force and the node returns empty."""
+        node = f"node-{rng.randrange(3)}"
+        self.lost.add(node)
+        await anyio.sleep(rng.uniform(2, 60))
+        if rng.random() < 0.7:
+            for pod in sim.server.objects(Pod):
+                if pod["spec"].get("nodeName") == node and phase(pod) not in ENDED:
+                    with ignore_not_found():
+                        await sim.client("pod-gc").delete(_PodMetadata.from_dict(pod), grace_period_seconds=0)
+        self.lost.discard(node)
+        self.changed.set()
+
+
+def _gang_of(pod: Document) -> str | None:
+    name: str | None = (pod["metadata"].get("labels") or {}).get(POD_GROUP_LABEL)
+    return name
+
+
+class Cluster:
+    """The controllers beside ours."""
+
+    def __init__(self, pods_fail: float = 0.1) -> None:
+        self.nodes = Nodes(pods_fail)
+        self.kueue = Kueue()
+
+    async def run(self, sim: Simulation) -> None:
+        """Run the controllers in random order whenever an object has changed."""
+        rng = random.Random(f"{sim.seed}/cluster")
+        sim.server.history.listeners.append(self._note)
+        nodes = self.nodes
+        steps = [JobSets().step, Jobs().step, nodes.schedule, nodes.run_pods, self.kueue.step, _garbage]
+        while True:
+            with anyio.move_on_at(nodes.next_due()):
+                await nodes.changed.wait()
+            await anyio.sleep(rng.uniform(0.1, 1.6))
+            nodes.changed.clear()
+            for step in rng.sample(steps, len(steps)):
+                await step(sim, rng)
+            if self.kueue.waits:
+                nodes.changed.set()
+
+    def _note(self, event: Event) -> None:
+        if event.table.facts.gvk.kind not in ("Lease", "Event"):
+            self.nodes.changed.set()
+
+
+async def _garbage(sim: Simulation, _: random.Random) -> None:
+    sim.server.collect_garbage()
+
+
+def world(sim: Simulation, pods_fail: float = 0.1) -> Cluster:
+    """Set up Kubernetes' controllers, Kueue and two managers."""
+    sim.serve(TrainJob, TrainingRuntime, ClusterTrainingRuntime, JobSet, Job, Pod, ConfigMap, Secret, Service)
+    sim.serve(PodGroup, PriorityClass, RuntimeClass, LimitRange, PodTemplate)
+    cluster = Cluster(pods_fail)
+
+    async def setup(mgr: ctrl.Manager) -> None:
+        """Set a manager up as its program does, without servers."""
+        referred = (ClusterTrainingRuntime, TrainingRuntime, PriorityClass)
+        reader = client.ReadThrough(mgr.client, mgr.api_reader, referred)
+        runtimes = await core.new(reader, mgr.field_indexer)
+        controllers.setup_controllers(mgr, runtimes, controller.Options(skip_name_validation=True))
+        webhooks.setup(mgr, runtimes)
+
+    sim.server.admit[JobSet.gvk] = [review_job_set]
+    sim.server.admit[Secret.gvk] = [review_secret]
+    sim.server.admit[PodGroup.gvk] = sim.server.admit[ConfigMap.gvk] = [tune]
+    sim.admission(*configurations())
+    sim.actor(cluster.run, "cluster")
+    sim.manager(setup)
+    return cluster

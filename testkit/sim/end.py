@@ -1,0 +1,269 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The rules for the end of a life, when faults have stopped and users are idle."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import anyio
+from controller_runtime.apis.batch.v1 import Job
+from controller_runtime.apis.core.v1 import ConfigMap, Event, Pod, Secret
+from controller_runtime.apis.machinery.object import Object
+from controller_runtime.client import MERGE, raw_patch
+from controller_runtime.simtest import Simulation
+from controller_runtime.simtest.history import Event as Change
+
+from pkg.apis.jobset.v1alpha2 import JobSet
+from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
+from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
+from pkg.constants import trainer as constants
+from testkit.sim.administrators import Administrators
+from testkit.sim.objects import (
+    by_name,
+    controller,
+    is_deleted,
+    is_overdue,
+    is_suspended,
+    is_true,
+    owned,
+    refusals_expected,
+)
+from testkit.sim.past import Past, place_of, runtime_of
+from testkit.sim.renders import Renders, normalized
+from testkit.sim.runtimes import children_of
+from testkit.sim.users import OTHERS, Users
+
+Document = dict[str, Any]
+_QUIET = 70.0
+"""Seconds without a change after which the cluster rests."""
+_RESTLESS = 1800.0
+_CHILDREN: dict[str, type[Object]] = {kind.gvk.kind: kind for kind in (JobSet, PodGroup, ConfigMap, Secret)}
+_SUFFIXES = {"JobSet": "", "PodGroup": "", "ConfigMap": "-mpi-hostfile", "Secret": "-mpi-ssh-auth"}
+
+
+class End:
+    """Lets a cluster come to rest, and checks it."""
+
+    def __init__(self, users: Users, administrators: Administrators, past: Past) -> None:
+        self._users = users
+        self._administrators = administrators
+        self._past = past
+        self._renders = Renders()
+        self._last = 0.0
+        self._touches = 0
+
+    def see(self, sim: Simulation, event: Change) -> None:
+        """Note when something last changed."""
+        if event.table.facts.gvk.kind not in ("Lease", "Event"):
+            self._last = sim.loop.time()
+
+    async def check(self, sim: Simulation) -> None:
+        """Check the cluster at rest; again after each TrainJob was touched."""
+        await self._administrators.install(sim)
+        await self._users.clear(sim, sim.world)
+        await self.check_rest(sim)
+
+    async def check_rest(self, sim: Simulation) -> None:
+        """Wait until the cluster is at rest, and check it."""
+        await self._rest(sim)
+        for job in sim.server.objects(TrainJob):
+            if not await self._waits_for_suspension(sim, job):
+                self._train_job(sim, job)
+        self._leftovers(sim)
+        self.check_runtimes(sim)
+        await self.touch(sim)
+        await self._rest(sim)
+        for job in sim.server.objects(TrainJob):
+            if job["spec"].get("managedBy") != OTHERS and not await self._waits_for_suspension(sim, job):
+                await self.check_children(sim, job)
+        if sim.failures:
+            raise sim.failures[0]
+
+    async def touch(self, sim: Simulation) -> None:
+        """Change each TrainJob in a way that concerns no child."""
+        self._touches += 1
+        body = b'{"metadata":{"annotations":{"example.com/touched":"%d"}}}' % self._touches
+        for job in sim.server.objects(TrainJob):
+            with refusals_expected():
+                await sim.client().patch(TrainJob.from_dict(job), raw_patch(MERGE, body))
+
+    async def _rest(self, sim: Simulation) -> None:
+        """Return when nothing has changed for long. A request of the manager after that is one too many.
+
+        After a deadline that has passed meanwhile, it begins again.
+        """
+        until, self._last = sim.loop.time() + _RESTLESS, sim.loop.time()
+        while True:
+            while sim.loop.time() < self._last + _QUIET:
+                await anyio.sleep(1.0)
+                assert sim.loop.time() < until, "the cluster does not come to rest"
+            lines, ended = len(sim.timeline), _overdue(sim)
+            await anyio.sleep(30.0)
+            if _overdue(sim) == ended:
+                break
+        written = [
+            line
+            for line in sim.timeline[lines:]
+            if line.actor.startswith("manager")
+            and not line.text.startswith("GET")
+            and "/leases" not in line.text
+            and "/events" not in line.text
+        ]
+        assert not written, f"a write in a quiet cluster: {written[0]}"
+
+    async def _waits_for_suspension(self, sim: Simulation, job: Document) -> bool:
+        """Return True if a sibling of a running JobSet is missing, and the TrainJob or runtime has changed since the start.
+
+        A sibling of the new state might not fit the JobSet: it is built when the TrainJob is suspended.
+        """
+        runs = any(not is_suspended(each) for each in owned(sim, JobSet, job))
+        missing = [
+            kind for kind in children_of(job["spec"]["runtimeRef"]["name"]) if not _named(sim, kind, job)
+        ]
+        return runs and bool(missing) and not await self.is_fresh(sim, job)
+
+    def _train_job(self, sim: Simulation, job: Document) -> None:
+        name = job["metadata"]["name"]
+        assert not is_deleted(job), f"a TrainJob cannot be deleted: {name}"
+        sets = owned(sim, JobSet, job)
+        if job["spec"].get("managedBy") == OTHERS:
+            untouched = not sets and not job.get("status")
+            assert untouched, f"a TrainJob of another controller was touched: {name}"
+            return
+        complete, failed = is_true(job, "Complete"), is_true(job, "Failed")
+        assert not (is_overdue(job) and sets), f"a TrainJob past its deadline has a JobSet: {name}"
+        suspended = is_suspended(job)
+        assert complete or failed or is_true(job, "Suspended") == suspended, (
+            f"the condition Suspended is wrong: {name}"
+        )
+        if complete or failed:
+            return
+        if (found := obstacle(sim, job)) is not None:
+            assert found.is_reported, f"a TrainJob that cannot proceed does not say so: {name}: {found.name}"
+            return
+        assert len(sets) == 1, f"a TrainJob has {len(sets)} JobSets: {name}"
+        (job_set,) = sets
+        assert not is_true(job_set, "Completed"), f"the JobSet is Completed and the TrainJob is not: {name}"
+        assert not is_true(job_set, "Failed"), f"the JobSet is Failed and the TrainJob is not: {name}"
+        assert is_suspended(job_set) == suspended, f"the JobSet is not suspended as its TrainJob: {name}"
+        assert suspended, f"a TrainJob neither ended nor was suspended: {name}"
+        counts = job.get("status", {}).get("jobsStatus") or []
+        wanted = job_set.get("status", {}).get("replicatedJobsStatus") or []
+        assert counts == wanted, f"jobsStatus is not the JobSet's: {name}: {counts}, not {wanted}"
+
+    @staticmethod
+    def _leftovers(sim: Simulation) -> None:
+        """Deleted objects are not resurrected: every owner exists."""
+        uids = {
+            each["metadata"]["uid"]
+            for table in sim.server.tables.values()
+            for each in (row.document for row in table.rows.values())
+        }
+        kinds: list[type[Object]] = [*_CHILDREN.values(), Job, Pod]
+        for kind in kinds:
+            for child in sim.server.objects(kind):
+                for owner in child["metadata"].get("ownerReferences") or ():
+                    assert owner["uid"] in uids, (
+                        f"an object outlived its owner: {kind.gvk.kind} {child['metadata']['name']}"
+                    )
+
+    @staticmethod
+    def check_runtimes(sim: Simulation) -> None:
+        """The finalizer holds runtimes that TrainJobs refer to, and lets the others go."""
+        used = {runtime_of(job) for job in sim.server.objects(TrainJob)}
+        for kind in (ClusterTrainingRuntime, TrainingRuntime):
+            for runtime in sim.server.objects(kind):
+                name, finalizers = runtime["metadata"]["name"], runtime["metadata"].get("finalizers") or []
+                is_used = place_of(kind.gvk.kind, runtime) in used
+                held = constants.RESOURCE_IN_USE_FINALIZER in finalizers
+                assert held or not is_used, f"a runtime in use has no finalizer: {name}"
+                assert is_used or not is_deleted(runtime), (
+                    f"a runtime without TrainJobs cannot be deleted: {name}"
+                )
+
+    async def is_fresh(self, sim: Simulation, job: Document) -> bool:
+        """Return True if the JobSet of a TrainJob equals a fresh render."""
+        found = [normalized("JobSet", each) for each in owned(sim, JobSet, job)]
+        return found == [each.get("JobSet") async for each in self._possible(sim, job, past=False)]
+
+    async def check_children(self, sim: Simulation, job: Document) -> None:
+        """Children equal a fresh render; the JobSet of an ended TrainJob equals a render of earlier states."""
+        ended = is_true(job, "Complete") or is_true(job, "Failed")
+        if (not ended and obstacle(sim, job) is not None) or not owned(sim, JobSet, job):
+            return
+        renders = [each async for each in self._possible(sim, job, past=ended)]
+        for kind in ("JobSet",) if ended else tuple(_CHILDREN):
+            stored = next((each for each in _named(sim, kind, job) if _controls(job, each)), None)
+            found = None if stored is None else normalized(kind, stored)
+            wanted = [each.get(kind) for each in renders]
+            if ended:  # a JobSet that is suspended before it is built again already has the new labels
+                found, wanted = _without_labels(found), [_without_labels(each) for each in wanted]
+            if kind == "Secret":
+                assert (found is not None) == ("ConfigMap" in renders[0]), f"keys: {job['metadata']['name']}"
+                continue
+            assert found in wanted, (
+                f"a child differs from a fresh render: {kind} {job['metadata']['name']}:\n"
+                f"{found}\nwanted {wanted[0]}"
+            )
+
+    async def _possible(self, sim: Simulation, job: Document, *, past: bool) -> Any:
+        """Yield renders of the TrainJob: of now, or of all states that it and its runtime had."""
+        runtimes = list(self._past.runtime(job))
+        jobs = list(self._past.train_job(job["metadata"]["uid"]))
+        for each in jobs if past else jobs[:1]:
+            for runtime in runtimes if past else runtimes[:1]:
+                yield await self._renders.children({**each, "metadata": job["metadata"]}, runtime)
+
+
+def _without_labels(child: Any) -> Any:
+    if child is None:
+        return None
+    return {**child, "metadata": {k: v for k, v in child["metadata"].items() if k != "labels"}}
+
+
+def _overdue(sim: Simulation) -> set[str]:
+    """Return the uids of the TrainJobs whose deadlines have passed."""
+    return {job["metadata"]["uid"] for job in sim.server.objects(TrainJob) if is_overdue(job)}
+
+
+def _named(sim: Simulation, kind: str, job: Document) -> list[Document]:
+    """Return the child of a kind of a TrainJob, as far as there is one."""
+    metadata = {**job["metadata"], "name": job["metadata"]["name"] + _SUFFIXES[kind]}
+    found = by_name(sim, _CHILDREN[kind], {"metadata": metadata})
+    return [] if found is None else [found]
+
+
+def _controls(job: Document, child: Document) -> bool:
+    return bool((controller(child) or {}).get("uid") == job["metadata"]["uid"])
+
+
+class Obstacle(NamedTuple):
+    """An object that has the name of a child and is not the TrainJob's."""
+
+    name: str
+    is_reported: bool
+
+
+def obstacle(sim: Simulation, job: Document) -> Obstacle | None:
+    """Return the obstacle of a TrainJob, if there is one."""
+    for kind in children_of(job["spec"]["runtimeRef"]["name"]):
+        for child in _named(sim, kind, job):
+            if not _controls(job, child):
+                return Obstacle(f"{kind} {child['metadata']['name']}", is_reported(sim, job))
+    return None
+
+
+def lacks_runtime(sim: Simulation, job: Document) -> bool:
+    """Return True if the TrainJob's runtime was deleted between the review of the TrainJob and its creation."""
+    place = runtime_of(job)
+    kind = next(each for each in (ClusterTrainingRuntime, TrainingRuntime) if each.gvk.kind == place[0])
+    return not any(place_of(place[0], each) == place for each in sim.server.objects(kind))
+
+
+def is_reported(sim: Simulation, job: Document) -> bool:
+    uid = job["metadata"]["uid"]
+    return any(
+        each["involvedObject"].get("uid") == uid and each["type"] == "Warning"
+        for each in sim.server.objects(Event)
+    )

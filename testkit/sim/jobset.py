@@ -1,0 +1,196 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""A model of JobSet: its webhooks, and its controller, which creates, suspends and resumes Jobs."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+from controller_runtime.apis.batch.v1 import Job
+from controller_runtime.apis.machinery import errors
+from controller_runtime.client import MERGE, raw_patch
+from controller_runtime.simtest import Simulation
+from controller_runtime.simtest.writes import Review
+
+from pkg.apis.jobset.v1alpha2 import JobSet
+from testkit.sim.objects import (
+    controlled_by,
+    is_deleted,
+    is_suspended,
+    is_true,
+    owned_by_name,
+    refusals_expected,
+)
+
+Document = dict[str, Any]
+_USER = "jobset-controller"
+_SCHEDULING = ("nodeSelector", "tolerations", "schedulingGates")
+_MUTABLE = ("suspend", "coordinator", "ttlSecondsAfterFinished")
+DENIED = "DENIED"
+"""The name of a variable that an admission policy denies."""
+_NOW = "2026-01-01T00:00:00Z"
+
+
+def defaulted(spec: Document) -> None:
+    """Set the defaults of JobSet's mutating webhook and CRD."""
+    spec.setdefault("network", {}).setdefault("enableDNSHostnames", True)
+    spec["network"].setdefault("publishNotReadyAddresses", True)
+    spec.setdefault("startupPolicy", {"startupPolicyOrder": "AnyOrder"})
+    spec.setdefault("successPolicy", {"operator": "All"})
+    for job in spec.get("replicatedJobs") or ():
+        job.setdefault("groupName", "default")
+        job.setdefault("replicas", 1)
+        job["template"]["spec"].setdefault("completionMode", "Indexed")
+        job["template"]["spec"]["template"]["spec"].setdefault("restartPolicy", "OnFailure")
+
+
+async def review_job_set(review: Review) -> None:
+    """JobSet's webhooks: defaults, and refusal of changes to immutable fields. Before them, a policy's webhook."""
+    if review.subresource or review.new is None:
+        return
+    spec = review.new.setdefault("spec", {})
+    if any(each["name"] == DENIED for each in _environment(spec)) and review.new != review.old:
+        text = f'admission webhook "policy.example.com" denied the request: {DENIED} is not allowed'
+        raise errors.ForbiddenError(text, code=403, reason="Forbidden")
+    if review.operation == "CREATE":
+        defaulted(spec)
+    elif review.old is not None and not _is_allowed(review.old, spec):
+        name = review.new["metadata"]["name"]
+        text = f'JobSet.jobset.x-k8s.io "{name}" is invalid: spec.replicatedJobs: field is immutable'
+        raise errors.InvalidError(text, code=422, reason="Invalid")
+
+
+def _is_allowed(old: Document, spec: Document) -> bool:
+    """Return True if only fields change that may: those of scheduling only while the JobSet is suspended."""
+    same = _scheduling(spec) == _scheduling(old["spec"])
+    return (same or is_suspended(old)) and _fixed(spec) == _fixed(old["spec"])
+
+
+def _pod_templates(spec: Document) -> list[Document]:
+    return [job["template"]["spec"]["template"] for job in spec.get("replicatedJobs") or ()]
+
+
+def _environment(spec: Document) -> Iterator[Document]:
+    for template in _pod_templates(spec):
+        for container in template["spec"].get("containers") or ():
+            yield from container.get("env") or ()
+
+
+def _fixed(spec: Document) -> Document:
+    copy: Document = msgspec.json.decode(msgspec.json.encode(spec))
+    for field in _MUTABLE:
+        copy.pop(field, None)
+    for template in _pod_templates(copy):
+        template.pop("metadata", None)
+        for field in _SCHEDULING:
+            template["spec"].pop(field, None)
+    return copy
+
+
+def _scheduling(spec: Document) -> list[list[Any]]:
+    return [
+        [each.get("metadata"), *(each["spec"].get(field) for field in _SCHEDULING)]
+        for each in _pod_templates(spec)
+    ]
+
+
+class JobSets:
+    """JobSet's controller."""
+
+    async def step(self, sim: Simulation, rng: random.Random) -> None:
+        """Bring the Jobs and the status of every JobSet up to date."""
+        for job_set in sim.server.objects(JobSet):
+            if not (is_deleted(job_set) or is_true(job_set, "Completed") or is_true(job_set, "Failed")):
+                with refusals_expected():
+                    await self._reconcile(sim, job_set, rng)
+
+    async def _reconcile(self, sim: Simulation, job_set: Document, rng: random.Random) -> None:
+        found = {each["metadata"]["name"]: each for each in owned_by_name(sim, Job, job_set)}
+        statuses: dict[str, Document] = {}
+        for replicated in job_set["spec"].get("replicatedJobs") or ():
+            jobs = []
+            for index in range(replicated.get("replicas") or 1):
+                name = f"{job_set['metadata']['name']}-{replicated['name']}-{index}"
+                if name in found:
+                    await self._follow(sim, job_set, replicated, found[name])
+                    jobs.append(found[name])
+                elif _may_start(replicated, statuses):
+                    await sim.client(_USER).create(Job.from_dict(_job(job_set, replicated, name)))
+                    jobs.append({})
+            statuses[replicated["name"]] = _status_of(replicated["name"], jobs)
+        await self._write_status(sim, job_set, list(statuses.values()), list(found.values()), rng)
+
+    @staticmethod
+    async def _follow(sim: Simulation, job_set: Document, replicated: Document, job: Document) -> None:
+        """Suspend or resume a Job; a resumed one takes over where its pods are scheduled."""
+        suspend = is_suspended(job_set)
+        if is_suspended(job) == suspend:
+            return
+        spec: Document = {"suspend": suspend}
+        if not suspend:
+            pod = replicated["template"]["spec"]["template"]["spec"]
+            scheduling = {field: pod[field] for field in _SCHEDULING if pod.get(field)}
+            spec["template"] = {"spec": scheduling}
+        patch = raw_patch(MERGE, msgspec.json.encode({"spec": spec}))
+        await sim.client(_USER).patch(Job.from_dict(job), patch)
+
+    @staticmethod
+    async def _write_status(
+        sim: Simulation,
+        job_set: Document,
+        statuses: list[Document],
+        jobs: list[Document],
+        rng: random.Random,
+    ) -> None:
+        status = job_set.get("status", {})
+        conditions = [each for each in status.get("conditions") or [] if each["type"] != "Suspended"]
+        suspend = is_suspended(job_set)
+        conditions.append(_condition("Suspended", str(suspend), "SuspendedJobs" if suspend else "ResumeJobs"))
+        wanted = len(job_set["spec"].get("replicatedJobs") or ())
+        if any(is_true(job, "Failed") for job in jobs):
+            conditions.append(_condition("Failed", "True", "FailedJobs"))
+        elif len(jobs) >= wanted and all(is_true(job, "Complete") for job in jobs):
+            conditions.append(_condition("Completed", "True", "AllJobsCompleted"))
+        if conditions != status.get("conditions") or sorted(statuses, key=_name) != sorted(
+            status.get("replicatedJobsStatus") or [], key=_name
+        ):
+            rng.shuffle(statuses)  # the order of a map in Go
+            status = {"conditions": conditions, "replicatedJobsStatus": statuses, "restarts": 0}
+            await sim.client(_USER).status.update(JobSet.from_dict({**job_set, "status": status}))
+
+
+def _name(status: Document) -> str:
+    return str(status["name"])
+
+
+def _may_start(replicated: Document, statuses: dict[str, Document]) -> bool:
+    """Return True if the jobs that a replicated job depends on are complete."""
+    return all(statuses[each["name"]]["succeeded"] for each in replicated.get("dependsOn") or ())
+
+
+def _job(job_set: Document, replicated: Document, name: str) -> Document:
+    template = replicated["template"]
+    spec = {**template["spec"], "suspend": is_suspended(job_set)}
+    metadata = {
+        "namespace": job_set["metadata"]["namespace"],
+        "name": name,
+        "labels": {"jobset.sigs.k8s.io/jobset-name": job_set["metadata"]["name"]},
+        "ownerReferences": controlled_by(job_set, "jobset.x-k8s.io/v1alpha2", "JobSet"),
+    }
+    return {"metadata": metadata, "spec": spec}
+
+
+def _status_of(name: str, jobs: list[Document]) -> Document:
+    active = sum(bool(job.get("status", {}).get("active")) for job in jobs)
+    succeeded = sum(is_true(job, "Complete") for job in jobs)
+    failed = sum(is_true(job, "Failed") for job in jobs)
+    suspended = sum(is_suspended(job) for job in jobs)
+    counts = {"active": active, "ready": active, "succeeded": succeeded, "failed": failed}
+    return {"name": name, **counts, "suspended": suspended}
+
+
+def _condition(kind: str, status: str, reason: str) -> Document:
+    return {"type": kind, "status": status, "reason": reason, "message": reason, "lastTransitionTime": _NOW}

@@ -1,0 +1,197 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The rules for the managers: the versions that writes are based on, readiness, and memory."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import anyio
+from controller_runtime.apis.core.v1 import Pod
+from controller_runtime.apis.machinery.object import Object
+from controller_runtime.apis.machinery.time import parse_time
+from controller_runtime.manager import Manager
+from controller_runtime.rest import Request, Response
+from controller_runtime.simtest import Simulation, paths
+from controller_runtime.simtest.answers import Answer
+from controller_runtime.simtest.loop import Process
+from controller_runtime.simtest.network import WRITES, Observer, is_aside
+
+from pkg.apis.jobset.v1alpha2 import JobSet
+from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob
+from pkg.controller import TrainJobReconciler
+from pkg.podgrouper.pod_controller import PodReconciler
+from testkit.sim.objects import by_uid, controller, is_true
+
+Document = dict[str, Any]
+_UNTIL_REPORTED = 180.0
+_UNSEEN = 5.0
+"""Seconds for which the manager leaves a JobSet to its controller at least."""
+_OF_NO_OBJECT = "1"
+"""The resourceVersion of an apply that must create."""
+
+
+class Writes(Observer):
+    """A manager bases no write on a version older than its last write, and repeats no successful write."""
+
+    def __init__(self, sim: Simulation) -> None:
+        self._sim = sim
+        self._processes: list[Process] = []
+        self._own: dict[tuple[int, str], tuple[int, str]] = {}
+        """By process and object, the version and the uid that its last write led to, as far as it knows."""
+        self._known: dict[tuple[int, str, bytes], int] = {}
+        sim.network.observers.append(self)
+
+    def sends(self, process: Process, request: Request) -> None:
+        """Check a write that a manager sends."""
+        if request.method not in WRITES or is_aside(request):
+            return
+        body = _decoded(request.body)
+        view = (body.get("metadata") or body.get("preconditions") or {}).get("resourceVersion")
+        if view is None:
+            return
+        number, shown = self._number(process), _shown(request)
+        own, uid = self._own.get((number, _object(request)), (0, ""))
+        place = paths.parse(request, self._sim.server.tables)
+        row = place.table.rows.get(place.key)
+        metadata = row.document["metadata"] if row is not None else {}
+        # An apply at no version creates: an object that was written before must be another, or deleted.
+        if int(view) < own and (view != _OF_NO_OBJECT or metadata.get("uid") == uid):
+            self._fail(
+                f"a write from a view older than an own write: {process.name} {shown} at {view}, own {own}"
+            )
+        if self._known.get((number, shown, request.body or b"")) == int(view):
+            self._fail(f"a write whose answer was known: {process.name} {shown}")
+        if place.is_apply and metadata.get("deletionTimestamp") and metadata["resourceVersion"] == view:
+            self._fail(f"an apply to an object that is being deleted: {process.name} {shown}")
+        if (
+            request.method == "DELETE"
+            and metadata.get("resourceVersion") == view
+            and _has_active_jobs(row.document if row else {})
+        ):
+            self._fail(f"a JobSet is built again while its Jobs are active: {process.name} {shown}")
+        if request.method == "DELETE" and metadata.get("resourceVersion") == view and row is not None:
+            self._check_observed(process, row.document)
+
+    def _check_observed(self, process: Process, document: Document) -> None:
+        """A JobSet is not built again before its controller has seen it: Jobs that come later would be the next one's."""
+        if document.get("kind") != "JobSet" or (document.get("status") or {}).get("replicatedJobsStatus"):
+            return
+        job = by_uid(self._sim, TrainJob, (controller(document) or {}).get("uid", ""))
+        created = parse_time(document["metadata"]["creationTimestamp"])
+        age = (datetime.now(UTC) - created).total_seconds()
+        ended = job is None or is_true(job, "Failed") or is_true(job, "Complete")
+        if not ended and abs(process.drift) < 1.0 and age < _UNSEEN:
+            self._fail(f"a JobSet is built again before its controller has seen it: {process.name}")
+
+    def answered(self, process: Process, request: Request, answer: Response) -> None:
+        """Record the version that a manager received."""
+        if request.method not in WRITES or is_aside(request):
+            return
+        if answer.status not in (200, 201) or not isinstance(answer, Answer):
+            return
+        metadata = _decoded(answer.body).get("metadata") or {}
+        version = metadata.get("resourceVersion")
+        if version is not None:
+            number = self._number(process)
+            if not any(name == "dryRun" for name, _ in request.query):
+                self._own[number, _object(request)] = int(version), metadata.get("uid", "")
+            self._known[number, _shown(request), request.body or b""] = int(version)
+
+    def _number(self, process: Process) -> int:
+        if process not in self._processes:
+            self._processes.append(process)
+        return self._processes.index(process)
+
+    def _fail(self, text: str) -> None:
+        self._sim.failures.append(AssertionError(text))
+
+
+def _has_active_jobs(document: Document) -> bool:
+    jobs = (document.get("status") or {}).get("replicatedJobsStatus") or ()
+    return any(each.get("active") for each in jobs)
+
+
+def _decoded(body: bytes | None) -> Document:
+    try:
+        found = json.loads(body or b"{}")
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _object(request: Request) -> str:
+    return request.path.removesuffix("/status")
+
+
+def _shown(request: Request) -> str:
+    query = "".join(f" {name}={value}" for name, value in request.query)
+    return f"{request.method} {request.path}{query}"
+
+
+def _ready(sim: Simulation) -> Iterator[tuple[str, Manager]]:
+    """Yield the managers that run and have been ready."""
+    for name, replica in sorted(sim.rules.replicas.items()):
+        ended = replica.process.dead or replica.process.ended.is_set()
+        if not ended and replica.manager._lifecycle.synced:
+            yield name, replica.manager
+
+
+async def revoke(sim: Simulation, rng: random.Random) -> None:
+    """Take the permission to read a kind away until every manager that watches the kind reports it."""
+    kinds: list[type[Object]] = [TrainJob, JobSet, ClusterTrainingRuntime]
+    table = sim.server.table(rng.choice(kinds))
+    kind, resource = table.facts.gvk, str(table.resource.group_resource)
+    denied = {("manager", verb, resource) for verb in ("list", "watch")}
+    until = sim.loop.time() + _UNTIL_REPORTED
+    silent = ["all"]
+    while silent:
+        sim.server.denied |= denied
+        sim.server.watches.cut(lambda watch: watch.table is table)
+        await anyio.sleep(5.0)
+        silent = [
+            name
+            for name, manager in _ready(sim)
+            if any(gvk == kind for gvk, _ in manager.cache._engines) and not manager.cache.remarks()
+        ]
+        assert sim.loop.time() < until, f"readiness does not report a denied kind: {kind.kind} {silent}"
+    for entry in denied:
+        sim.server.denied.discard(entry)
+
+
+async def check_managers(sim: Simulation) -> None:
+    """In a cluster at rest, readiness reports no problem, and only existing TrainJobs are remembered."""
+    for name, manager in _ready(sim):
+        remarks = manager.cache.remarks()
+        assert not remarks, f"readiness reports a problem in a healthy cluster: {name}: {remarks}"
+        for each in sim.rules.replicas[name].controllers:
+            reconciler = each._reconciler
+            if isinstance(reconciler, TrainJobReconciler):
+                _check_trackers(sim, name, reconciler)
+            if isinstance(reconciler, PodReconciler):
+                left = reconciler._marks.keys() - sim.server.table(Pod).rows.keys()
+                assert not left, f"pods are remembered too long: {name} {sorted(left)}"
+    if sim.failures:
+        raise sim.failures[0]
+
+
+def _check_trackers(sim: Simulation, name: str, reconciler: TrainJobReconciler) -> None:
+    children = reconciler._children
+    unfinished = {
+        (each["metadata"]["namespace"], each["metadata"]["name"])
+        for each in sim.server.objects(TrainJob)
+        if not (is_true(each, "Complete") or is_true(each, "Failed"))
+    }
+    remembered = (
+        children._applier._settled,
+        children._terminating,
+        children._rebuilt,
+        children._deletions._reported,
+    )
+    for held in remembered:
+        left = set(held) - unfinished
+        assert not left, f"TrainJobs are remembered too long: {name} {sorted(left)}"

@@ -1,0 +1,53 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Users who replace a TrainJob while a manager writes its status."""
+
+from __future__ import annotations
+
+import random
+from typing import Final
+
+import anyio
+from controller_runtime.rest import Request
+from controller_runtime.simtest import Simulation
+from controller_runtime.simtest.loop import Process
+from controller_runtime.simtest.network import Observer
+
+from testkit.sim.objects import is_busy
+from testkit.sim.users import Users
+
+_STATUS: Final = "/status"
+_OF_WRITES: Final = 0.03
+"""The part of the writes of a status that a user overtakes."""
+
+
+class Overtakers(Observer):
+    """The users; they act while a request is on its way."""
+
+    def __init__(self, sim: Simulation, users: Users) -> None:
+        self._sim = sim
+        self._users = users
+        self._rng = random.Random(f"{sim.seed}/overtakers")
+        self._name = ""
+        self._called = anyio.Event()
+        sim.network.observers.append(self)
+        sim.actor(self.run, "overtakers")
+
+    def sends(self, process: Process, request: Request) -> None:
+        """Note a write of a status."""
+        path = request.path.removesuffix(_STATUS)
+        if (
+            is_busy(self._sim)
+            and request.method == "PATCH"
+            and path != request.path
+            and self._rng.random() < _OF_WRITES
+        ):
+            self._name = path.rpartition("/")[2]
+            self._called.set()
+
+    async def run(self, sim: Simulation) -> None:
+        """Act after others."""
+        while True:
+            await self._called.wait()
+            self._called = anyio.Event()
+            await self._users.replace(sim, self._rng, self._name)

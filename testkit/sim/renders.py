@@ -1,0 +1,81 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Children of a TrainJob, rendered from its spec and a runtime without history."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from controller_runtime.apis.core.v1 import Secret
+from controller_runtime.apis.machinery.errors import NotFoundError
+from controller_runtime.apis.machinery.object import Object
+from controller_runtime.client.fake import FakeClient
+
+from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
+from pkg.runtime import core, runtime_ref_to_runtime_registry_key
+from testkit.sim.jobset import defaulted
+from testkit.sim.objects import controlled_by
+
+Document = dict[str, Any]
+_RUNTIMES = (ClusterTrainingRuntime.gvk, TrainingRuntime.gvk)
+
+
+class Renders:
+    """Builds children without a cluster."""
+
+    def __init__(self) -> None:
+        self._runtime: Document = {}
+        self._train_job: Document = {}
+        self._served: Any = None
+
+    async def get(self, kind: Any, key: Any) -> Object:
+        """Return the runtime, or the keys of an MPI TrainJob; nothing else exists."""
+        if kind.gvk in _RUNTIMES:
+            found: Object = kind.from_dict(self._runtime)
+            return found
+        if kind.gvk == Secret.gvk:
+            references = controlled_by(self._train_job, TrainJob.gvk.api_version, "TrainJob")
+            metadata = {"namespace": key[0], "name": key[1], "ownerReferences": references}
+            keys: Object = kind.from_dict({"metadata": metadata})
+            return keys
+        raise NotFoundError(f"{kind.gvk.kind} {key} not found", code=404, reason="NotFound")
+
+    async def list(self, _kind: Any, **_options: Any) -> list[Object]:
+        """Return nothing."""
+        return []
+
+    async def children(self, train_job: Document, runtime: Document) -> dict[str, Document]:
+        """Return the normalized children by kind, as if they were built while the TrainJob is suspended."""
+        if self._served is None:
+            self._served = await core.new(self, FakeClient())  # type: ignore[arg-type]  # it reads nothing else
+        self._runtime, self._train_job = runtime, train_job
+        job = TrainJob.from_dict({**train_job, "spec": {**train_job["spec"], "suspend": True}})
+        served = self._served[runtime_ref_to_runtime_registry_key(job.spec.runtime_ref)]
+        return {
+            each.gvk.kind: normalized(each.gvk.kind, each.to_dict()) for each in await served.new_objects(job)
+        }
+
+
+def normalized(kind: str, document: Document) -> Document:
+    """Return the part of an object that clients write, with defaults and without empty fields."""
+    copy: Document = msgspec.json.decode(msgspec.json.encode(document))
+    if kind == "JobSet":
+        defaulted(copy["spec"])
+        copy["spec"].pop("suspend", None)
+    metadata = copy.get("metadata", {})
+    ours = {key: metadata.get(key) for key in ("name", "labels", "annotations", "ownerReferences")}
+    rest = {
+        key: value for key, value in copy.items() if key not in ("metadata", "status", "apiVersion", "kind")
+    }
+    kept: Document = _without_empty({"metadata": ours, **rest})
+    return kept
+
+
+def _without_empty(value: Any) -> Any:
+    if isinstance(value, dict):
+        kept = {key: _without_empty(each) for key, each in value.items()}
+        return {key: each for key, each in kept.items() if each not in (None, {}, [], "")}
+    if isinstance(value, list):
+        return [_without_empty(each) for each in value]
+    return value

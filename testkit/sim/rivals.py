@@ -1,0 +1,114 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Users who act within milliseconds of the pod grouper's requests, most often while their answers are under way."""
+
+from __future__ import annotations
+
+import random
+from typing import Any, Final
+
+import anyio
+import msgspec
+from controller_runtime.apis.core.v1 import Pod
+from controller_runtime.client import MERGE, raw_patch
+from controller_runtime.rest import Request
+from controller_runtime.simtest import Simulation, paths
+from controller_runtime.simtest.history import Event
+from controller_runtime.simtest.loop import Process
+from controller_runtime.simtest.network import Observer
+
+from pkg.constants import kai
+from testkit.sim.objects import is_busy, refusals_expected
+from testkit.sim.workloads import OWNERS, Workloads
+
+_OF_READS: Final = 0.05
+"""The part of the reads of owners that are followed by a change of the owner."""
+_OF_SLOW_READS: Final = 0.2
+"""The part of the reads of owners whose answer is late; meanwhile the owner changes."""
+_OF_MARKS: Final = 0.05
+"""The part of the marks that are taken away at once."""
+_OF_DELETIONS: Final = 0.3
+"""The part of these pods that are deleted instead."""
+_UNMARKED: Final = msgspec.json.encode(
+    {
+        "metadata": {
+            "annotations": {kai.POD_GROUP_ANNOTATION_FOR_POD: None},
+            "labels": {kai.SUB_GROUP_LABEL_KEY: None},
+        }
+    }
+)
+
+
+class Rivals(Observer):
+    """Users who replace or change an owner that is being read, and take the mark of a pod away that is being written."""
+
+    def __init__(self, sim: Simulation, workloads: Workloads) -> None:
+        self._sim = sim
+        self._workloads = workloads
+        self._rng = random.Random(f"{sim.seed}/rivals")
+        self._due: list[tuple[type[Any], str]] = []
+        self._called = anyio.Event()
+        sim.network.observers.append(self)
+        sim.network.slow.append(self._lateness)
+        sim.on_change(self.see)
+        sim.actor(self.run, "rivals")
+
+    def arrives(self, process: Process, request: Request) -> None:
+        """Note a read of an owner."""
+        if (kind := self._owner(request)) is not None:
+            self._note(kind, request.path.rpartition("/")[2], _OF_READS)
+
+    def _lateness(self, request: Request) -> float:
+        """Let some answers to reads of owners come after the events of a change."""
+        if (
+            (kind := self._owner(request)) is None
+            or not is_busy(self._sim)
+            or self._rng.random() > _OF_SLOW_READS
+        ):
+            return 0.0
+        self._note(kind, request.path.rpartition("/")[2], 1.0)
+        return self._rng.uniform(0.1, 2.0)
+
+    def _owner(self, request: Request) -> type[Any] | None:
+        """Return the kind of the owner that a request reads."""
+        if request.method != "GET" or "/namespaces/" not in request.path:
+            return None
+        gvk = paths.kind_of(request.path, self._sim.server.tables)
+        return next((each for each in OWNERS if each.gvk == gvk), None)
+
+    def see(self, event: Event) -> None:
+        """Note a mark."""
+        before, now = _annotations(event.before), _annotations(event.document)
+        if event.table.facts.gvk == Pod.gvk and event.type != "DELETED" and before != now:
+            self._note(Pod, event.key.name, _OF_MARKS if kai.POD_GROUP_ANNOTATION_FOR_POD in now else 0.0)
+
+    def _note(self, kind: type[Any], name: str, part: float) -> None:
+        if is_busy(self._sim) and self._rng.random() < part:
+            self._due.append((kind, name))
+            self._called.set()
+
+    async def run(self, sim: Simulation) -> None:
+        """Act after others."""
+        while True:
+            await self._called.wait()
+            await anyio.sleep(self._rng.random() * 0.01)
+            due, self._due, self._called = self._due, [], anyio.Event()
+            for kind, name in due:
+                with refusals_expected():
+                    await self._act(sim, kind, name)
+
+    async def _act(self, sim: Simulation, kind: type[Any], name: str) -> None:
+        if kind is not Pod:
+            await anyio.sleep(0.01)  # the read is answered with the state before
+            await self._workloads.replace(sim, self._rng, kind, name)
+            return
+        pod = Pod.from_dict({"metadata": {"namespace": "default", "name": name}})
+        if self._rng.random() < _OF_DELETIONS:
+            await sim.client().delete(pod, grace_period_seconds=0)
+        else:
+            await sim.client().patch(pod, raw_patch(MERGE, _UNMARKED))
+
+
+def _annotations(document: dict[str, Any] | None) -> dict[str, str]:
+    found: dict[str, str] = ((document or {}).get("metadata") or {}).get("annotations") or {}
+    return found

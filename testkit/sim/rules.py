@@ -1,0 +1,241 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The rules that every change of an object must follow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from controller_runtime.apis.batch.v1 import Job
+from controller_runtime.apis.core.v1 import ConfigMap, Secret
+from controller_runtime.apis.machinery.object import Object
+from controller_runtime.simtest import Simulation
+from controller_runtime.simtest.history import Event
+
+from pkg.apis.jobset.v1alpha2 import JobSet
+from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
+from pkg.apis.trainer.v1alpha1 import TrainJob
+from testkit.sim.objects import by_uid, controller, is_deleted, is_overdue, is_suspended, is_true
+from testkit.sim.past import Past, place_of, runtime_of
+from testkit.sim.users import AUDITED, UNKNOWN
+from testkit.sim.webhook import PURPOSE
+
+Document = dict[str, Any]
+_STALEST = 90.0
+"""Seconds for which a manager may not know of a change: faults do not take longer."""
+_RUNTIMES = ("ClusterTrainingRuntime", "TrainingRuntime")
+_OTHERS = "kueue.x-k8s.io/multikueue"
+_HOST_FILE = "-mpi-hostfile"
+_SIBLINGS: dict[str, list[tuple[type[Object], str]]] = {
+    "gang": [(PodGroup, "")],
+    "mpi": [(ConfigMap, _HOST_FILE), (Secret, "-mpi-ssh-auth")],
+}
+"""By runtime, the kinds and suffixes of the JobSet's siblings."""
+
+
+class Rules:
+    """The rules and their state during one life."""
+
+    def __init__(self, sim: Simulation, past: Past, lost: Mapping[str, float]) -> None:
+        """``lost`` has, by name, when runtimes were last deleted by force."""
+        self._sim = sim
+        self._lost = lost
+        self._past = past
+        self._ended: dict[str, set[str]] = {"Completed": set(), "Failed": set()}
+        """Uids of the TrainJobs whose JobSets reached the condition."""
+        self._deleted: dict[tuple[str, str], float] = {}
+        """By kind and name, when an object was last deleted."""
+        self._released: set[tuple[str, str]] = set()
+        """Uids of a JobSet and of an owner that the garbage collector removed from it."""
+
+    def see(self, event: Event) -> None:
+        """Check a change."""
+        self._past.see(event)
+        kind = event.table.facts.gvk.kind
+        self._foreign(event)
+        if event.type == "DELETED":
+            self._runtime_is_unused(kind, event.document)
+            self._deleted[kind, _name(event.document)] = self._sim.loop.time()
+            return
+        if kind == "TrainJob":
+            self._train_job(event)
+        elif kind == "JobSet":
+            self._job_set(event)
+        elif kind == "Pod" and event.type == "ADDED":
+            self._pod(event.document)
+        elif kind in ("ConfigMap", "PodGroup"):
+            self._sibling(event.document)
+        elif kind == "Secret" and event.before is not None:
+            same = event.before.get("data") == event.document.get("data")
+            assert same, f"keys of pods that may run were replaced: {_name(event.document)}"
+
+    @staticmethod
+    def _foreign(event: Event) -> None:
+        """An object of another purpose does not change."""
+        before, now = event.before, event.document
+        if before is not None and PURPOSE in (before["metadata"].get("labels") or {}):
+            for part in ("spec", "data"):
+                assert before.get(part) == now.get(part), f"an object of others was changed: {_name(now)}"
+            assert not _owner_uids(now), f"an object of others was given an owner: {_name(now)}"
+
+    def _runtime_is_unused(self, kind: str, runtime: Document) -> None:
+        """A runtime goes only when no TrainJob refers to it, unless its finalizer was removed by force."""
+        name = _name(runtime)
+        if kind not in _RUNTIMES or self._sim.loop.time() - self._lost.get(name, -_STALEST) < _STALEST:
+            return
+        for job in self._sim.server.objects(TrainJob):
+            is_old = self._past.age(job["metadata"]["uid"]) > _STALEST
+            assert not is_old or runtime_of(job) != place_of(kind, runtime), (
+                f"a runtime was deleted while a TrainJob referred to it: {name}, {_name(job)}"
+            )
+
+    def _train_job(self, event: Event) -> None:
+        """A TrainJob is valid until it is deleted, ends once, as its JobSet did or at its deadline, and keeps others' conditions."""
+        if event.before is not None and is_true(event.before, AUDITED):
+            assert is_true(event.document, AUDITED), (
+                f"a condition of another writer was removed: {_name(event.document)}"
+            )
+        job, name = event.document, _name(event.document)
+        self._conditions(job, event.before or {})
+        overrides = job["spec"].get("podTemplateOverrides") or ()
+        targets = [target["name"] for each in overrides for target in each.get("targetJobs") or ()]
+        assert UNKNOWN not in targets or is_deleted(job), f"an invalid TrainJob is stored: {name}"
+        both = is_true(job, "Complete") and is_true(job, "Failed")
+        assert not both, f"a TrainJob is Complete and Failed: {name}"
+        for own, theirs in (("Complete", "Completed"), ("Failed", "Failed")):
+            began = is_true(event.document, own) and not is_true(event.before or {}, own)
+            if own == "Failed" and is_overdue(job):
+                continue
+            assert not began or event.document["metadata"]["uid"] in self._ended[theirs], (
+                f"a TrainJob is {own} and its JobSet was not: {_name(event.document)}"
+            )
+
+    @staticmethod
+    def _conditions(job: Document, earlier: Document) -> None:
+        """The time of a condition changes with its status alone. A TrainJob is resumed only after it was suspended."""
+        before = {each["type"]: each for each in earlier.get("status", {}).get("conditions") or ()}
+        for now in job.get("status", {}).get("conditions") or ():
+            kind, old = now["type"], before.get(now["type"])
+            moved = old is not None and old["lastTransitionTime"] != now["lastTransitionTime"]
+            assert not moved or old is None or old["status"] != now["status"], (
+                f"the time of a condition changes without its status: {_name(job)}: {kind}"
+            )
+            assert old is not None or kind != "Suspended" or now["status"] == "True", (
+                f"a TrainJob is resumed that was not suspended: {_name(job)}"
+            )
+
+    def _owners(self, event: Event) -> None:
+        """A JobSet that was orphaned is not returned to the owner that released it."""
+        uid, owners = event.document["metadata"]["uid"], _owner_uids(event.document)
+        self._released |= {(uid, owner) for owner in _owner_uids(event.before or {}) - owners}
+        returned = [owner for owner in owners if (uid, owner) in self._released]
+        assert not returned, f"a JobSet was returned to an owner that released it: {_name(event.document)}"
+
+    def _job_set(self, event: Event) -> None:
+        self._owners(event)
+        job_set, uid = event.document, (controller(event.document) or {}).get("uid", "")
+        for condition, uids in self._ended.items():
+            if is_true(job_set, condition):
+                uids.add(uid)
+        job = by_uid(self._sim, TrainJob, uid)
+        if event.before is None and job is not None:
+            ended = is_true(job, "Complete") or is_true(job, "Failed")
+            assert not ended, f"the JobSet of a TrainJob that ended was built again: {_name(job_set)}"
+            assert job["spec"].get("managedBy") != _OTHERS, (
+                f"a JobSet of a TrainJob that another controller manages: {_name(job_set)}"
+            )
+        runs, before = not is_suspended(job_set), event.before
+        adopted = before is not None and (controller(before) or {}).get("uid") != uid
+        if uid and runs and (before is None or is_suspended(before) or adopted):
+            self._start(job_set, uid)
+
+    def _start(self, job_set: Document, uid: str) -> None:
+        """A JobSet starts with a spec that its TrainJob had while it was not suspended, and with fit siblings."""
+        states = [each for each in self._past.train_job(uid, within=_STALEST) if not is_suspended(each)]
+        wanted = [_wanted_of(each) for each in states]
+        assert _spec_of(job_set) in wanted, (
+            f"a JobSet starts with another spec than its TrainJob's: {_name(job_set)} "
+            f"has {_spec_of(job_set)}, wanted {wanted}"
+        )
+        siblings = _SIBLINGS.get(states[0]["spec"]["runtimeRef"]["name"], ())
+        if by_uid(self._sim, TrainJob, uid) is None:
+            siblings = ()  # the manager does not know of the deletion yet; all children will be collected
+        for sibling, suffix in siblings:
+            self._exists(sibling, _name(job_set) + suffix, uid)
+        for kind in (ConfigMap, PodGroup):
+            for each in self._sim.server.objects(kind):
+                if (controller(each) or {}).get("uid") == uid:
+                    self._fits(each, job_set)
+
+    def _exists(self, kind: type[Object], name: str, uid: str) -> None:
+        """A sibling exists when the JobSet starts, unless it was deleted a moment ago."""
+        if self._sim.loop.time() - self._deleted.get((kind.gvk.kind, name), -_STALEST) < _STALEST:
+            return
+        found = [each for each in self._sim.server.objects(kind) if _name(each) == name]
+        assert any((controller(each) or {}).get("uid") == uid for each in found), (
+            f"a JobSet starts without a sibling: {kind.gvk.kind} {name}"
+        )
+
+    def _sibling(self, sibling: Document) -> None:
+        """A sibling of a running JobSet fits it."""
+        uid = (controller(sibling) or {}).get("uid")
+        for job_set in self._sim.server.objects(JobSet) if uid else ():
+            if (controller(job_set) or {}).get("uid") == uid and not is_suspended(job_set):
+                self._fits(sibling, job_set)
+
+    @staticmethod
+    def _fits(sibling: Document, job_set: Document) -> None:
+        jobs = job_set["spec"]["replicatedJobs"]
+        pods = sum(each["template"]["spec"].get("parallelism") or 1 for each in jobs)
+        if _name(sibling).endswith(_HOST_FILE):
+            found = len(sibling["data"]["hostfile"].splitlines())
+        elif "minMember" in sibling.get("spec", {}):
+            found = sibling["spec"]["minMember"]
+        else:
+            return
+        assert found == pods, (
+            f"a sibling does not fit the running JobSet: {_name(sibling)} is for {found} pods of {pods}"
+        )
+
+    def _pod(self, pod: Document) -> None:
+        """A pod has the spec of its JobSet's template."""
+        job = by_uid(self._sim, Job, (controller(pod) or {}).get("uid", ""))
+        owner = controller(job) if job is not None else None
+        for job_set in self._sim.server.objects(JobSet) if owner else ():
+            if owner is not None and _name(job_set) == owner["name"]:
+                found = _spec_of_pods(pod["spec"])
+                wanted = [
+                    _spec_of_pods(each["template"]["spec"]["template"]["spec"])
+                    for each in job_set["spec"]["replicatedJobs"]
+                ]
+                assert is_suspended(job_set) or found in wanted, (
+                    f"a pod runs another spec than its JobSet's: {_name(pod)} has {found}, wanted {wanted}"
+                )
+
+
+def _name(document: Document) -> str:
+    return str(document["metadata"]["name"])
+
+
+def _wanted_of(train_job: Document) -> tuple[object, ...]:
+    overrides = train_job["spec"].get("podTemplateOverrides") or [{}]
+    return train_job["spec"]["trainer"]["image"], overrides[-1].get("spec", {}).get("nodeSelector")
+
+
+def _spec_of(job_set: Document) -> tuple[object, ...]:
+    """Return the trainer's image, and the node selector of the nodes."""
+    jobs = {
+        each["name"]: each["template"]["spec"]["template"]["spec"]
+        for each in job_set["spec"]["replicatedJobs"]
+    }
+    trainer = jobs.get("launcher", jobs["node"])
+    return trainer["containers"][0]["image"], jobs["node"].get("nodeSelector")
+
+
+def _spec_of_pods(spec: Document) -> tuple[object, ...]:
+    return spec["containers"][0]["image"], spec["containers"][0].get("env"), spec.get("nodeSelector")
+
+
+def _owner_uids(document: Document) -> set[str]:
+    return {ref["uid"] for ref in document.get("metadata", {}).get("ownerReferences") or ()}

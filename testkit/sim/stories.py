@@ -1,0 +1,309 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Sequences of actions about one TrainJob, in which a manager must follow each single action."""
+
+from __future__ import annotations
+
+import random
+from typing import Any, Final
+
+import anyio
+from controller_runtime.apis.core.v1 import ConfigMap, Event, Secret
+from controller_runtime.apis.machinery.object import Object
+from controller_runtime.client import MERGE, raw_patch
+from controller_runtime.simtest import Simulation
+from controller_runtime.simtest.server import MANAGER
+
+from pkg.apis.jobset.v1alpha2 import JobSet
+from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
+from pkg.apis.trainer.v1alpha1 import TrainJob
+from testkit.sim.cluster import Nodes
+from testkit.sim.end import lacks_runtime, obstacle
+from testkit.sim.objects import by_name, is_deleted, is_true, owned, refusals_expected
+from testkit.sim.users import Users
+from testkit.sim.webhook import FOREIGN, PURPOSE
+
+Document = dict[str, Any]
+_KEEP: Final = raw_patch(MERGE, b'{"metadata":{"finalizers":["example.com/kept"]}}')
+_LET_GO: Final = raw_patch(MERGE, b'{"metadata":{"finalizers":null}}')
+_SIBLINGS: Final[list[type[Object]]] = [ConfigMap, Secret, PodGroup]
+_SOON: Final = 12.0
+"""Seconds after the end of an obstacle: the next retry would be later in most cases."""
+_LONG: Final = 120.0
+"""Seconds for which pods do not end: the manager cannot wait for them."""
+_FOLLOWED: Final = 60.0
+"""Seconds after which Jobs have stopped and a JobSet was built again."""
+_MANY_EVENTS: Final = 20
+"""Events of an object after which recorders may drop the next ones; they have 25, and one more each five minutes."""
+
+
+class Stories:
+    """The sequences."""
+
+    def __init__(self, users: Users, nodes: Nodes) -> None:
+        self._users = users
+        self._nodes = nodes
+
+    def let_pods_end(self) -> None:
+        """Let the pods end that were kept running."""
+        self._nodes.hold_until = 0.0
+
+    async def _run(self, sim: Simulation, rng: random.Random, name: str) -> None:
+        """Create a TrainJob whose pods do not end for a while, and let it start."""
+        self._nodes.hold_until = sim.loop.time() + _LONG
+        await self._users.replace(sim, rng, name)
+        await self._users.resume(sim, rng, name)
+        await anyio.sleep(15.0)
+
+    async def suspend_edited(self, sim: Simulation, rng: random.Random, name: str) -> None:
+        """Suspend a running TrainJob with another trainer."""
+        await self._run(sim, rng, name)
+        await self._users.change(sim, rng, name, {"suspend": True, **self._users.trainer(rng)})
+
+    async def delete_siblings(self, sim: Simulation, rng: random.Random, name: str) -> None:
+        """Delete the siblings of a running JobSet."""
+        await self._run(sim, rng, name)
+        if (job := _train_job(sim, name)) is not None:
+            for kind in _SIBLINGS:
+                for each in owned(sim, kind, job):
+                    with refusals_expected():
+                        await sim.client().delete(kind.from_dict(each))
+
+    async def relabel(self, sim: Simulation, rng: random.Random, name: str) -> None:
+        """Set labels of a suspended TrainJob, and remove them."""
+        await self._users.suspend(sim, rng, name)
+        for labels in ({"team": "a"}, None):
+            await anyio.sleep(10.0)
+            await self._users.change(sim, rng, name, {"labels": labels})
+
+    async def audit_meanwhile(self, sim: Simulation, rng: random.Random, name: str) -> None:
+        """Suspend and resume while another controller writes a condition again and again."""
+        for act in (self._users.suspend, self._users.resume):
+            async with anyio.create_task_group() as group:
+                group.start_soon(act, sim, rng, name)
+                for _ in range(6):
+                    await anyio.sleep(rng.random() * 0.02)
+                    await self._users.annotate_status(sim, rng, name)
+
+    async def suspend_child(self, sim: Simulation, rng: random.Random, name: str) -> None:
+        """Suspend the JobSet of a running TrainJob: it is resumed."""
+        await self._run(sim, rng, name)
+        if (job := _train_job(sim, name)) is not None:
+            for each in owned(sim, JobSet, job):
+                with refusals_expected():
+                    suspend = raw_patch(MERGE, b'{"spec":{"suspend":true}}')
+                    await sim.client().patch(JobSet.from_dict(each), suspend)
+
+    async def orphan_unseen(self, sim: Simulation, rng: random.Random, name: str) -> None:
+        """Delete a TrainJob that a finalizer keeps, and release its JobSet, before the manager sees the deletion."""
+        await self._users.suspend(sim, rng, name)
+        if (document := _train_job(sim, name)) is None:
+            return
+        job, watches, table = TrainJob.from_dict(document), sim.server.watches, sim.server.table(TrainJob)
+        with refusals_expected():
+            await sim.client().patch(job, _KEEP)
+            await anyio.sleep(10.0)
+            with watches.delays.during(lambda watch: 5.0 if watch.table is table else 0.0):
+                await sim.client().delete(job, propagation="Orphan")
+                sim.server.collect_garbage()
+                await anyio.sleep(4.0)
+        await anyio.sleep(10.0)
+        with refusals_expected():
+            await sim.client().patch(job, _LET_GO)
+
+    async def remove(self, sim: Simulation, rng: random.Random, name: str) -> None:
+        """Delete a TrainJob and its children, and wait for their end."""
+        key = TrainJob.from_dict({"metadata": {"namespace": "default", "name": name}})
+        with refusals_expected():
+            await sim.client().delete(key, propagation="Background")
+        await anyio.sleep(rng.uniform(5.0, 10.0))
+
+    async def is_built_soon(self, sim: Simulation, name: str) -> None:
+        """Check that a TrainJob whose obstacle has just ended gets its JobSet without waiting for its next retry."""
+        until = sim.loop.time() + _SOON
+        while (job := _train_job(sim, name)) is not None and not owned(sim, JobSet, job):
+            ended = is_true(job, "Complete") or is_true(job, "Failed")
+            if ended or obstacle(sim, job) is not None or lacks_runtime(sim, job):
+                return
+            assert sim.loop.time() < until, f"a TrainJob is not woken when its obstacle ends: {name}"
+            await anyio.sleep(1.0)
+
+    async def unblock(self, sim: Simulation, rng: random.Random, name: str) -> None:
+        """Delete a JobSet of another purpose that has kept a TrainJob from its own for minutes."""
+        await self.remove(sim, rng, name)
+        content = FOREIGN[JobSet][1]
+        metadata = {"namespace": "default", "name": name, "labels": {PURPOSE: "other"}}
+        other = JobSet.from_dict({"metadata": metadata, **content})
+        with refusals_expected():
+            await sim.client().create(other)
+        if (found := by_name(sim, JobSet, other.to_dict())) is None or PURPOSE not in (
+            found["metadata"].get("labels") or {}
+        ):
+            return  # an orphan has the name
+        await self._users.create(sim, rng, name, suspend=rng.random() < 0.5)
+        await anyio.sleep(rng.uniform(1.0, 2.0) * _LONG)
+        with refusals_expected():
+            await sim.client().delete(other, propagation="Background")
+        await self.is_built_soon(sim, name)
+
+    async def expire_denied(self, sim: Simulation, rng: random.Random, name: str) -> None:
+        """Let a deadline pass while the manager may not write or delete the JobSet, which may end meanwhile."""
+        verb, seconds, after = rng.choice([("patch", 240, 140.0), ("delete", 40, 60.0)])
+        await self.remove(sim, rng, name)
+        self._nodes.hold_until = sim.loop.time() + seconds + after / 3
+        denied = (MANAGER, verb, str(sim.server.table(JobSet).resource.group_resource))
+        sim.server.denied.add(denied)
+        await self._users.create(sim, rng, name, suspend=False, activeDeadlineSeconds=seconds)
+        await anyio.sleep(seconds + after)
+        sim.server.denied.discard(denied)
+
+    async def resume_late(self, sim: Simulation, rng: random.Random, name: str) -> None:
+        """Resume a TrainJob that was suspended for longer than its deadline: its time begins again."""
+        await self.remove(sim, rng, name)
+        seconds = rng.choice([20, 35])
+        self._nodes.hold_until = sim.loop.time() + 3.0 * seconds
+        await self._users.create(sim, rng, name, suspend=True, activeDeadlineSeconds=seconds)
+        await anyio.sleep(seconds + 5.0)
+        await self._users.change(sim, rng, name, {"suspend": False})
+        await anyio.sleep(seconds + 15.0)
+
+    async def expire_unreachable(self, sim: Simulation, rng: random.Random, name: str) -> None:
+        """Let a deadline pass while the manager reaches no server: then the TrainJob fails, and gets no JobSet.
+
+        A reconcile that waits for the first list of ConfigMaps or Secrets may have begun before the deadline: no MPI.
+        """
+        await self.remove(sim, rng, name)
+        sim.network.weather.refused = 1.0
+        await self._users.create(sim, rng, name, "plain", suspend=False, activeDeadlineSeconds=6)
+        await anyio.sleep(13.0)
+        sim.network.weather.refused = 0.0
+        await anyio.sleep(10.0)
+
+    async def edit_at_once(self, sim: Simulation, rng: random.Random, name: str) -> None:
+        """Give a suspended TrainJob another trainer when its JobSet has just been built."""
+        await self.remove(sim, rng, name)
+        await self._users.create(sim, rng, name, suspend=True)
+        with anyio.move_on_after(5.0):
+            while (job := _train_job(sim, name)) is None or not owned(sim, JobSet, job):  # noqa: ASYNC110
+                await anyio.sleep(0.01)
+        await self._users.change(sim, rng, name, self._users.trainer(rng))
+
+    async def move(self, sim: Simulation, rng: random.Random, name: str) -> None:
+        """Suspend a running TrainJob with another trainer and resume it, before the manager sees either: the JobSet follows."""
+        await self._run(sim, rng, name)
+        table, until = sim.server.table(TrainJob), sim.loop.time() + 3.0
+        with sim.server.watches.delays.during(
+            lambda watch: max(0.0, until - sim.loop.time()) if watch.table is table else 0.0
+        ):
+            await self._users.change(sim, rng, name, {"suspend": True, **self._users.trainer(rng)})
+            await self._users.change(sim, rng, name, {"suspend": False})
+            await anyio.sleep(4.0)
+        await anyio.sleep(_FOLLOWED)
+        job = _train_job(sim, name)
+        if job is None or lacks_runtime(sim, job) or obstacle(sim, job) is not None:
+            return
+        for each in owned(sim, JobSet, job):
+            jobs = each["spec"]["replicatedJobs"]
+            images = [one["template"]["spec"]["template"]["spec"]["containers"][0]["image"] for one in jobs]
+            assert job["spec"]["trainer"]["image"] in images, f"a JobSet keeps the former spec: {name}"
+
+    async def tamper(self, sim: Simulation, rng: random.Random, name: str) -> None:
+        """Change a label of the JobSet of a suspended TrainJob, as another controller does."""
+        await self._users.suspend(sim, rng, name)
+        await self._users.change(sim, rng, name, {"labels": {"team": "a"}})
+        await anyio.sleep(15.0)
+        job = _train_job(sim, name)
+        for found in owned(sim, JobSet, job) if job else ():
+            with refusals_expected():
+                patch = raw_patch(MERGE, b'{"metadata":{"labels":{"team":"z"}}}')
+                await sim.client("other").patch(JobSet.from_dict(found), patch)
+
+    async def hold_long(self, sim: Simulation, rng: random.Random, name: str) -> None:
+        """Delete a JobSet that a finalizer keeps for minutes: an event reports that the TrainJob waits for it."""
+        await self._users.suspend(sim, rng, name)
+        await anyio.sleep(5.0)
+        job = _train_job(sim, name)
+        known = job is not None and _has_event(sim, job, "WaitingForDeletion")
+        sets = [JobSet.from_dict(each) for each in (owned(sim, JobSet, job) if job else ())]
+        for job_set in sets:
+            with refusals_expected():
+                await sim.client().patch(job_set, _KEEP)
+                await sim.client().delete(job_set)
+        await anyio.sleep(_LONG / 4)
+        early = job is not None and not known and _has_event(sim, job, "WaitingForDeletion")
+        assert not early, f"a deletion that does not last is reported: {name}"
+        await anyio.sleep(_LONG * 3 / 4)
+        left = [by_name(sim, JobSet, job_set.to_dict()) for job_set in sets]
+        still = _train_job(sim, name)
+        waits = still is not None and not (is_true(still, "Complete") or is_true(still, "Failed"))
+        if waits and still is not None and any(each and is_deleted(each) for each in left):
+            assert _has_event(sim, still, "WaitingForDeletion") or _has_many_events(sim, still), (
+                f"a deletion that lasts is not reported: {name}"
+            )
+        for job_set in sets:
+            with refusals_expected():
+                await sim.client().patch(job_set, _LET_GO)
+
+    async def resume_beside_deleted(self, sim: Simulation, rng: random.Random, name: str) -> None:
+        """Resume a TrainJob while a finalizer keeps a sibling that was deleted: the JobSet does not start."""
+        await self.remove(sim, rng, name)
+        await self._users.create(sim, rng, name, rng.choice(["gang", "mpi"]), suspend=True)
+        await anyio.sleep(15.0)
+        job = _train_job(sim, name)
+        kinds: list[type[Object]] = [PodGroup, ConfigMap]
+        found = [kind.from_dict(each) for kind in kinds for each in (owned(sim, kind, job) if job else ())]
+        for sibling in found:
+            with refusals_expected():
+                await sim.client().patch(sibling, _KEEP)
+                await sim.client().delete(sibling)
+        await anyio.sleep(8.0)
+        await self._users.change(sim, rng, name, {"suspend": False})
+        for _ in range(20 if found and job else 0):
+            await anyio.sleep(1.0)
+            for each in owned(sim, JobSet, job or {}):
+                assert each["spec"].get("suspend"), (
+                    f"a JobSet starts beside a sibling that is deleted: {name}"
+                )
+        for sibling in found:
+            with refusals_expected():
+                await sim.client().patch(sibling, _LET_GO)
+
+    async def delete_held(self, sim: Simulation, rng: random.Random, name: str) -> None:
+        """Delete a TrainJob that a finalizer keeps, and its children: they are not built again."""
+        await self._users.suspend(sim, rng, name)
+        if (document := _train_job(sim, name)) is None:
+            return
+        job = TrainJob.from_dict(document)
+        with refusals_expected():
+            await sim.client().patch(job, _KEEP)
+            await sim.client().delete(job, propagation="Background")
+        await anyio.sleep(10.0)
+        for each in owned(sim, JobSet, document):
+            with refusals_expected():
+                await sim.client().delete(JobSet.from_dict(each))
+        await anyio.sleep(10.0)
+        held = _train_job(sim, name)
+        if held is not None and held["metadata"].get("deletionTimestamp"):
+            left = [
+                each for each in owned(sim, JobSet, held) if not each["metadata"].get("deletionTimestamp")
+            ]
+            assert not left, f"a JobSet was built for a TrainJob that is being deleted: {name}"
+        with refusals_expected():
+            await sim.client().patch(job, _LET_GO)
+
+
+def _train_job(sim: Simulation, name: str) -> Document | None:
+    return by_name(sim, TrainJob, {"metadata": {"namespace": "default", "name": name}})
+
+
+def _has_many_events(sim: Simulation, job: Document) -> bool:
+    """Return True if a TrainJob has had so many events that a recorder may drop the next, as client-go's does."""
+    uid = job["metadata"]["uid"]
+    events = (each for each in sim.server.objects(Event) if each["involvedObject"].get("uid") == uid)
+    return sum(each.get("count") or 1 for each in events) >= _MANY_EVENTS
+
+
+def _has_event(sim: Simulation, job: Document, reason: str) -> bool:
+    uid = job["metadata"]["uid"]
+    events = sim.server.objects(Event)
+    return any(each["involvedObject"].get("uid") == uid and each["reason"] == reason for each in events)

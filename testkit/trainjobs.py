@@ -1,0 +1,331 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""TrainJobs, their runtimes and reconciler over an in-memory API server, which may behave as one with JobSet's webhooks and controller."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+from controller_runtime.apis.machinery.errors import ForbiddenError, NotFoundError
+from controller_runtime.apis.machinery.object import Object
+from controller_runtime.client.fake import Call, FakeClient
+from controller_runtime.event import UpdateEvent
+from controller_runtime.reconcile import Request, Result
+
+from pkg.apis.config.v1alpha1 import defaulted
+from pkg.apis.jobset.v1alpha2 import JobSet
+from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob
+from pkg.controller import TrainJobReconciler
+from pkg.runtime import core
+from pkg.runtime.framework.plugins.workload import Published
+from pkg.util.testing import make_ended_status
+
+T = TypeVar("T", bound=Object)
+KEY = Request("ns", "job")
+IMMUTABLE = (
+    'admission webhook "vjobset.kb.io" denied the request: '
+    "spec.replicatedJobs: Invalid value: []: field is immutable"
+)
+
+
+def scheduling_removed(spec: dict[str, Any]) -> Any:
+    jobs = copy.deepcopy(spec.get("replicatedJobs") or [])
+    for job in jobs:
+        pod = job["template"]["spec"]["template"]
+        for field in ("labels", "annotations"):
+            pod.get("metadata", {}).pop(field, None)
+        for field in ("nodeSelector", "tolerations", "schedulingGates"):
+            pod.get("spec", {}).pop(field, None)
+    return jobs
+
+
+class Server(FakeClient):
+    """An API server, optionally with JobSet's webhooks. A deleted JobSet stays until ``collect`` removes it."""
+
+    webhook = True
+    role_may_delete = True
+
+    def __init__(self, *objects: Object, now: Callable[[], datetime]) -> None:
+        super().__init__(*objects, now=now)
+        self.mutate: Callable[[dict[str, Any], bool], None] = lambda _spec, _create: None
+
+    async def apply(self, obj: T, **options: Any) -> T:
+        live = self._stored(obj)
+        if isinstance(obj, JobSet):
+            obj = self._admitted(obj, live)
+        if live is not None and isinstance(obj, JobSet) and self.webhook:
+            preview = await self.quietly(super().apply, obj, options | {"dry_run": True})
+            before, after = live["spec"], preview.to_dict()["spec"]
+            mutable = before.get("suspend") or after.get("suspend")
+            strip: Callable[[Any], Any] = (
+                scheduling_removed if mutable else lambda spec: spec["replicatedJobs"]
+            )
+            if strip(before) != strip(after):
+                self._log("apply", type(obj), obj.key, obj.to_dict(), options={"refused": True, **options})
+                raise ForbiddenError(IMMUTABLE, code=403, reason="Forbidden")
+        return await super().apply(obj, **options)
+
+    def _stored(self, obj: Object) -> dict[str, Any] | None:
+        try:
+            document: dict[str, Any] = self._table(type(obj)).find(obj.key).document
+        except NotFoundError:
+            return None
+        return document
+
+    def _admitted(self, obj: Any, live: dict[str, Any] | None) -> Any:
+        """Return the object with the defaults of the webhook and the CRD."""
+        wire = obj.to_dict()
+        spec = wire["spec"]
+        if self.webhook:
+            spec.setdefault("network", {}).setdefault("enableDNSHostnames", True)
+            spec["network"].setdefault("publishNotReadyAddresses", True)
+            spec.setdefault("successPolicy", {"operator": "All"})
+            spec.setdefault("startupPolicy", {"startupPolicyOrder": "AnyOrder"})
+        for job in spec["replicatedJobs"]:
+            job.setdefault("groupName", "default")
+            job.setdefault("replicas", 1)
+            if self.webhook:
+                job["template"]["spec"].setdefault("completionMode", "Indexed")
+                job["template"]["spec"]["template"]["spec"].setdefault("restartPolicy", "OnFailure")
+        self.mutate(spec, live is None)
+        return JobSet.from_dict(wire)
+
+    async def delete(self, obj: Object, **options: Any) -> None:
+        if not isinstance(obj, JobSet) or options.get("propagation") != "Foreground":
+            return await super().delete(obj, **options)
+        if not self.role_may_delete:
+            self._log("delete", type(obj), obj.key)
+            raise ForbiddenError("jobsets is forbidden: cannot delete", code=403, reason="Forbidden")
+        self._log("delete", JobSet, obj.key)
+        await self.quietly(super().delete, obj, options | {"dry_run": True})
+        held = (await self.get(JobSet, obj.key)).deep_copy()
+        held.metadata.finalizers = ["foregroundDeletion"]
+        await self.quietly(super().delete, await self.quietly(self.update, held))
+        return None
+
+    async def quietly(self, call: Callable[..., Any], obj: Object, options: Any = None) -> Any:
+        """Make a call that is not counted as the manager's."""
+        before = len(self.calls)
+        made = await call(obj, **(options or {}))
+        del self.calls[before:]
+        return made
+
+    async def observe(self, **counts: int) -> None:
+        """Count the Jobs in the status, as JobSet's controller does."""
+        job_set = await self.get(JobSet, KEY)
+        jobs = [
+            {
+                "name": job.name,
+                **dict.fromkeys(("ready", "succeeded", "failed", "active", "suspended"), 0),
+                **counts,
+            }
+            for job in job_set.spec.replicated_jobs or ()
+        ]
+        job_set.status = job_set.status.from_dict({"restarts": 0, "replicatedJobsStatus": jobs})
+        await self.status.update(job_set)
+
+    async def collect(self) -> None:
+        """Remove the deleted JobSet, as the garbage collector does once its Jobs are deleted."""
+        job_set = await self.get(JobSet, KEY)
+        assert job_set.metadata.deletion_timestamp
+        job_set.metadata.finalizers = []
+        self.memory._drop(self._table(JobSet), KEY, job_set.to_dict())
+
+
+START = datetime(2025, 3, 4, 5, 6, 7, tzinfo=UTC)
+
+
+class Recorder:
+    def __init__(self) -> None:
+        self.events: list[str] = []
+
+    def event(self, obj: Object, event_type: str, reason: str, message: str) -> None:
+        del obj
+        self.events.append(f"{event_type} {reason}: {message}")
+
+
+class World:
+    """A reconciler with the real plugins over a Server."""
+
+    def __init__(self, *objects: Object) -> None:
+        self.now = START
+        self.server = Server(*objects, now=lambda: self.now)
+        self.recorder = Recorder()
+        self.result = Result()
+        self.published: Published | None = None
+        """The schemas that the server publishes; None for the newest gang API."""
+        self.cfg = defaulted()
+        """The manager's Configuration from the next restart on."""
+
+    async def restart(self) -> None:
+        """Replace the reconciler by one without state."""
+        runtimes = await core.new(self.server, FakeClient(), cfg=self.cfg, published=self.published)
+        self.reconciler = TrainJobReconciler(self.server, self.recorder, runtimes, now=lambda: self.now)
+
+    async def reconcile(self) -> list[str]:
+        """Reconcile once; return the writes to children, with dry runs and refusals marked."""
+        before = len(self.server.calls)
+        self.result = await self.reconciler.reconcile(KEY)
+        return [
+            written(call) for call in self.server.calls[before:] if call.is_write and call.subresource == ""
+        ]
+
+    async def train_job(self, change: Callable[[TrainJob], None]) -> None:
+        job, before = await self.server.get(TrainJob, KEY), await self.server.get(TrainJob, KEY)
+        change(job)
+        self.reconciler.suspensions.update(UpdateEvent(before, await self.server.update(job)))
+
+    async def suspend(self, suspend: bool) -> None:
+        await self.train_job(lambda job: setattr(job.spec, "suspend", suspend))
+
+    async def edit_image(self, image: str = "two") -> None:
+        await self.train_job(lambda job: setattr(job.spec.trainer, "image", image))
+
+    async def edit_nodes(self, nodes: int) -> None:
+        await self.train_job(lambda job: setattr(job.spec.trainer, "num_nodes", nodes))
+
+    async def replace_overrides(self, overrides: list[dict[str, Any]]) -> None:
+        made = train_job(podTemplateOverrides=overrides).spec.pod_template_overrides
+        await self.train_job(lambda job: setattr(job.spec, "pod_template_overrides", made))
+
+    async def job_set(self) -> dict[str, Any]:
+        return (await self.server.get(JobSet, KEY)).to_dict()
+
+    async def pod(self) -> dict[str, Any]:
+        spec: dict[str, Any] = (await self.job_set())["spec"]["replicatedJobs"][-1]["template"]["spec"][
+            "template"
+        ]["spec"]
+        return spec
+
+    async def image(self) -> str:
+        return str((await self.pod())["containers"][0]["image"])
+
+    async def rebuilt(self) -> list[str]:
+        """Run the garbage collector, then reconcile."""
+        await self.server.collect()
+        return await self.reconcile()
+
+
+def written(call: Call) -> str:
+    how = " dry run" if call.options.get("dry_run") else " refused" if call.options.get("refused") else ""
+    return f"{call.verb} {call.kind.kind}{how}"
+
+
+def runtime(*jobs: str, **spec: Any) -> ClusterTrainingRuntime:
+    labels = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
+    resources = {"requests": {"cpu": "1"}}
+    replicated = [
+        {
+            "name": name,
+            "template": {
+                "metadata": {"labels": labels} if name in ("node", "launcher") and name == jobs[0] else {},
+                "spec": {
+                    "template": {
+                        "spec": {"containers": [{"name": "node", "image": "base", "resources": resources}]}
+                    }
+                },
+            },
+        }
+        for name in jobs
+    ]
+    template = {"spec": {"replicatedJobs": replicated}}
+    return ClusterTrainingRuntime.from_dict(
+        {"metadata": {"name": "rt"}, "spec": {"template": template, **spec}}
+    )
+
+
+PLAIN = {"mlPolicy": {"numNodes": 2}}
+GANG = {"mlPolicy": {"numNodes": 2}, "podGroupPolicy": {"coscheduling": {"scheduleTimeoutSeconds": 9}}}
+VOLCANO = {"mlPolicy": {"numNodes": 2}, "podGroupPolicy": {"volcano": {}}}
+WORKLOAD = {"mlPolicy": {"numNodes": 2}, "podGroupPolicy": {"workload": {}}}
+MPI = {"mlPolicy": {"numNodes": 2, "mpi": {}}}
+FLUX = {"mlPolicy": {"numNodes": 2, "flux": {}}}
+
+
+def train_job(**spec: Any) -> TrainJob:
+    ref = {"apiGroup": "trainer.kubeflow.org", "kind": "ClusterTrainingRuntime", "name": "rt"}
+    trainer = {"image": "one", "numNodes": 2}
+    return TrainJob.from_dict(
+        {
+            "metadata": {"name": "job", "namespace": "ns", "uid": "uid-job", "generation": 1},
+            "spec": {"runtimeRef": ref, "trainer": trainer, "suspend": False, **spec},
+        }
+    )
+
+
+async def world(policy: dict[str, Any] = PLAIN, *objects: Object, webhook: bool = True, **spec: Any) -> World:
+    jobs = ("launcher", "node") if "mpi" in policy.get("mlPolicy", {}) else ("node",)
+    made = World(runtime(*jobs, **policy), train_job(**spec), *objects)
+    made.server.webhook = webhook
+    await made.restart()
+    return made
+
+
+async def suspended_world(policy: dict[str, Any] = PLAIN, *, webhook: bool = True, **spec: Any) -> World:
+    """Return a world whose suspended TrainJob has its children, observed by JobSet's controller."""
+    w = await world(policy, webhook=webhook, suspend=True, **spec)
+    await w.reconcile()
+    await w.server.observe(suspended=1)
+    assert await w.reconcile() == []
+    return w
+
+
+def never_runs(w: World, image: str) -> None:
+    """Assert that no request would run a JobSet with this image."""
+    for call in w.server.calls:
+        if call.kind == JobSet.gvk and call.verb == "apply" and call.body["spec"].get("suspend") is False:
+            assert f"'image': '{image}'" not in str(call.body)
+
+
+NOW = datetime(2025, 3, 4, 5, 6, 7, tzinfo=UTC)
+KEY = Request("ns", "job")
+MakeJob = Callable[..., TrainJob]
+
+
+class Bench:
+    """A reconciler over an in-memory server."""
+
+    def __init__(
+        self, make_runtime: Callable[..., Any], recorder: Any, *objects: Object, **runtime: Any
+    ) -> None:
+        self.client = FakeClient(*objects)
+        self.recorder = recorder
+        self.runtime = make_runtime(client=self.client, **runtime)
+        self.restart()
+
+    def restart(self) -> None:
+        """A new process: nothing is remembered."""
+        runtimes = {"ClusterTrainingRuntime.trainer.kubeflow.org": self.runtime}
+        self.reconciler = TrainJobReconciler(self.client, self.recorder, runtimes, now=lambda: NOW)
+
+    async def reconcile(self, key: Request = KEY) -> list[Call]:
+        """Reconcile once; return the writes."""
+        before = len(self.client.writes)
+        self.result = await self.reconciler.reconcile(key)
+        return self.client.writes[before:]
+
+    async def train_job(self) -> TrainJob:
+        return await self.client.get(TrainJob, KEY)
+
+    async def job_set(self) -> JobSet:
+        return await self.client.get(JobSet, KEY)
+
+    async def conditions(self) -> dict[str, tuple[str, str]]:
+        job = await self.train_job()
+        return {each.type: (each.status, each.reason) for each in job.status.conditions or ()}
+
+    async def finish(self, condition: str) -> None:
+        """End the JobSet as the JobSet controller does."""
+        job_set = await self.job_set()
+        job_set.status = make_ended_status(condition)
+        await self.client.status.update(job_set)
+
+
+MakeBench = Callable[..., Bench]
+
+
+def kinds(calls: list[Call]) -> list[tuple[str, str]]:
+    return [(f"{call.verb}/{call.subresource}".rstrip("/"), call.kind.kind) for call in calls]

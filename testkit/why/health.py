@@ -1,0 +1,286 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""States of a real control plane in which nothing is wrong, among them ones that look like causes."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+from controller_runtime.apis.core.v1 import Node, Pod
+from controller_runtime.apis.machinery.gvk import GVK
+from controller_runtime.apis.machinery.object import unstructured
+from controller_runtime.client import MERGE, raw_patch
+from controller_runtime.envtest import eventually
+
+from pkg.apis.trainer.v1alpha1 import TrainJob
+from testkit.why.live import ENV, NAME, Live, State, condition, container, is_running, waits
+from testkit.why.scheduling import claim
+
+TRUE: Final = ["true"]
+LATER: Final = ["sh", "-c", "sleep 3"]
+
+
+def runs(*containers: Any, **parts: Any) -> State:
+    """Return the state of a TrainJob whose pod runs."""
+
+    async def build(live: Live) -> None:
+        await live.start(*containers, **parts)
+        await live.runs(parts.get("nodes", 1))
+
+    return build
+
+
+def after(*states: State) -> State:
+    async def build(live: Live) -> None:
+        for each in states:
+            await each(live)
+
+    return build
+
+
+async def just_created(live: Live) -> None:
+    await live.start()
+
+
+async def complete(live: Live) -> None:
+    await live.start(container(command=TRUE))
+    await live.condition("Complete")
+
+
+async def without_pods(live: Live) -> None:
+    for pod in await live.client.list(Pod, namespace=live.namespace):
+        await live.client.delete(pod, grace_period_seconds=0)
+    await live.until(lambda snapshot: not snapshot.pods, "the pods are deleted")
+
+
+async def after_a_retry(live: Live) -> None:
+    script = 'test -e "$HOME/$JOB" && exit 0; touch "$HOME/$JOB"; exit 1'
+    env = [{"name": "JOB", "value": live.namespace}]
+    await live.start(container(command=["sh", "-c", script], env=env), job={"backoffLimit": 3})
+    await live.condition("Complete")
+
+
+async def replaced(live: Live) -> None:
+    """Make the first pod fail and the second one run."""
+    script = 'test -e "$HOME/$JOB" && exec sleep 1000; touch "$HOME/$JOB"; exit 1'
+    env = [{"name": "JOB", "value": live.namespace}]
+    await live.start(container(command=["sh", "-c", script], env=env), job={"backoffLimit": 3})
+    await live.ended(1)
+    await live.runs()
+
+
+async def restarted(live: Live) -> None:
+    """Make a container fail once and run again."""
+    script = 'test -e "$HOME/$JOB" && exec sleep 1000; touch "$HOME/$JOB"; exit 1'
+    env = [{"name": "JOB", "value": live.namespace}]
+    await live.start(container(command=["sh", "-c", script], env=env), pod={"restartPolicy": "OnFailure"})
+
+    def again(snapshot: Any) -> bool:
+        statuses = [each for pod in snapshot.running for each in pod.maps("status", "containerStatuses")]
+        return any(each.get("restartCount") == 1 and "running" in each["state"] for each in statuses)
+
+    await live.until(again, "the container runs again")
+
+
+async def resumed(live: Live) -> None:
+    await live.start(spec={"suspend": True})
+    await live.condition("Suspended")
+    await live.change(TrainJob, NAME, spec={"suspend": False})
+    await live.runs()
+
+
+async def suspended_and_resumed(live: Live) -> None:
+    await runs()(live)
+    await live.change(TrainJob, NAME, spec={"suspend": True})
+    await live.condition("Suspended")
+    await live.until(lambda snapshot: not snapshot.pods, "the pods are deleted")
+    await live.change(TrainJob, NAME, spec={"suspend": False})
+    await live.runs()
+
+
+def two_steps(command: list[str]) -> State:
+    """Return a state in which the trainer's Job waits for a first step."""
+
+    async def build(live: Live) -> None:
+        first = {"name": "prepare", "template": {"spec": {"template": {"spec": {
+            "containers": [container("prepare", command)], "restartPolicy": "Never"}}}}}  # fmt: skip
+        depends = {"dependsOn": [{"name": "prepare", "status": "Complete"}]}
+        await live.start(steps=[first], step=depends)
+        await live.runs()
+
+    return build
+
+
+async def second_step(live: Live) -> None:
+    await two_steps(LATER)(live)
+    await live.until(
+        lambda snapshot: any("node" in pod.name for pod in snapshot.running), "the second step runs"
+    )
+
+
+async def deleted_secret(live: Live) -> None:
+    await live.make("v1", "Secret", "hf-token", stringData={"token": "x"})
+    await runs(container(env=[ENV]))(live)
+    secret = unstructured(GVK("", "v1", "Secret"))
+    await live.client.delete(await live.client.get(secret, (live.namespace, "hf-token")))
+
+
+def optional(kind: str, field: str) -> dict[str, Any]:
+    return {"volumes": [{"name": "o", kind: {field: "nothing", "optional": True}}]}
+
+
+async def other_pod_is_unschedulable(live: Live) -> None:
+    spec = {"containers": [container()], "nodeSelector": {"zone": "moon"}}
+    await live.make("v1", "Pod", "web", spec=spec)
+
+
+async def other_job_failed(live: Live) -> None:
+    """Make another TrainJob of the namespace fail."""
+    await live.start(container(command=["false"]), name="other", runtime="other")
+
+    async def failed() -> bool:
+        found = await live.client.get(TrainJob, (live.namespace, "other"))
+        return any(each.type == "Failed" and each.status == "True" for each in found.status.conditions or [])
+
+    await eventually(failed, timeout=120, reason="the other TrainJob failed")
+
+
+async def failed_before(live: Live) -> None:
+    """Make a TrainJob of the same name and its pods fail, and delete it."""
+    await live.start(container(command=["false"]), runtime="broken")
+    await live.condition("Failed")
+    await live.client.delete(await live.client.get(TrainJob, (live.namespace, NAME)))
+
+    async def deleted() -> bool:
+        found = await live.client.list(TrainJob, namespace=live.namespace)
+        return not found and not await live.client.list(Pod, namespace=live.namespace)
+
+    await eventually(deleted, timeout=120, reason="the first TrainJob and its pods are deleted")
+
+
+async def refused_before(live: Live) -> None:
+    """Make a quota refuse the pods, and raise it."""
+    quota = unstructured(GVK("", "v1", "ResourceQuota"))
+    await live.make("v1", "ResourceQuota", "compute", spec={"hard": {"pods": "0"}})
+    await live.becomes("v1", "ResourceQuota", "compute", "status", "used")
+    await live.start()
+    await live.event("FailedCreate")
+    await live.change(quota, "compute", spec={"hard": {"pods": "9"}})
+    await live.runs()
+
+
+async def quota_with_room(live: Live) -> None:
+    await live.make("v1", "ResourceQuota", "compute", spec={"hard": {"pods": "1"}})
+    await live.becomes("v1", "ResourceQuota", "compute", "status", "used")
+
+
+async def limit_range(live: Live) -> None:
+    limit = {"type": "Container", "default": {"memory": "1Gi"}, "defaultRequest": {"memory": "1Gi"}}
+    await live.make("v1", "LimitRange", "defaults", spec={"limits": [limit]})
+
+
+async def other_node_is_lost(live: Live) -> None:
+    name = f"lost-{live.namespace[-8:]}"
+    await live.worker(name=name)
+    await node_is(live, name, "Unknown")
+
+
+async def node_is(live: Live, name: str, status: str) -> None:
+    """Write the condition Ready of a node."""
+    body = msgspec.json.encode({"status": {"conditions": [condition("Ready", status, "KubeletReady")]}})
+    await live.client.status.patch(Node.from_dict({"metadata": {"name": name}}), raw_patch(MERGE, body))
+
+
+async def other_node_is_cordoned(live: Live) -> None:
+    await live.worker(name=f"cordoned-{live.namespace[-8:]}", unschedulable=True)
+
+
+async def priority(live: Live) -> None:
+    await live.make("scheduling.k8s.io/v1", "PriorityClass", live.namespace, shared=True, value=5)
+    await runs(pod={"priorityClassName": live.namespace})(live)
+
+
+async def with_a_claim(live: Live) -> None:
+    await runs(pod=await claim(live))(live)
+
+
+async def class_of_runtime(live: Live) -> None:
+    await live.make("node.k8s.io/v1", "RuntimeClass", live.namespace, shared=True, handler="runc")
+    await runs(pod={"runtimeClassName": live.namespace})(live)
+
+
+async def pulls(live: Live) -> None:
+    await live.played(
+        waits("ContainerCreating"), event=("Pulling", 'Pulling image "registry.example/train:1"')
+    )
+
+
+async def pulled_at_the_second_try(live: Live) -> None:
+    await live.played(
+        waits("ErrImagePull", "i/o timeout"), event=("Failed", "Failed to pull image: i/o timeout")
+    )
+    await live.write(is_running(), event=("Pulled", "Successfully pulled image"))
+
+
+async def not_ready_yet(live: Live) -> None:
+    await live.played(
+        is_running(ready=False, since=20), event=("Unhealthy", "Readiness probe failed: connection refused")
+    )
+
+
+async def node_comes_back(live: Live) -> None:
+    """Make the node of a running pod not ready, and ready again."""
+    await live.played(is_running())
+    name = (await live.snapshot()).pods[0].text("spec", "nodeName")
+    for status in ("False", "True"):
+        await node_is(live, name, status)
+
+
+async def admitted(live: Live) -> None:
+    await live.workload(condition("QuotaReserved"), condition("Admitted"))
+
+
+async def admitted_and_running(live: Live) -> None:
+    await live.workload(condition("QuotaReserved"), condition("Admitted"))
+    await live.change(TrainJob, NAME, owner="kueue", spec={"suspend": False})
+    await live.runs()
+
+
+async def manager_restarts(live: Live) -> None:
+    await runs()(live)
+    await live.cluster.supervisor.stop("trainer-controller-manager")
+    live.undo.push_async_callback(live.cluster.restart)
+
+
+async def job_set_restarts(live: Live) -> None:
+    """Make the first Job fail, so that JobSet makes its Jobs again."""
+    script = 'test -e "$HOME/$JOB" && exec sleep 1000; touch "$HOME/$JOB"; exit 1'
+    env = [{"name": "JOB", "value": live.namespace}]
+    await live.start(
+        container(command=["sh", "-c", script], env=env), job_set={"failurePolicy": {"maxRestarts": 3}}
+    )
+    await live.until(
+        lambda snapshot: snapshot.job_set is not None and snapshot.job_set.number("status", "restarts"),
+        "it restarts",
+    )
+    await live.runs()
+
+
+async def gang_runs(live: Live) -> None:
+    job = await live.start()
+    owner = {
+        "apiVersion": "trainer.kubeflow.org/v1alpha1",
+        "kind": "TrainJob",
+        "name": NAME,
+        "uid": job.metadata.uid,
+    }
+    past = [condition("Unschedulable", ago=60), condition("Scheduled", ago=50)]
+    await live.make("scheduling.volcano.sh/v1beta1", "PodGroup", NAME, metadata={"ownerReferences": [owner]},
+                    spec={"minMember": 1}, status={"phase": "Running", "conditions": past})  # fmt: skip
+    await live.runs()
+
+
+SIDECAR: Final = {"initContainers": [container("sidecar", restartPolicy="Always")]}
+SLOW_INIT: Final = {"initContainers": [container("prepare", ["sleep", "1000"])]}
+READER: Final = ("trainjobs", "jobsets", "jobs", "pods")

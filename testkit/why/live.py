@@ -1,0 +1,419 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""A TrainJob on a real control plane, brought into states; nodes of its own are played by the writes of a kubelet."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+import msgspec
+from controller_runtime.apis.core.v1 import Node, Pod
+from controller_runtime.apis.machinery.errors import NotFoundError
+from controller_runtime.apis.machinery.gvk import GVK
+from controller_runtime.apis.machinery.object import Unstructured, unstructured
+from controller_runtime.apis.machinery.time import format_time
+from controller_runtime.client import MERGE, STRATEGIC, LiveClient, raw_patch
+from controller_runtime.envtest import eventually
+from controller_runtime.rest import Impersonation, RESTMapper, Transport, load_config
+
+from pkg import why
+from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
+from pkg.localcluster.cluster import Cluster
+from pkg.why import Snapshot, Verdict, reading
+from pkg.why.things import Thing, number, text
+
+Data = dict[str, Any]
+NAME: Final = "job"
+SLEEP: Final = ["sleep", "1000"]
+LIMIT: Final = 120.0
+QUEUE: Final = "kueue.x-k8s.io/queue-name"
+
+
+def now(ago: float = 0) -> str:
+    """Return a time as the API has it."""
+    return format_time(datetime.now(UTC) - timedelta(seconds=ago))
+
+
+def container(name: str = "node", command: list[str] | None = None, **parts: Any) -> Data:
+    """Return a container that local processes can run."""
+    return {"name": name, "image": "local", "command": command or SLEEP, **parts}
+
+
+@dataclass
+class Live:
+    """The TrainJob ``job`` of one namespace; changes of a state outside of it are put back at its end."""
+
+    client: LiveClient
+    cluster: Cluster
+    namespace: str
+    undo: AsyncExitStack = field(default_factory=AsyncExitStack)
+    reader: LiveClient | None = None
+    """The client of a user with fewer permissions, who asks."""
+
+    async def make(self, version: str, kind: str, name: str, *, shared: bool = False, **body: Any) -> Thing:
+        """Create an object, in the namespace unless it is ``shared``, which is deleted at the end."""
+        metadata = {
+            "name": name,
+            **body.pop("metadata", {}),
+            **({} if shared else {"namespace": self.namespace}),
+        }
+        obj = Unstructured.wrap({"apiVersion": version, "kind": kind, "metadata": metadata, **body})
+        made = await self.client.create(obj)
+        if shared:
+            self.undo.push_async_callback(self.remove, made)
+        return Thing(made.to_dict())
+
+    async def remove(self, obj: Any) -> None:
+        """Delete an object, which may be deleted already."""
+        try:
+            await self.client.delete(obj)
+        except NotFoundError:
+            return
+
+    async def runtime(self, *containers: Data, name: str = "plain", nodes: int = 1, **parts: Any) -> None:
+        """Create a runtime; ``pod``, ``job`` and ``job_set`` are parts of its specs, ``steps`` follow the first one."""
+        pod = {
+            "containers": list(containers) or [container()],
+            "terminationGracePeriodSeconds": 1,
+            **parts.get("pod", {}),
+        }
+        job = {
+            "backoffLimit": 0,
+            "template": {"metadata": parts.get("metadata", {}), "spec": pod},
+            **parts.get("job", {}),
+        }
+        pod.setdefault("restartPolicy", "Never")
+        labels = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
+        step = {
+            "name": "node",
+            "template": {"metadata": {"labels": labels}, "spec": job},
+            **parts.get("step", {}),
+        }
+        body = {"replicatedJobs": [*parts.get("steps", []), step], **parts.get("job_set", {})}
+        spec = {"mlPolicy": {"numNodes": nodes}, "template": {"spec": body}}
+        metadata = {"name": name, "namespace": self.namespace}
+        await self.client.create(TrainingRuntime.from_dict({"metadata": metadata, "spec": spec}))
+
+    async def start(self, *containers: Data, name: str = NAME, labels: Data | None = None, finalizers: list[str] | None = None,
+                    spec: Data | None = None, **parts: Any) -> TrainJob:  # fmt: skip
+        """Create a runtime and a TrainJob of it."""
+        runtime = parts.pop("runtime", "plain")
+        await self.runtime(*containers, name=runtime, **parts)
+        metadata = {"name": name, "namespace": self.namespace, "labels": labels, "finalizers": finalizers}
+        ref = {"runtimeRef": {"kind": "TrainingRuntime", "name": runtime}}
+        return await self.client.create(
+            TrainJob.from_dict({"metadata": metadata, "spec": {**ref, **(spec or {})}})
+        )
+
+    async def change(
+        self, kind: type[Any], name: str, *, of_status: bool = False, owner: str = "test", **body: Any
+    ) -> None:
+        """Merge ``body`` into an object of the namespace."""
+        obj = kind.from_dict(
+            {**getattr(kind, "empty", {}), "metadata": {"name": name, "namespace": self.namespace}}
+        )
+        writer = self.client.status if of_status else self.client
+        await writer.patch(obj, raw_patch(MERGE, msgspec.json.encode(body)), field_owner=owner)
+
+    # --- visible states ---
+
+    async def snapshot(self) -> Snapshot:
+        return await reading.take(self.reader or self.client, self.namespace, NAME, datetime.now(UTC))
+
+    async def verdict(self) -> Verdict:
+        return why.diagnose(await self.snapshot())
+
+    async def until(self, visible: Callable[[Snapshot], object], reason: str, timeout: float = LIMIT) -> None:
+        """Return when ``visible`` is true of the objects."""
+
+        async def seen() -> bool:
+            return bool(visible(await self.snapshot()))
+
+        await eventually(seen, timeout=timeout, interval=0.2, reason=reason)
+
+    async def becomes(self, version: str, kind: str, name: str, *path: str) -> None:
+        """Return when an object of the namespace has a value at ``path``."""
+        found = unstructured(GVK.parse(version, kind))
+
+        async def has() -> bool:
+            return bool(Thing((await self.client.get(found, (self.namespace, name))).to_dict()).at(*path))
+
+        await eventually(has, timeout=LIMIT, reason=f"{kind} {name} has {'.'.join(path)}")
+
+    async def event(self, reason: str, words: str = "") -> None:
+        def seen(snapshot: Snapshot) -> bool:
+            return any(
+                each.text("reason") == reason and words in each.text("message")
+                for each in snapshot.all("Event")
+            )
+
+        await self.until(seen, f"an event {reason}")
+
+    async def unscheduled(self, words: str = "") -> None:
+        def seen(snapshot: Snapshot) -> bool:
+            found = [each.condition("PodScheduled") for each in snapshot.pods]
+            return any(text(each, "status") == "False" and words in text(each, "message") for each in found)
+
+        await self.until(seen, "a pod cannot be scheduled")
+
+    async def waiting(self, reason: str) -> None:
+        await self.until(lambda snapshot: any(reason == text(each, "state", "waiting", "reason") for each in states(snapshot)), reason)  # fmt: skip
+
+    async def ended(self, code: int) -> None:
+        await self.until(lambda snapshot: any(code == number(each, *path, "exitCode") for each in states(snapshot)
+                         for path in (("state", "terminated"), ("lastState", "terminated"))), f"exit code {code}")  # fmt: skip
+
+    async def runs(self, pods: int = 1) -> None:
+        await self.until(lambda snapshot: len(snapshot.running) == pods, f"{pods} pods run")
+
+    async def condition(self, kind: str) -> None:
+        await self.until(lambda snapshot: snapshot.train_job.is_true(kind), f"the TrainJob is {kind}")
+
+    # --- a node of its own, whose kubelet is this test ---
+
+    async def worker(self, name: str = "", **spec: Any) -> Data:
+        """Create a ready node without a kubelet, and return the parts of a pod spec that lead to it."""
+        name = name or f"worker-{self.namespace[-8:]}"
+        resources = {"cpu": "8", "memory": "64Gi", "pods": "20", "nvidia.com/gpu": "8"}
+        ready = [
+            {
+                "type": "Ready",
+                "status": "True",
+                "reason": "KubeletReady",
+                "lastHeartbeatTime": now(),
+                "lastTransitionTime": now(),
+            }
+        ]
+        taints = [{"key": "example.com/own", "effect": "NoSchedule"}]
+        node = Node.from_dict({
+            "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}}, "spec": {"taints": taints, **spec},
+            "status": {"capacity": resources, "allocatable": resources, "conditions": ready},
+        })  # fmt: skip
+        made = await self.client.create(node)
+        self.undo.push_async_callback(self.remove, made)
+        return {
+            "nodeSelector": {"kubernetes.io/hostname": name},
+            "tolerations": [{"key": "example.com/own", "operator": "Exists"}],
+        }
+
+    async def played(
+        self, status: Mapping[str, Any], *, event: tuple[str, str] | None = None, **parts: Any
+    ) -> None:
+        """Start the TrainJob on such a node, and write the status of its pod, and an event of it, as a kubelet."""
+        await self.start(pod={**await self.worker(), **parts.pop("pod", {})}, **parts)
+        await self.until(
+            lambda snapshot: any(pod.text("spec", "nodeName") for pod in snapshot.pods), "the pod is bound"
+        )
+        await self.write(status, event=event)
+
+    async def write(self, status: Mapping[str, Any], *, event: tuple[str, str] | None = None) -> None:
+        """Write as the kubelet of the first pod."""
+        pod = (await self.snapshot()).pods[0]
+        if event is not None:
+            about = {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "name": pod.name,
+                "namespace": self.namespace,
+                "uid": pod.uid,
+            }
+            kind = "Normal" if event[0] in ("Pulling", "Pulled") else "Warning"
+            await self.make("v1", "Event", f"{pod.name}.{event[0].lower()}", involvedObject=about, reason=event[0],
+                            message=event[1], type=kind, count=1, firstTimestamp=now(), lastTimestamp=now(),
+                            source={"component": "kubelet"})  # fmt: skip
+        body = msgspec.json.encode({"status": {"startTime": now(), "phase": "Pending", **status}})
+        target = Pod.from_dict({"metadata": {"name": pod.name, "namespace": self.namespace}})
+        await self.client.status.patch(target, raw_patch(STRATEGIC, body))
+
+    # --- Kueue, as it writes ---
+
+    async def workload(self, *conditions: Data, active: bool = True, **status: Any) -> None:
+        """Create a suspended TrainJob with a queue, the queue, and the Workload that Kueue makes of it."""
+        if not status.pop("no_queue", False):
+            await self.make(
+                "kueue.x-k8s.io/v1beta1", "LocalQueue", "team-queue", spec={"clusterQueue": "all"}
+            )
+        job = await self.start(labels={QUEUE: "team-queue"}, spec={"suspend": True})
+        owner = {
+            "apiVersion": "trainer.kubeflow.org/v1alpha1",
+            "kind": "TrainJob",
+            "name": NAME,
+            "uid": job.metadata.uid,
+            "controller": True,
+        }
+        await self.condition("Suspended")
+        await self.make("kueue.x-k8s.io/v1beta1", "Workload", "trainjob-job-1", metadata={"ownerReferences": [owner]},
+                        spec={"queueName": "team-queue", "active": active}, status={"conditions": list(conditions), **status})  # fmt: skip
+
+
+def states(snapshot: Snapshot) -> list[Data]:
+    """Return the statuses of all containers of the pods that count."""
+    parts = ("initContainerStatuses", "containerStatuses")
+    return [each for pod in snapshot.pods for part in parts for each in pod.maps("status", part)]
+
+
+def waits(reason: str, message: str = "") -> Data:
+    """Return the status of a pod whose container waits."""
+    state = {"waiting": {"reason": reason, "message": message}}
+    return {"containerStatuses": [_status(state, ready=False)]}
+
+
+def fails(code: int, reason: str = "Error", message: str = "") -> Data:
+    """Return the status of a pod whose container failed."""
+    ended = {"exitCode": code, "reason": reason, "message": message, "startedAt": now(), "finishedAt": now()}
+    return {"phase": "Failed", "containerStatuses": [_status({"terminated": ended}, ready=False)]}
+
+
+def is_running(*, ready: bool = True, since: float = 0, **more: Any) -> Data:
+    """Return the status of a pod whose container runs."""
+    conditions = [{"type": "Ready", "status": str(ready), "lastTransitionTime": now(since)}]
+    state = {"running": {"startedAt": now(since)}}
+    return {
+        "phase": "Running",
+        "conditions": conditions,
+        "containerStatuses": [_status(state, ready=ready, **more)],
+    }
+
+
+def _status(state: Data, *, ready: bool, **more: Any) -> Data:
+    return {
+        "name": "node",
+        "image": "local",
+        "imageID": "",
+        "ready": ready,
+        "restartCount": 0,
+        "state": state,
+        **more,
+    }
+
+
+def condition(
+    kind: str, status: str = "True", reason: str = "Pending", message: str = "", ago: float = 0
+) -> Data:
+    """Return a condition."""
+    return {
+        "type": kind,
+        "status": status,
+        "reason": reason,
+        "message": message,
+        "lastTransitionTime": now(ago),
+    }
+
+
+def crds() -> list[Data]:
+    """Return CRDs of kinds of Kueue and Volcano, without their schemas."""
+    return [
+        _crd("kueue.x-k8s.io", "Workload"),
+        _crd("kueue.x-k8s.io", "LocalQueue"),
+        _crd("scheduling.volcano.sh", "PodGroup"),
+    ]
+
+
+def _crd(group: str, kind: str) -> Data:
+    plural = f"{kind.lower()}s"
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version = {"name": "v1beta1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    names = {"kind": kind, "plural": plural, "singular": kind.lower(), "listKind": f"{kind}List"}
+    spec = {"group": group, "scope": "Namespaced", "names": names, "versions": [version]}
+    # The API server requires this annotation of kinds in groups of the Kubernetes project.
+    metadata = {
+        "name": f"{plural}.{group}",
+        "annotations": {"api-approved.kubernetes.io": "unapproved, for tests"},
+    }
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": metadata,
+        "spec": spec,
+    }
+
+
+State = Callable[[Live], Awaitable[object]]
+PYTHON: Final = ["python", "-c"]
+HIGH: Final = {"limits": {"nvidia.com/gpu": "16"}}
+ENV: Final = {"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": "hf-token", "key": "token"}}}
+PULL: Final = "failed to pull and unpack image: failed to resolve reference: registry.example/train:1: "
+
+
+def starts(*containers: Any, until: str = "", words: str = "", **parts: Any) -> State:
+    """Return a state that is visible in an event, or as a pod that cannot be scheduled."""
+
+    async def build(live: Live) -> None:
+        await live.start(*containers, **parts)
+        await (live.event(until, words) if until else live.unscheduled(words))
+
+    return build
+
+
+def kubelet(status: Any, event: tuple[str, str] | None = None, **parts: Any) -> State:
+    return lambda live: live.played(status() if callable(status) else status, event=event, **parts)
+
+
+def processes(*containers: Any, code: int = 0, waiting: str = "", **parts: Any) -> State:
+    """Return a state that a process causes: its exit code, or a reason for which it waits."""
+
+    async def build(live: Live) -> None:
+        await live.start(*containers, **parts)
+        await (live.waiting(waiting) if waiting else live.ended(code))
+
+    return build
+
+
+def queued(*conditions: Any, **parts: Any) -> State:
+    return lambda live: live.workload(*conditions, **parts)
+
+
+def no_quota(message: str, reason: str = "Pending") -> Any:
+    return condition("QuotaReserved", "False", reason, message)
+
+
+def unread(state: State, *resources: str) -> State:
+    """Return a state that is read by a user who may read only these resources."""
+
+    async def build(live: Live) -> None:
+        await state(live)
+        api = "rbac.authorization.k8s.io"
+        rules = [{"apiGroups": ["*"], "resources": list(resources), "verbs": ["get", "list"]}]
+        await live.make(f"{api}/v1", "Role", "reader", rules=rules)
+        await live.make(f"{api}/v1", "RoleBinding", "reader", roleRef={"apiGroup": api, "kind": "Role", "name": "reader"},
+                        subjects=[{"apiGroup": api, "kind": "User", "name": "reader"}])  # fmt: skip
+        config = replace(await load_config(str(live.cluster.kubeconfig)), impersonate=Impersonation("reader"))
+        transport = await live.undo.enter_async_context(Transport(config))
+        live.reader = LiveClient(transport, RESTMapper(transport))
+
+        def settled(snapshot: Snapshot) -> bool:
+            return snapshot.job_set is not None and snapshot.settled(snapshot.job_set)
+
+        await live.until(settled, "time has passed")
+
+    return build
+
+
+def gang(members: int, *conditions: Any, nodes: int = 1, gpus: int = 0) -> State:
+    """Return the state of a gang of Volcano whose group has ``conditions``."""
+
+    async def build(live: Live) -> None:
+        limits = {"limits": {"nvidia.com/gpu": str(gpus)}}
+        job = await live.start(
+            container(resources=limits if gpus else {}), pod={"schedulerName": "volcano"}, nodes=nodes
+        )
+        owner = {
+            "apiVersion": "trainer.kubeflow.org/v1alpha1",
+            "kind": "TrainJob",
+            "name": NAME,
+            "uid": job.metadata.uid,
+        }
+        await live.make("scheduling.volcano.sh/v1beta1", "PodGroup", NAME, metadata={"ownerReferences": [owner]},
+                        spec={"minMember": members}, status={"phase": "Inqueue", "conditions": list(conditions)})  # fmt: skip
+
+        def waited(snapshot: Snapshot) -> bool:
+            groups = snapshot.all("PodGroup.scheduling.volcano.sh")
+            return bool(groups) and len(snapshot.pods) == nodes and snapshot.settled(groups[0])
+
+        await live.until(waited, "time has passed")
+
+    return build
