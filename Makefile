@@ -66,9 +66,10 @@ fmt: $(VENV)/.dev ## Format the code and mend what the linter can mend
 	$(BIN)/ruff check --fix $(CODE) $(LIBRARY)
 
 .PHONY: lint
-lint: $(VENV)/.dev ## Check format and lint
+lint: $(VENV)/.dev ## Check format, lint, links, words, changelogs and names in documents
 	$(BIN)/ruff format --check $(CODE) $(LIBRARY)
 	$(BIN)/ruff check $(CODE) $(LIBRARY)
+	$(BIN)/python -m hack.texts
 
 .PHONY: types
 types: $(VENV)/.dev ## Check types, strictly

@@ -1,0 +1,222 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Check the texts that no compiler reads: links, words, changelogs, names in documents, places of planted bugs.
+
+``python -m hack.texts`` prints ``FILE:LINE: PROBLEM`` for each problem and returns 1 if there is one.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import tomllib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from hack import parsers
+from hack.mutants import ROOT, Record, Table, written
+
+LIBRARY: Final = "controller-runtime"
+DOCUMENTS: Final = tuple(
+    f"{folder}{pattern}"
+    for folder in ("", f"{LIBRARY}/")
+    for pattern in ("*.md", "docs/**/*.md", "examples/*.md")
+)
+SECTIONS: Final = ("Breaking", "Added", "Changed", "Security", "Fixed")
+WORDS: Final = {
+    "tell": r"\b(?:tells?|told|telling)\b",
+    "somebody": r"\b(?:somebody|nobody|everybody|whoever)\b",
+    "anew": r"\banew\b",
+    "is no": r"\bis no (?!longer\b|more\b)",
+    "what": r"\bwhat(?:ever)?\b",
+}
+AREAS: Final = {
+    "documents": DOCUMENTS,
+    "manager": ("pkg/**/*.py", "cmd/**/*.py", "hack/**/*.py", "examples/**/*.py"),
+    "library": (f"{LIBRARY}/controller_runtime/**/*.py", f"{LIBRARY}/examples/**/*.py"),
+    "tests": (
+        "test/**/*.py",
+        "testkit/**/*.py",
+        f"{LIBRARY}/test/**/*.py",
+        f"{LIBRARY}/ctrl_testkit/**/*.py",
+    ),
+}
+LIMITS: Final = {
+    "documents": {"tell": 1, "somebody": 0, "anew": 0, "is no": 4, "what": 63},
+    "manager": {"tell": 0, "somebody": 0, "anew": 0, "is no": 7, "what": 60},
+    "library": {"tell": 0, "somebody": 0, "anew": 0, "is no": 7, "what": 50},
+    "tests": {"tell": 116, "somebody": 25, "anew": 2, "is no": 10, "what": 310},
+}
+"""The most occurrences of each word in each area. Lower a number when the count falls; never raise one."""
+_OWN_NAMES: Final = re.compile(r"\btest_\w+|id=\"[^\"]*\"")
+"""The names of tests, which are sentences of their own kind."""
+
+
+class Problem(NamedTuple):
+    """A problem at a line of a file."""
+
+    path: Path
+    line: int
+    text: str
+
+    @classmethod
+    def at(cls, path: Path, position: int, text: str) -> Problem:
+        """Return a problem at a position in the text of a file."""
+        return cls(path, path.read_text().count("\n", 0, position) + 1, text)
+
+
+def documents(root: Path) -> list[Path]:
+    """Return the documents of the manager and of the library."""
+    return sorted({path for pattern in DOCUMENTS for path in root.glob(pattern)})
+
+
+def links(root: Path) -> Iterator[Problem]:
+    """Relative links lead to files."""
+    for path in documents(root):
+        for link in re.finditer(r"\]\(([^)#:]+)(?:#[^)]*)?\)", path.read_text()):
+            if not (path.parent / link[1]).exists():
+                yield Problem.at(path, link.start(), f"the link leads to no file: {link[1]}")
+
+
+def make_targets(root: Path) -> Iterator[Problem]:
+    """The targets of make in documents exist.
+
+    The library's documents also name targets of a project that ``python -m controller_runtime new`` writes.
+    """
+    ours = _targets(root / "Makefile")
+    template = root / LIBRARY / "controller_runtime/tools/templates/Makefile.tmpl"
+    theirs = _targets(root / LIBRARY / "Makefile") | _targets(template)
+    for path in documents(root):
+        known = theirs if path.is_relative_to(root / LIBRARY) else ours
+        for command in re.finditer(r"(?:^|`|&& )make ((?:[a-z-]+ ?)+)", path.read_text(), re.MULTILINE):
+            for word in command[1].split():
+                if word not in known:
+                    yield Problem.at(path, command.start(1), f"make has no target {word}")
+
+
+def _targets(makefile: Path) -> set[str]:
+    return set(re.findall(r"^([a-z-]+):.*##", makefile.read_text(), re.MULTILINE))
+
+
+def changelogs(root: Path) -> Iterator[Problem]:
+    """Changelogs merge by union, which can repeat lines: each section and entry of a release occurs once."""
+    for path in (root / "CHANGELOG.md", root / LIBRARY / "CHANGELOG.md"):
+        releases, sections, seen = 0, [""], set[str]()
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            text = ""
+            if name := line.removeprefix("## ") if line.startswith("## ") else "":
+                pattern = r"\d+\.\d+\.\d+ - \d{4}-\d{2}-\d{2}" if releases else "Unreleased"
+                if not re.fullmatch(pattern, name):
+                    text = f"this must be {'a version and its date' if releases else 'Unreleased'}"
+                releases, sections = releases + 1, []
+            elif line.startswith("### "):
+                sections.append(line.removeprefix("### "))
+                if sections != [each for each in SECTIONS if each in sections]:
+                    text = f"each section stands once, in the order {', '.join(SECTIONS)}"
+            elif line.startswith("- ") and not sections:
+                text = "an entry stands below a section"
+            if line and not line.startswith("###") and line in seen:
+                text = "this line occurs above, too"
+            seen.add(line)
+            if text:
+                yield Problem(path, number, text)
+
+
+def words(root: Path) -> Iterator[Problem]:
+    """The register is that of Kubernetes' own documentation: words that it does not use become fewer, never more.
+
+    The file that was changed last is named; texts of others are not counted.
+    """
+    for area, limits in LIMITS.items():
+        paths = {path for pattern in AREAS[area] for path in root.glob(pattern)} - {Path(__file__)}
+        texts = {path: _OWN_NAMES.sub("", path.read_text()) for path in paths}
+        for word, limit in limits.items():
+            found = {path: re.findall(WORDS[word], text, re.IGNORECASE) for path, text in texts.items()}
+            count = sum(map(len, found.values()))
+            if count > limit:
+                last = max((path for path in found if found[path]), key=lambda path: path.stat().st_mtime)
+                line = next(
+                    number
+                    for number, text in enumerate(texts[last].splitlines(), 1)
+                    if re.search(WORDS[word], text, re.IGNORECASE)
+                )
+                text = f"{found[last][0]!r}: {count} of such words are in the {area}, more than {limit}"
+                yield Problem(last, line, f"{text}; write it as Kubernetes' documentation does")
+
+
+def mutants(root: Path) -> Iterator[Problem]:
+    """Each planted bug changes one place of its module, and the documented results are the recorded ones."""
+    tables = [Table.read(path) for path in sorted((root / "test/sim/mutants").glob("*.toml"))]
+    for table in tables:
+        text = table.file.read_text()
+        for mutant in table.mutants:
+            module = _module(root, mutant.module)
+            try:
+                mutant.applied(module.read_text() if module else "")
+            except ValueError as error:
+                yield Problem.at(table.file, max(text.find(f'"{mutant.name}"'), 0), str(error))
+    page = root / "docs/simulation.md"
+    before = page.read_text()
+    after = written(before, tables, Record(root / "test/sim/mutants/results.jsonl"))
+    for number, (old, new) in enumerate(zip(before.splitlines(), after.splitlines(), strict=False), 1):
+        if old != new:
+            yield Problem(page, number, "the results are not the recorded ones: run hack.mutants with --docs")
+            return
+
+
+def _module(root: Path, name: str) -> Path | None:
+    """Return the file of a module of the manager or the library."""
+    base = (root if name.startswith("pkg") else root / LIBRARY).joinpath(*name.split("."))
+    return next((each for each in (base.with_suffix(".py"), base / "__init__.py") if each.exists()), None)
+
+
+def port_map(root: Path) -> Iterator[Problem]:
+    """Every module that the port map names exists."""
+    path = root / "docs/port-map.md"
+    for name in re.finditer(r"`((?:pkg|controller_runtime)\.[a-z0-9_.]+)`", path.read_text()):
+        if _module(root, name[1]) is None:
+            yield Problem.at(path, name.start(), f"no module is called {name[1]}")
+
+
+def architecture(root: Path) -> Iterator[Problem]:
+    """The architecture has a row for every package, and draws the layers of the pod grouper that are checked."""
+    path = root / "docs/architecture.md"
+    text = path.read_text()
+    rows = {row[1]: row.start() for row in re.finditer(r"^\| `pkg\.(\w+)` \|", text, re.MULTILINE)}
+    packages = {each.parent.name for each in root.glob("pkg/*/__init__.py")}
+    for name in sorted(packages ^ set(rows)):
+        problem = f"no package is called pkg.{name}" if name in rows else f"pkg.{name} has no row"
+        yield Problem.at(path, rows.get(name, 0), problem)
+    settings = tomllib.loads((root / "pyproject.toml").read_text())
+    drawn = re.search(r"^podgrouper: +(.*)$", text, re.MULTILINE)
+    for contract in settings["tool"]["importlinter"]["contracts"]:
+        if contract.get("containers") == ["pkg.podgrouper"]:
+            layers = [set(layer.split(" | ")) for layer in contract["layers"]]
+            if drawn is None or [set(layer.split(" │ ")) for layer in drawn[1].split(" → ")] != layers:
+                yield Problem.at(
+                    path, drawn.start() if drawn else 0, "the layers differ from pyproject.toml's"
+                )
+
+
+def parser_page(root: Path) -> Iterator[Problem]:
+    """``docs/parsers.md`` names the modules that parse text, and tests that exist."""
+    for line, text in parsers.problems(root):
+        yield Problem(root / parsers.PAGE, line, text)
+
+
+CHECKS: Final[tuple[Callable[[Path], Iterator[Problem]], ...]] = (
+    links, make_targets, changelogs, words, mutants, port_map, architecture, parser_page,
+)  # fmt: skip
+
+
+def main() -> int:
+    """Print the problems; return 1 if there is one."""
+    problems = [each for check in CHECKS for each in check(ROOT)]
+    for path, line, text in problems:
+        sys.stdout.write(f"{path.relative_to(ROOT)}:{line}: {text}\n")
+    return int(bool(problems))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
