@@ -116,6 +116,7 @@ test-integration: $(VENV)/.dev binaries ## Run the tests that need a real API se
 
 .PHONY: test-fault
 test-fault: $(VENV)/.dev binaries ## Break the API server and the way to it; FAULT_SECONDS=30 FAULT_EVERY_K=1 for all of it
+	cd $(LIBRARY) && $(abspath $(BIN))/pytest test/fault $(PYTEST_ARGS)
 	$(BIN)/pytest test/fault $(PYTEST_ARGS)
 
 SEEDS ?= 200

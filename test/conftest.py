@@ -15,12 +15,12 @@ from controller_runtime.testing.pytest_envtest import control_plane as control_p
 from controller_runtime.testing.pytest_envtest import live_client as live_client
 from controller_runtime.testing.pytest_envtest import namespace as namespace
 from controller_runtime.testing.pytest_envtest import rest_config as rest_config
+from ctrl_testkit.figures import figure as figure
+from ctrl_testkit.figures import pytest_terminal_summary as pytest_terminal_summary
 
 from pkg.localcluster.cluster import Cluster
 from pkg.localcluster.options import Options
 from pkg.localcluster.tools import DEFAULT_JOBSET, DEFAULT_KUBERNETES
-
-FIGURES = pytest.StashKey[list[str]]()
 
 KUBERNETES = os.environ.get("CLUSTER_KUBERNETES", DEFAULT_KUBERNETES)
 JOBSET = os.environ.get("CLUSTER_JOBSET", DEFAULT_JOBSET)
@@ -64,23 +64,3 @@ def local_cluster(run_cluster: RunCluster) -> Iterator[Cluster]:
     """
     with run_cluster(Options(kubernetes=KUBERNETES, jobset=JOBSET)) as cluster:
         yield cluster
-
-
-@pytest.fixture
-def figure(request: pytest.FixtureRequest) -> Callable[..., None]:
-    """Print a figure at the end of the run beside its bound, and assert it."""
-    lines = request.config.stash.setdefault(FIGURES, [])
-
-    def show(what: str, value: float, *, at_most: float, unit: str = "s") -> None:
-        lines.append(f"{what}: {value:.4g} {unit} (at most {at_most:g})")
-        assert value <= at_most, lines[-1]
-
-    return show
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Show what was measured."""
-    if lines := config.stash.get(FIGURES, []):
-        terminalreporter.section("figures")
-        for line in lines:
-            terminalreporter.line(line)

@@ -8,9 +8,10 @@ from typing import Any
 
 import aiohttp
 import anyio
-import controller_runtime as ctrl
 import pytest
 from aiohttp import web
+
+import controller_runtime as ctrl
 from controller_runtime.apis.core.v1 import ConfigMap, Secret
 from controller_runtime.apis.machinery.errors import NotFoundError
 from controller_runtime.apis.machinery.object import Object

@@ -9,6 +9,7 @@ import sys
 from datetime import timedelta
 
 import anyio
+
 import controller_runtime as ctrl
 from controller_runtime import rest
 from controller_runtime.apis.core.v1 import ConfigMap

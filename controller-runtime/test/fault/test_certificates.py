@@ -13,11 +13,12 @@ import aiohttp
 import anyio
 import msgspec
 import pytest
+from cryptography import x509
+
 from controller_runtime import metrics, webhook
 from controller_runtime.apis.core.v1 import ConfigMap
 from controller_runtime.envtest import eventually
 from controller_runtime.envtest.pki import Authority, KeyPair
-from cryptography import x509
 
 pytestmark = pytest.mark.fault
 RATE = 200

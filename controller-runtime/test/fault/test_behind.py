@@ -13,8 +13,10 @@ from typing import Any
 
 import anyio
 import anyio.abc
-import controller_runtime as ctrl
 import pytest
+from yarl import URL
+
+import controller_runtime as ctrl
 from controller_runtime import cache, controller, handler
 from controller_runtime.apis.core.v1 import ConfigMap, Secret
 from controller_runtime.apis.machinery.gvk import GVK
@@ -22,7 +24,6 @@ from controller_runtime.apis.machinery.object import unstructured
 from controller_runtime.client import Client, LiveClient, merge_from
 from controller_runtime.envtest import Environment, eventually
 from controller_runtime.rest import Config, Request, RESTMapper, Transport
-from yarl import URL
 
 pytestmark = pytest.mark.fault
 BEHIND = 5.0

@@ -9,6 +9,7 @@ from typing import Any
 
 import anyio
 import pytest
+
 from controller_runtime.apis.coordination.v1 import Lease
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import eventually

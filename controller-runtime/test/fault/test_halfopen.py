@@ -6,8 +6,9 @@ from datetime import timedelta
 from typing import Any
 
 import anyio
-import controller_runtime as ctrl
 import pytest
+
+import controller_runtime as ctrl
 from controller_runtime.apis.core.v1 import ConfigMap
 from controller_runtime.cache import Cache, Options
 from controller_runtime.client import Client, LiveClient

@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 import anyio
+
 import controller_runtime as ctrl
 from controller_runtime.apis.machinery import shape
 from controller_runtime.apis.machinery.gvk import GVK

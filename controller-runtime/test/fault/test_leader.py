@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 import pytest
+
 from controller_runtime.apis.coordination.v1 import Lease
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import eventually

@@ -5,8 +5,9 @@
 from typing import Any
 
 import anyio
-import controller_runtime as ctrl
 import pytest
+
+import controller_runtime as ctrl
 from controller_runtime.apis.core.v1 import ConfigMap, Secret
 from controller_runtime.apis.machinery.errors import NotFoundError
 from controller_runtime.apis.machinery.gvk import GVK

@@ -11,6 +11,7 @@ from typing import Any
 
 import anyio
 import pytest
+
 from controller_runtime.apis.machinery.gvk import GVK
 from controller_runtime.apis.machinery.object import Unstructured, unstructured
 from controller_runtime.client import LiveClient
