@@ -81,16 +81,14 @@ imports: $(VENV)/.dev ## Check who may import whom
 	cd $(LIBRARY) && $(abspath $(BIN))/lint-imports
 	$(BIN)/lint-imports
 
-# Tests wait more than they compute: two workers a core.
+# Tests wait more than they compute: two workers a core, each with an API server of its own.
 WORKERS ?= 4
 PARALLEL := --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 .PHONY: test
-test: $(VENV)/.dev binaries ## Run the tests that show whether the product works, in ten minutes on two cores
-	cd $(LIBRARY) && $(abspath $(BIN))/pytest $(PARALLEL) -m "not slow and not alone" $(PYTEST_ARGS)
-	$(BIN)/pytest $(PARALLEL) -m "not slow and not alone" $(PYTEST_ARGS)
-	cd $(LIBRARY) && $(abspath $(BIN))/pytest -m "not slow and alone" $(PYTEST_ARGS)
-	$(BIN)/pytest -m "not slow and alone" $(PYTEST_ARGS)
+test: $(VENV)/.dev binaries ## Run before a commit: units, recorded results, simulated lives, controllers on a real API server, one life on a cluster
+	cd $(LIBRARY) && $(abspath $(BIN))/pytest $(PARALLEL) -m "not slow" $(PYTEST_ARGS)
+	$(BIN)/pytest $(PARALLEL) -m "not slow" $(PYTEST_ARGS)
 
 .PHONY: test-slow
 test-slow: $(VENV)/.dev binaries ## Run the tests that `make test` leaves out: whole clusters, charts, images, commands of the documentation
@@ -98,7 +96,7 @@ test-slow: $(VENV)/.dev binaries ## Run the tests that `make test` leaves out: w
 	$(BIN)/pytest $(PARALLEL) -m slow $(PYTEST_ARGS)
 
 .PHONY: test-all
-test-all: test test-slow ## Run all tests except those with targets of their own
+test-all: test test-slow ## Run all tests except those with targets of their own: faults, soak, skew and benchmarks
 
 .PHONY: test-unit
 test-unit: $(VENV)/.dev ## Run the unit tests

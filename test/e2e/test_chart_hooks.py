@@ -27,7 +27,7 @@ from pkg.localcluster.cluster import Cluster
 from pkg.localcluster.nodes import NodeShape
 from pkg.localcluster.options import Options
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(600)]
 
 ROOT: Final = Path(__file__).parents[2]
 NAMESPACE: Final = "kubeflow-system"

@@ -20,7 +20,7 @@ from pkg.localcluster.options import Options
 
 CLAIM = unstructured(GVK("", "v1", "PersistentVolumeClaim"))
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")

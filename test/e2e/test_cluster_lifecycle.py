@@ -27,7 +27,7 @@ from pkg.localcluster.cluster import Cluster
 from pkg.localcluster.names import state_directory
 from pkg.localcluster.state import State
 
-pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("interruptible")]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.usefixtures("interruptible")]
 
 Trainerctl = Callable[..., subprocess.Popen[str]]
 SERVICE = unstructured(GVK("", "v1", "Service"))

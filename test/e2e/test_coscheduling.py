@@ -20,7 +20,7 @@ from pkg.localcluster.cluster import Cluster
 from pkg.localcluster.nodes import NodeShape
 from pkg.localcluster.options import Options
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 NODES, GPUS = 4, 8
 Start = Callable[..., Any]

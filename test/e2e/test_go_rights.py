@@ -24,7 +24,7 @@ from harness import gomanagers
 
 from pkg.localcluster.cluster import Cluster
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(600)]
 
 RELEASE = "2.1.0"
 SYSTEM = "kubeflow-system"

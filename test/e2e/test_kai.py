@@ -19,7 +19,7 @@ from pkg.localcluster.cluster import Cluster
 from pkg.localcluster.kai import BINDER, PARENT_QUEUE, SCHEDULER, Programs
 from pkg.localcluster.options import Options
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 STAND_IN = f"""#!{sys.executable}
 import http.server, sys

@@ -24,7 +24,7 @@ from pkg.controller.jobsetrule import JobSetRule
 from pkg.runtime import core
 from testkit.clusters import edit_spec
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 OF_JOB = {"jobset.sigs.k8s.io/jobset-name": "job"}
 HOOKS = [

@@ -21,7 +21,7 @@ from pkg.localcluster.cluster import Cluster
 from pkg.localcluster.options import Options
 from pkg.localcluster.state import State
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 RunCluster = Callable[[Options], AbstractContextManager[Cluster]]
 OPTIONS = {

@@ -22,7 +22,7 @@ from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
 from pkg.cli import new, trainerctl
 from pkg.localcluster.cluster import Cluster
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 
 class Done(NamedTuple):

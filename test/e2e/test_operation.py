@@ -28,7 +28,7 @@ from pkg.localcluster import contents
 from pkg.localcluster.cluster import Cluster
 from pkg.localcluster.options import Options
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(300)]
 ROOT = Path(__file__).parents[2]
 LEASE = (contents.TRAINER_NAMESPACE, "trainer.kubeflow.org")
 

@@ -26,7 +26,7 @@ from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, T
 from pkg.localcluster.cluster import Cluster
 from pkg.offline import shipped
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 ROOT = Path(__file__).parents[2]
 ACCOUNT = ("kubeflow-system", "pod-grouper-under-test")

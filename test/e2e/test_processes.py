@@ -25,7 +25,7 @@ from pkg.localcluster.nodes import NodeShape
 from pkg.localcluster.options import Options
 from testkit.local_pods import commands_below
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(600)]
 
 TORCH = os.environ.get("TORCH_BIN", "")
 """The folder of programs of a virtual environment with torch."""

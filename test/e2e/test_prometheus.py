@@ -18,7 +18,7 @@ from pkg.localcluster.cluster import Cluster
 from pkg.localcluster.options import Options
 from pkg.localcluster.state import State
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 async def test_the_page_of_the_dashboards_queries_shows_the_manager(tmp_path: Path) -> None:

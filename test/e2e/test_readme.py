@@ -14,7 +14,7 @@ from typing import Final
 import pytest
 from ctrl_testkit.small import output_of
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(600)]
 ROOT = Path(__file__).parents[2]
 PAGES: Final = ("README.md", "docs/index.md")
 TUTORIALS: Final = {

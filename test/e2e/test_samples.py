@@ -22,7 +22,7 @@ from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob
 from pkg.localcluster.cluster import Cluster
 from pkg.offline import shipped
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 SAMPLES = shipped.config_directory() / "samples"
 CACHE_ACCOUNT = "kubeflow-trainer-cache-initializer"

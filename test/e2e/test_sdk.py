@@ -18,7 +18,7 @@ from pkg.localcluster.cluster import Cluster
 from pkg.localcluster.tools import DEFAULT_JOBSET
 from pkg.offline import shipped
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 JOBSET = os.environ.get("CLUSTER_JOBSET", DEFAULT_JOBSET)
 

@@ -12,7 +12,7 @@ from controller_runtime.envtest import eventually
 from testkit.sim import script
 from testkit.sim.cluster import world
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 SEEDS = (1, 2, 3)
 States = dict[int, list[dict[str, Any]]]
 

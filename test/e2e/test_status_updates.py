@@ -20,7 +20,7 @@ from pkg.localcluster.cluster import Cluster
 from pkg.localcluster.contents import TRAINER_SERVER
 from pkg.localcluster.options import Options
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(600)]
 
 # Run by the SDK's own interpreter, as a pod would.
 REPORT = """

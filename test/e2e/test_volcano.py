@@ -19,7 +19,7 @@ from controller_runtime.envtest.crds import install_crds, wait_established
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
 from pkg.apis.volcano.v1beta1 import PodGroup
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 ROOT = Path(__file__).parents[2]
 PRIORITY_CLASS = unstructured(GVK("scheduling.k8s.io", "v1", "PriorityClass"))

@@ -88,7 +88,7 @@ from testkit.why.scheduling import (
     volume_of_another_zone,
 )
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(300)]
 
 NOT_PLAYED: Final = {
     "child-suspended": "a program that suspends the JobSet again each time the manager resumes it",

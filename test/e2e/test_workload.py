@@ -33,7 +33,7 @@ from pkg.why import diagnose
 from pkg.why.reading import take
 from testkit.clusters import JOBSET, KUBERNETES, gang_kind
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(3600)]
 
 GANG = gang_kind()
 ROUNDS = int(os.environ.get("GANG_ROUNDS", "3"))

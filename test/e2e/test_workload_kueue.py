@@ -25,7 +25,7 @@ from pkg.localcluster.options import Options
 from testkit.clusters import JOBSET, KUBERNETES, gang_kind
 from testkit.kueue_writes import MANAGER, QUEUE, ActiveError, Kueue
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(900)]
 
 GANG = gang_kind()
 FLAVORS = {"spot": ("node-0", "node-1"), "reserved": ("node-2", "node-3")}

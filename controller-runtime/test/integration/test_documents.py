@@ -19,7 +19,7 @@ from controller_runtime.envtest import eventually
 from controller_runtime.metrics import registry
 from controller_runtime.rest import Config
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 

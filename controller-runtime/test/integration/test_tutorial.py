@@ -18,7 +18,7 @@ from controller_runtime.client import LiveClient
 from controller_runtime.envtest import Environment, eventually
 from ctrl_testkit.small import output_of
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "tutorial.md").read_text()
 FILES = dict(re.findall(r'^```\w+ title="([^"]+)"\n(.*?)^```', TEXT, re.DOTALL | re.MULTILINE))

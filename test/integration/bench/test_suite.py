@@ -14,7 +14,7 @@ from controller_runtime.rest import Transport
 from harness import cluster, command, figures, interpreter
 from harness.plan import Entrant, quick
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 TORCH = {"patch jobsets": 1.0}
 REQUESTS = {

@@ -17,7 +17,7 @@ from pkg.offline.inputfiles import InputObject
 from pkg.offline.stored import schemas
 from pkg.offline.verdict import Validator
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 PLURALS = {
     "TrainJob": "trainjobs",
     "TrainingRuntime": "trainingruntimes",

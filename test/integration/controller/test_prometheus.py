@@ -30,7 +30,7 @@ from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.localcluster.tools import PROMETHEUS as PROMETHEUS_TOOL
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 ROOT = Path(__file__).parents[3]
 PROMETHEUS = ROOT / "config" / "prometheus"

@@ -16,7 +16,7 @@ from controller_runtime.envtest import Environment, consistently, eventually
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(900)]
 
 RunManager = Callable[..., Any]
 DETECTED = 180  # a served API counts as such for a minute

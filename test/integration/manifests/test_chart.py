@@ -25,6 +25,8 @@ from controller_runtime.envtest import Binaries, PlainProgress, Tool, ToolGroup
 from hack import chart
 from pkg import config
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[3]
 DATA = ROOT / "test" / "testdata" / "chart"
 VALUES: dict[str, Any] = json.loads((DATA / "values.json").read_text())

@@ -18,6 +18,8 @@ from controller_runtime.envtest import Binaries, PlainProgress, Tool, ToolGroup
 from pkg import config
 from pkg.app import certificates, flags
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[3]
 NAME = "kubeflow-trainer"
 NAMESPACE = "kubeflow-system"

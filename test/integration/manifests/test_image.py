@@ -23,6 +23,8 @@ from controller_runtime.envtest.ports import free_ports
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[3]
 NOBODY = 65532
 DISTRIBUTIONS = {

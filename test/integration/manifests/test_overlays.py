@@ -19,6 +19,8 @@ from pkg import config
 from pkg.apis.config.v1alpha1 import Configuration
 from pkg.app import flags
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[3]
 CONFIG = ROOT / "config"
 OVERLAYS = sorted(path.parent.name for path in (CONFIG / "overlays").glob("*/kustomization.yaml"))

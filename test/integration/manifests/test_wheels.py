@@ -17,6 +17,8 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[3]
 LIBRARY = ROOT / "controller-runtime"
 DISTRIBUTIONS = {

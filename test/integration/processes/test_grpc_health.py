@@ -19,7 +19,7 @@ from pkg.localcluster.processes import process
 from pkg.localcluster.processes.grpchealth import check
 from pkg.localcluster.processes.probes import ProbeTarget
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 SETTINGS = bytes.fromhex("000000040000000000")
 TRAILERS = bytes.fromhex("000000010500000001")
 PING = bytes.fromhex("000008060000000000") + b"12345678"

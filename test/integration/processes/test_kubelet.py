@@ -30,6 +30,8 @@ from pkg.localcluster.processes.nodes import LEASES, Nodes
 from pkg.localcluster.processes.settings import BackOff, Settings
 from testkit.local_pods import UID
 
+pytestmark = pytest.mark.slow
+
 REQUEST = reconcile.Request("team", "web")
 
 

@@ -26,6 +26,8 @@ from testkit.local_pods import (
     until,
 )
 
+pytestmark = pytest.mark.slow
+
 
 async def test_init_containers_run_in_order_before_the_others(settings: Settings) -> None:
     path = settings.directory / "order"

@@ -14,6 +14,8 @@ from pkg.localcluster.processes.settings import Settings
 from pkg.localcluster.processes.status import Running
 from testkit.local_pods import UID, container, new_pod, read_log, running, until
 
+pytestmark = pytest.mark.slow
+
 
 async def test_a_probe_that_fails_restarts_the_container(
     settings: Settings, events: list[tuple[str, str]]

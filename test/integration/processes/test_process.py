@@ -22,7 +22,7 @@ from pkg.localcluster.processes import process
 from pkg.localcluster.processes.shim import tree
 from testkit.local_pods import commands
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.timeout(120), pytest.mark.slow]
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import pytest
 from controller_runtime.apis.core.v1 import ConfigMap, Pod
 from controller_runtime.apis.machinery.errors import ServerError
 from controller_runtime.client.fake import FakeClient
@@ -19,6 +20,8 @@ from controller_runtime.client.fake import FakeClient
 from pkg.localcluster.processes.settings import Settings
 from pkg.localcluster.processes.status import Running, Waiting
 from testkit.local_pods import UID, container, exit_code, new_pod, read_log, running, until
+
+pytestmark = pytest.mark.slow
 
 
 async def test_a_missing_secret_is_waited_for(settings: Settings, events: list[tuple[str, str]]) -> None:

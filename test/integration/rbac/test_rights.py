@@ -30,7 +30,7 @@ from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.localcluster.contents import TRAINER_NAMESPACE
 from testkit import pod_owners, scenarios
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(240)]
 
 ROOT: Final = Path(__file__).parents[3]
 RECORDED: Final = ROOT / "test" / "testdata" / "rbac" / "go-trainer.json"

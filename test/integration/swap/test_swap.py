@@ -43,7 +43,7 @@ from pkg.offline import shipped
 from testkit import pod_owners
 from testkit.kueue_writes import MANAGER, QUEUE, Kueue
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(180)]
 
 FORMER: Final = "dfca04bbe9048aacf57f257c8180834cb6a0e65d"
 """The commit of the former manager. Move it to the commit of a release when that is tagged, and when a change writes

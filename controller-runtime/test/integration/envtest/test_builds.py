@@ -12,7 +12,7 @@ import pytest
 from controller_runtime.envtest import Binaries, Tool, ToolError, ToolGroup
 from controller_runtime.envtest.gotoolchain import wheel_version
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 GO = """#!/bin/sh
 echo "$1" >> "$COUNT"

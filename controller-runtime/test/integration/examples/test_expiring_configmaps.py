@@ -17,7 +17,7 @@ from controller_runtime.apis.machinery.time import parse_time
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import Environment, eventually
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 HOOK_NAME = "expiring-configmaps"
 HOOKS = unstructured(GVK("admissionregistration.k8s.io", "v1", "ValidatingWebhookConfiguration"))
 MANIFEST = Path(__file__).parents[3] / "examples/config/expiring_configmaps_webhook.yaml"

@@ -12,7 +12,7 @@ from controller_runtime.apis.core.v1 import ConfigMap, Namespace
 from controller_runtime.client import LiveClient, merge_from
 from controller_runtime.envtest import eventually
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 LEASE = "team-namespaces.example.com"
 
 

@@ -13,7 +13,7 @@ from controller_runtime.apis.machinery.object import Unstructured, unstructured
 from controller_runtime.client import LiveClient, merge_from
 from controller_runtime.envtest import Environment, eventually
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 CRD = Path(__file__).parents[3] / "examples/config/websites_crd.yaml"
 WEBSITE = unstructured(GVK("example.com", "v1", "Website"))
 DEPLOYMENT = unstructured(GVK("apps", "v1", "Deployment"))

@@ -19,7 +19,7 @@ from controller_runtime.client import LiveClient
 from controller_runtime.envtest import Environment, eventually
 from controller_runtime.envtest.manifests import apply_manifests, read_manifests
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 ROOT = Path(__file__).parents[3]
 GROUP = "new.example.com"  # an example of the repository has websites.example.com
 WEBSITE = unstructured(GVK(GROUP, "v1alpha1", "Website"))
