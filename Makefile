@@ -77,9 +77,10 @@ types: $(VENV)/.dev ## Check types, strictly
 	$(BIN)/mypy $(CODE)
 
 .PHONY: imports
-imports: $(VENV)/.dev ## Check who may import whom
+imports: $(VENV)/.dev ## Check who may import whom, and that tests import no more inner modules
 	cd $(LIBRARY) && $(abspath $(BIN))/lint-imports
 	$(BIN)/lint-imports
+	$(BIN)/python -m hack.faces
 
 # Tests wait more than they compute: two workers a core, each with an API server of its own.
 WORKERS ?= 4

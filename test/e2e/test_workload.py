@@ -190,6 +190,7 @@ async def test_a_gang_that_is_suspended_leaves_its_nodes_and_resumes_as_a_whole_
         await eventually(reached, timeout=180, reason=f"{some} of {some} pods are bound")
 
     await are(2)
+    before = await cluster_client.get(GANG, made.key)
     await patch(suspend=True)
     await are(0)
     await patch(trainer={"numNodes": 3})
@@ -197,6 +198,8 @@ async def test_a_gang_that_is_suspended_leaves_its_nodes_and_resumes_as_a_whole_
     await are(3)
     gang = await cluster_client.get(GANG, made.key)
     assert "'minCount': 3" in str(gang.to_dict()["spec"])
+    # Up to 1.36 the count cannot change, and the gang is built again.
+    assert (gang.metadata.uid == before.metadata.uid) is (KUBERNETES == "1.37")
 
 
 async def test_a_launcher_that_waits_for_its_nodes_is_no_deadlock(

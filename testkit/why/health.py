@@ -6,15 +6,13 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import msgspec
-from controller_runtime.apis.core.v1 import Node, Pod
+from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.apis.machinery.gvk import GVK
 from controller_runtime.apis.machinery.object import unstructured
-from controller_runtime.client import MERGE, raw_patch
 from controller_runtime.envtest import eventually
 
 from pkg.apis.trainer.v1alpha1 import TrainJob
-from testkit.why.live import ENV, NAME, Live, State, condition, container, is_running, waits
+from testkit.why.live import ENV, NAME, Live, State, condition, container
 from testkit.why.scheduling import claim
 
 TRUE: Final = ["true"]
@@ -48,12 +46,6 @@ async def complete(live: Live) -> None:
     await live.condition("Complete")
 
 
-async def without_pods(live: Live) -> None:
-    for pod in await live.client.list(Pod, namespace=live.namespace):
-        await live.client.delete(pod, grace_period_seconds=0)
-    await live.until(lambda snapshot: not snapshot.pods, "the pods are deleted")
-
-
 async def after_a_retry(live: Live) -> None:
     script = 'test -e "$HOME/$JOB" && exit 0; touch "$HOME/$JOB"; exit 1'
     env = [{"name": "JOB", "value": live.namespace}]
@@ -81,13 +73,6 @@ async def restarted(live: Live) -> None:
         return any(each.get("restartCount") == 1 and "running" in each["state"] for each in statuses)
 
     await live.until(again, "the container runs again")
-
-
-async def resumed(live: Live) -> None:
-    await live.start(spec={"suspend": True})
-    await live.condition("Suspended")
-    await live.change(TrainJob, NAME, spec={"suspend": False})
-    await live.runs()
 
 
 async def suspended_and_resumed(live: Live) -> None:
@@ -124,15 +109,6 @@ async def deleted_secret(live: Live) -> None:
     await runs(container(env=[ENV]))(live)
     secret = unstructured(GVK("", "v1", "Secret"))
     await live.client.delete(await live.client.get(secret, (live.namespace, "hf-token")))
-
-
-def optional(kind: str, field: str) -> dict[str, Any]:
-    return {"volumes": [{"name": "o", kind: {field: "nothing", "optional": True}}]}
-
-
-async def other_pod_is_unschedulable(live: Live) -> None:
-    spec = {"containers": [container()], "nodeSelector": {"zone": "moon"}}
-    await live.make("v1", "Pod", "web", spec=spec)
 
 
 async def other_job_failed(live: Live) -> None:
@@ -180,22 +156,6 @@ async def limit_range(live: Live) -> None:
     await live.make("v1", "LimitRange", "defaults", spec={"limits": [limit]})
 
 
-async def other_node_is_lost(live: Live) -> None:
-    name = f"lost-{live.namespace[-8:]}"
-    await live.worker(name=name)
-    await node_is(live, name, "Unknown")
-
-
-async def node_is(live: Live, name: str, status: str) -> None:
-    """Write the condition Ready of a node."""
-    body = msgspec.json.encode({"status": {"conditions": [condition("Ready", status, "KubeletReady")]}})
-    await live.client.status.patch(Node.from_dict({"metadata": {"name": name}}), raw_patch(MERGE, body))
-
-
-async def other_node_is_cordoned(live: Live) -> None:
-    await live.worker(name=f"cordoned-{live.namespace[-8:]}", unschedulable=True)
-
-
 async def priority(live: Live) -> None:
     await live.make("scheduling.k8s.io/v1", "PriorityClass", live.namespace, shared=True, value=5)
     await runs(pod={"priorityClassName": live.namespace})(live)
@@ -208,37 +168,6 @@ async def with_a_claim(live: Live) -> None:
 async def class_of_runtime(live: Live) -> None:
     await live.make("node.k8s.io/v1", "RuntimeClass", live.namespace, shared=True, handler="runc")
     await runs(pod={"runtimeClassName": live.namespace})(live)
-
-
-async def pulls(live: Live) -> None:
-    await live.played(
-        waits("ContainerCreating"), event=("Pulling", 'Pulling image "registry.example/train:1"')
-    )
-
-
-async def pulled_at_the_second_try(live: Live) -> None:
-    await live.played(
-        waits("ErrImagePull", "i/o timeout"), event=("Failed", "Failed to pull image: i/o timeout")
-    )
-    await live.write(is_running(), event=("Pulled", "Successfully pulled image"))
-
-
-async def not_ready_yet(live: Live) -> None:
-    await live.played(
-        is_running(ready=False, since=20), event=("Unhealthy", "Readiness probe failed: connection refused")
-    )
-
-
-async def node_comes_back(live: Live) -> None:
-    """Make the node of a running pod not ready, and ready again."""
-    await live.played(is_running())
-    name = (await live.snapshot()).pods[0].text("spec", "nodeName")
-    for status in ("False", "True"):
-        await node_is(live, name, status)
-
-
-async def admitted(live: Live) -> None:
-    await live.workload(condition("QuotaReserved"), condition("Admitted"))
 
 
 async def admitted_and_running(live: Live) -> None:
@@ -267,20 +196,5 @@ async def job_set_restarts(live: Live) -> None:
     await live.runs()
 
 
-async def gang_runs(live: Live) -> None:
-    job = await live.start()
-    owner = {
-        "apiVersion": "trainer.kubeflow.org/v1alpha1",
-        "kind": "TrainJob",
-        "name": NAME,
-        "uid": job.metadata.uid,
-    }
-    past = [condition("Unschedulable", ago=60), condition("Scheduled", ago=50)]
-    await live.make("scheduling.volcano.sh/v1beta1", "PodGroup", NAME, metadata={"ownerReferences": [owner]},
-                    spec={"minMember": 1}, status={"phase": "Running", "conditions": past})  # fmt: skip
-    await live.runs()
-
-
 SIDECAR: Final = {"initContainers": [container("sidecar", restartPolicy="Always")]}
-SLOW_INIT: Final = {"initContainers": [container("prepare", ["sleep", "1000"])]}
 READER: Final = ("trainjobs", "jobsets", "jobs", "pods")

@@ -221,9 +221,8 @@ class Live:
                 "namespace": self.namespace,
                 "uid": pod.uid,
             }
-            kind = "Normal" if event[0] in ("Pulling", "Pulled") else "Warning"
             await self.make("v1", "Event", f"{pod.name}.{event[0].lower()}", involvedObject=about, reason=event[0],
-                            message=event[1], type=kind, count=1, firstTimestamp=now(), lastTimestamp=now(),
+                            message=event[1], type="Warning", count=1, firstTimestamp=now(), lastTimestamp=now(),
                             source={"component": "kubelet"})  # fmt: skip
         body = msgspec.json.encode({"status": {"startTime": now(), "phase": "Pending", **status}})
         target = Pod.from_dict({"metadata": {"name": pod.name, "namespace": self.namespace}})
@@ -260,12 +259,6 @@ def waits(reason: str, message: str = "") -> Data:
     """Return the status of a pod whose container waits."""
     state = {"waiting": {"reason": reason, "message": message}}
     return {"containerStatuses": [_status(state, ready=False)]}
-
-
-def fails(code: int, reason: str = "Error", message: str = "") -> Data:
-    """Return the status of a pod whose container failed."""
-    ended = {"exitCode": code, "reason": reason, "message": message, "startedAt": now(), "finishedAt": now()}
-    return {"phase": "Failed", "containerStatuses": [_status({"terminated": ended}, ready=False)]}
 
 
 def is_running(*, ready: bool = True, since: float = 0, **more: Any) -> Data:
@@ -393,14 +386,11 @@ def unread(state: State, *resources: str) -> State:
     return build
 
 
-def gang(members: int, *conditions: Any, nodes: int = 1, gpus: int = 0) -> State:
+def gang(members: int, *conditions: Any) -> State:
     """Return the state of a gang of Volcano whose group has ``conditions``."""
 
     async def build(live: Live) -> None:
-        limits = {"limits": {"nvidia.com/gpu": str(gpus)}}
-        job = await live.start(
-            container(resources=limits if gpus else {}), pod={"schedulerName": "volcano"}, nodes=nodes
-        )
+        job = await live.start(pod={"schedulerName": "volcano"})
         owner = {
             "apiVersion": "trainer.kubeflow.org/v1alpha1",
             "kind": "TrainJob",
@@ -412,7 +402,7 @@ def gang(members: int, *conditions: Any, nodes: int = 1, gpus: int = 0) -> State
 
         def waited(snapshot: Snapshot) -> bool:
             groups = snapshot.all("PodGroup.scheduling.volcano.sh")
-            return bool(groups) and len(snapshot.pods) == nodes and snapshot.settled(groups[0])
+            return bool(groups) and len(snapshot.pods) == 1 and snapshot.settled(groups[0])
 
         await live.until(waited, "time has passed")
 

@@ -519,10 +519,10 @@ def kueue_evicted(world: World) -> None:
     )
 
 
-def kueue_check(world: World) -> None:
-    world.workload(
+def kueue_check(state: str = "Pending", message: str = "Waiting for a node group") -> Callable[[World], Any]:
+    return lambda world: world.workload(
         condition("QuotaReserved", "True", "QuotaReserved", "Quota reserved in ClusterQueue team"),
-        admissionChecks=[{"name": "provision", "state": "Pending", "message": "Waiting for a node group"}],
+        admissionChecks=[{"name": "provision", "state": state, "message": message}],
     )
 
 

@@ -115,11 +115,6 @@ async def answer(call: Awaitable[Any]) -> Answer:
     return ["object", found.to_dict()] if isinstance(found, Object) else ["value", found]
 
 
-async def version_of(c: Backend, obj: Object) -> str:
-    """Return the server's current resourceVersion."""
-    return (await c.get(type(obj), obj.key)).metadata.resource_version or ""
-
-
 def comparable(answers: Any) -> Any:
     """Return results with uids, versions and times, which differ between servers, replaced by order of appearance."""
     seen: dict[str, str] = {}

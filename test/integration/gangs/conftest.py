@@ -33,8 +33,6 @@ class Release:
     """What the spec of a pod of the gang ``gang`` has."""
     jobset: str
     """A release of JobSet whose CRD keeps it."""
-    in_place: bool = False
-    """Whether the count may change."""
 
     @property
     def flags(self) -> list[str]:
@@ -46,7 +44,7 @@ GROUP = {"schedulingGroup": {"podGroupName": "gang"}}
 RELEASES = {
     "1.35": Release(v1alpha1.Workload, {"workloadRef": {"name": "gang", "podGroup": "gang"}}, "0.11"),
     "1.36": Release(v1alpha2.PodGroup, GROUP, "0.12"),
-    "1.37": Release(v1beta1.PodGroup, GROUP, "0.12", in_place=True),
+    "1.37": Release(v1beta1.PodGroup, GROUP, "0.12"),
 }
 KUBERNETES = os.environ.get("CLUSTER_KUBERNETES", "1.35")
 

@@ -132,29 +132,6 @@ async def test_a_gang_is_created_with_two_requests_and_settles_without_any(
 
 
 @pytest.mark.usefixtures("with_field")
-async def test_a_suspended_gang_is_built_again_with_another_count_and_only_then_the_job_set_runs(
-    run_manager: RunManager, live_client: LiveClient, namespace: str, release: Any
-) -> None:
-    async with run_manager():
-        made = await create(live_client, namespace, suspend=True)
-        old = await eventually(
-            lambda: live_client.get(release.kind, made.key), timeout=60, reason="the gang is made"
-        )
-        await eventually(lambda: live_client.get(JobSet, made.key), timeout=60, reason="the JobSet is made")
-        change = b'{"spec":{"suspend":false,"trainer":{"numNodes":5}}}'
-        await live_client.patch(made, raw_patch(MERGE, change))
-
-        async def resumed() -> bool:
-            await collect(live_client, old)
-            return not (await live_client.get(JobSet, made.key)).spec.suspend
-
-        await eventually(resumed, timeout=60, reason="the JobSet runs")
-        gang = await live_client.get(release.kind, made.key)
-        assert (gang.metadata.uid == old.metadata.uid) is release.in_place
-        assert "'minCount': 5" in str(gang.to_dict()["spec"])
-
-
-@pytest.mark.usefixtures("with_field")
 async def test_a_gang_that_was_deleted_is_back(
     run_manager: RunManager, live_client: LiveClient, namespace: str, release: Any
 ) -> None:

@@ -159,6 +159,8 @@ CASES: list[Any] = [
             'desc = failed to pull and unpack image: failed to resolve reference: registry.example/train:1: not found')),
         ("image needs credentials", "image-unauthorized", 1, "refuses access", lambda w: w.waits(
             "ErrImagePull", "failed to authorize: failed to fetch oauth token: unexpected status: 401 Unauthorized")),
+        ("image needs credentials, by status", "image-unauthorized", 1, "refuses access", lambda w: w.waits(
+            "ErrImagePull", "unexpected status from HEAD request: 401 Unauthorized")),
         ("registry limits pulls", "image-rate-limited", 1, "rate", lambda w: w.waits(
             "ErrImagePull", "toomanyrequests: You have reached your pull rate limit")),
         ("registry is not reached", "image-pull", 1, "cannot be pulled", lambda w: w.waits(
@@ -311,7 +313,8 @@ CASES: list[Any] = [
         ("Kueue's LocalQueue", "queue-missing", 1, "team-queue", pending_quota("LocalQueue team-queue doesn't exist")),
         ("Kueue's queue stopped", "queue-inactive", 3, "team-queue", pending_quota("ClusterQueue team is inactive")),
         ("Kueue evicted it", "workload-evicted", 3, "Preempted", kueue_evicted),
-        ("Kueue's check", "admission-check", 3, "provision", kueue_check),
+        ("Kueue's check", "admission-check", 3, "provision", kueue_check()),
+        ("Kueue's check rejects it", "admission-check", 1, "no budget", kueue_check("Rejected", "no budget")),
         ("Kueue deactivated it", "workload-deactivated", 3, "deactivated", lambda w: w.workload(spec={"active": False})),
         ("headless service", "service-missing", 1, "llama", no_service),
         ("a stranger suspends the JobSet", "child-suspended", 3, "JobSet llama", job_set_suspended),

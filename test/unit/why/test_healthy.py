@@ -142,11 +142,16 @@ def deleted_secret(world: World) -> None:
     world.absent.add(Reference("Secret", "team-a", "token"))
 
 
-def optional_secret(world: World) -> None:
-    pulling(world)
-    for pod in world.pods:
-        pod["spec"]["volumes"] = [{"name": "t", "secret": {"secretName": "token", "optional": True}}]
-    world.absent.add(Reference("Secret", "team-a", "token"))
+def optional(kind: str, volume: str, field: str) -> Callable[[World], Any]:
+    """Return the state in which the pods start without an object that they need not have."""
+
+    def state(world: World) -> None:
+        pulling(world)
+        for pod in world.pods:
+            pod["spec"]["volumes"] = [{"name": "t", volume: {field: "token", "optional": True}}]
+        world.absent.add(Reference(kind, "team-a", "token"))
+
+    return state
 
 
 def late_claim(world: World) -> None:
@@ -238,6 +243,10 @@ def other_node_down(world: World) -> None:
     world.add_node("worker-9")["status"]["conditions"] = [condition("Ready", "Unknown")]
 
 
+def other_node_cordoned(world: World) -> None:
+    world.add_node("worker-9")["spec"] = {"unschedulable": True}
+
+
 def deletion_of_a_replaced_pod(world: World) -> None:
     old = world.add_pod(0, suffix="older", age=900)
     old["metadata"]["deletionTimestamp"] = when(30)
@@ -283,7 +292,8 @@ CASES: list[Any] = [
         ("a later Job waits for its turn", 300, State.RUNNING, in_order),
         ("between two steps", 60, State.STARTING, between_steps),
         ("a Secret deleted after the start", 300, State.RUNNING, deleted_secret),
-        ("an optional Secret", 60, State.STARTING, optional_secret),
+        ("an optional Secret", 60, State.STARTING, optional("Secret", "secret", "secretName")),
+        ("an optional ConfigMap", 60, State.STARTING, optional("ConfigMap", "configMap", "name")),
         ("a claim bound at the first pod", 60, State.STARTING, late_claim),
         ("the gang runs", 300, State.RUNNING, gang_runs),
         ("the gang starts", 60, State.STARTING, gang_starts()),
@@ -304,6 +314,7 @@ CASES: list[Any] = [
         ("other pods have trouble", 300, State.RUNNING, other_trouble_of_the_namespace),
         ("the JobSet just finished", 300, State.STARTING, job_set_just_finished),
         ("another node is down", 300, State.RUNNING, other_node_down),
+        ("another node is cordoned", 300, State.RUNNING, other_node_cordoned),
         ("a sidecar has a moment to end", 300, State.RUNNING, sidecar(age=60)),
         ("an init container that restarts always ends by itself", 300, State.RUNNING, sidecar(init=True)),
         ("an old pod is deleted slowly", 300, State.RUNNING, deletion_of_a_replaced_pod),
