@@ -16,6 +16,7 @@ from controller_runtime.apis.machinery import equality
 
 from pkg.apis.trainer import v1alpha1 as trainer
 from pkg.constants import trainer as constants
+from pkg.util import generations
 
 from .putguard import Dropped, has_active_jobs
 
@@ -43,7 +44,7 @@ def hand_over(old: trainer.TrainJob, new: trainer.TrainJob, put_back: Iterable[D
         and not has_active_jobs(old)
         and equality.deep_equal(_placement(old), placed)
     ):
-        kept = [each for each in new.spec.pod_template_overrides or () if not _is_placement(each)]
+        kept = [each for each in new.spec.pod_template_overrides or () if not generations.is_placement(each)]
         new.spec.pod_template_overrides = kept or None
 
 
@@ -52,9 +53,4 @@ def _has_entry(train_job: trainer.TrainJob) -> bool:
 
 
 def _placement(train_job: trainer.TrainJob) -> list[trainer.PodTemplateOverride]:
-    return [each for each in train_job.spec.pod_template_overrides or () if _is_placement(each)]
-
-
-def _is_placement(override: trainer.PodTemplateOverride) -> bool:
-    metadata = override.metadata
-    return metadata is not None and constants.KUEUE_POD_SET_LABEL in (metadata.labels or {})
+    return list(filter(generations.is_placement, train_job.spec.pod_template_overrides or ()))
