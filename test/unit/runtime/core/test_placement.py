@@ -13,7 +13,9 @@ from pkg.apis.trainer.v1alpha1 import PodTemplateOverride, RuntimePatch
 from pkg.runtime.core.overrides import with_overrides
 
 Document = dict[str, Any]
-TEMPLATE = JobSetSpec.from_dict({"replicatedJobs": [{"name": "node", "template": {"spec": {"template": {}}}}]})
+TEMPLATE = JobSetSpec.from_dict(
+    {"replicatedJobs": [{"name": "node", "template": {"spec": {"template": {}}}}]}
+)
 USERS = {
     "nodeSelector": {"disk": "ssd", "pool": "users"},
     "tolerations": [{"key": "users", "operator": "Exists"}],
