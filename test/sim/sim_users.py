@@ -15,7 +15,7 @@ from controller_runtime.apis.machinery.object import Object
 from controller_runtime.client import MERGE, raw_patch
 from controller_runtime.simtest import Simulation
 from sim_foreign import FOREIGN, PURPOSE
-from sim_kueue import QUEUE_LABEL, is_queued
+from sim_kueue import QUEUE_LABEL, is_queued, queued_spec
 from sim_objects import PROPAGATIONS, by_name, controller, is_deleted, is_true, refusals_expected
 
 from pkg.apis.jobset.v1alpha2 import JobSet
@@ -75,8 +75,9 @@ class Users:
         spec: Document = {
             "runtimeRef": runtimes.reference_to(runtime or rng.choice(_RUNTIMES)),
             "trainer": trainer,
-            "suspend": queued or rng.random() < 0.4,
+            "suspend": rng.random() < 0.4,
             "managedBy": OTHERS if rng.random() < 0.05 else OURS,
+            **(queued_spec(rng) if queued else {}),
         }
         if rng.random() < 0.2:
             spec["activeDeadlineSeconds"] = rng.choice([20, 90, 240])
