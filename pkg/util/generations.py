@@ -16,7 +16,13 @@ from typing import Final
 from controller_runtime.apis.machinery import equality
 from controller_runtime.apis.machinery.intstr import MAX_INT32, IntOrString
 
-from pkg.apis.trainer.v1alpha1 import PodSpecPatch, RuntimePatch, TrainJob, TrainJobSpec
+from pkg.apis.trainer.v1alpha1 import (
+    PodSpecPatch,
+    PodTemplateOverride,
+    RuntimePatch,
+    TrainJob,
+    TrainJobSpec,
+)
 from pkg.constants import trainer as constants
 
 MIN_INT32: Final = -MAX_INT32 - 1
@@ -30,6 +36,12 @@ def has_first_generation(spec: TrainJobSpec) -> bool:
 def is_mirror(patch: RuntimePatch) -> bool:
     """Return True for the patch that mirrors the first generation's fields."""
     return patch.manager in constants.FIRST_GENERATION_MANAGERS
+
+
+def is_placement(override: PodTemplateOverride) -> bool:
+    """Return True for an override by which Kueue up to v0.16 places pods."""
+    metadata = override.metadata
+    return metadata is not None and constants.KUEUE_POD_SET_LABEL in (metadata.labels or {})
 
 
 def runtime_patches(spec: TrainJobSpec) -> list[RuntimePatch]:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Hands a TrainJob that Kueue up to v0.16 has placed over to Kueue from v0.17.
+"""Keeps the placement of TrainJobs by Kueue from v0.17, and hands those over to it that Kueue up to v0.16 has placed.
 
 The older releases place a TrainJob by overrides, which they label. The newer ones place it by an entry of
 ``runtimePatches``, which their webhook adds to new TrainJobs only; they neither read nor remove the overrides. After an
@@ -16,6 +16,7 @@ from controller_runtime.apis.machinery import equality
 
 from pkg.apis.trainer import v1alpha1 as trainer
 from pkg.constants import trainer as constants
+from pkg.util import generations
 
 from .putguard import Dropped, has_active_jobs
 
@@ -43,18 +44,27 @@ def hand_over(old: trainer.TrainJob, new: trainer.TrainJob, put_back: Iterable[D
         and not has_active_jobs(old)
         and equality.deep_equal(_placement(old), placed)
     ):
-        kept = [each for each in new.spec.pod_template_overrides or () if not _is_placement(each)]
+        kept = [each for each in new.spec.pod_template_overrides or () if not generations.is_placement(each)]
         new.spec.pod_template_overrides = kept or None
 
 
+def keep_last(old: trainer.TrainJob | None, new: trainer.TrainJob) -> None:
+    """Move the entry of the newer releases behind patches that were added after it, so that it is applied last.
+
+    The order is kept while the patches do not change: another one would be refused for a running TrainJob.
+    """
+    patches = new.spec.runtime_patches
+    if patches and (old is None or not equality.deep_equal(old.spec.runtime_patches, patches)):
+        new.spec.runtime_patches = sorted(patches, key=_is_entry)
+
+
+def _is_entry(patch: trainer.RuntimePatch) -> bool:
+    return patch.manager == constants.KUEUE_MANAGER
+
+
 def _has_entry(train_job: trainer.TrainJob) -> bool:
-    return any(patch.manager == constants.KUEUE_MANAGER for patch in train_job.spec.runtime_patches or ())
+    return any(map(_is_entry, train_job.spec.runtime_patches or ()))
 
 
 def _placement(train_job: trainer.TrainJob) -> list[trainer.PodTemplateOverride]:
-    return [each for each in train_job.spec.pod_template_overrides or () if _is_placement(each)]
-
-
-def _is_placement(override: trainer.PodTemplateOverride) -> bool:
-    metadata = override.metadata
-    return metadata is not None and constants.KUEUE_POD_SET_LABEL in (metadata.labels or {})
+    return list(filter(generations.is_placement, train_job.spec.pod_template_overrides or ()))

@@ -94,12 +94,14 @@ def remove(train_job: trainer.TrainJob) -> None:
 def compose(spec: trainer.TrainJobSpec) -> trainer.RuntimePatch:
     """Return the patch whose merge has the effect of the overrides, in order, and of the labels and annotations.
 
+    Placements by Kueue are merged after the overrides of the user.
+
     Raises:
         NotMirrorableError: a map holds a directive of strategic merge patches.
         StrategicMergeError: the overrides do not fit each other, or would write too many values.
     """
     pods: dict[str, Document] = {}
-    budget, overrides = Budget(), spec.pod_template_overrides or []
+    budget, overrides = Budget(), sorted(spec.pod_template_overrides or (), key=generations.is_placement)
     for index, override in enumerate(overrides, 1):
         for name in {target.name: None for target in override.target_jobs or ()}:
             pods[name] = strategic_merge_patch(pods.get(name, {}), _pod_patch(override), POD_TEMPLATE)

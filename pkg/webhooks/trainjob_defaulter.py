@@ -32,9 +32,10 @@ class TrainJobDefaulter(CustomMutator[TrainJob]):
     """Prepares TrainJobs for clients of both API generations.
 
     In this order: a warning of each value that Trainer v2.3 refuses, unless the validating webhook refuses it; fields
-    that a client dropped without knowing them are put back, and a placement by an older Kueue is handed over to a newer
-    one; words in ``numProcPerNode`` move to an annotation; the first generation's fields are mirrored in
-    ``runtimePatches`` where a newer client reads them; changed patches get a time.
+    that a client dropped without knowing them are put back, a placement by an older Kueue is handed over to a newer
+    one, and the entry of the newer one stays the last patch; words in ``numProcPerNode`` move to an annotation; the
+    first generation's fields are mirrored in ``runtimePatches`` where a newer client reads them; changed patches get a
+    time.
     """
 
     leaves_undecodable = True
@@ -72,6 +73,7 @@ class TrainJobDefaulter(CustomMutator[TrainJob]):
             dropped = putguard.dropped(request, old, new)
             warnings += putguard.put_back(old, new, dropped)
             kueue.hand_over(old, new, dropped)
+        kueue.keep_last(old, new)
         _store_number(new)
         if (
             old is not None

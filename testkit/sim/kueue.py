@@ -1,6 +1,10 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""A model of Kueue: TrainJobs of its queue start suspended; it places, resumes, evicts and restores them."""
+"""A model of Kueue: TrainJobs of its queue start suspended; it places, resumes, evicts and restores them.
+
+As Kueue up to v0.16 it places a TrainJob by an override with a label, and as Kueue from v0.17 by a runtime patch, if the
+TrainJob has the one that its webhook adds.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +19,84 @@ from testkit.sim.objects import is_deleted, is_suspended, is_true, refusals_expe
 Document = dict[str, Any]
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 FLAVOR = "example.com/flavor"
+USER = "example.com/user"
+"""The manager of the user's runtime patch."""
+_MANAGER = "kueue.x-k8s.io/manager"
+_POD_SET = "kueue.x-k8s.io/podset"
 _QUOTA = 2
 
 
 def is_queued(job: Document) -> bool:
     """Return True if Kueue manages a TrainJob."""
     return QUEUE_LABEL in (job["metadata"].get("labels") or {})
+
+
+def queued_spec(rng: random.Random) -> Document:
+    """Return where a user wants pods to run, in fields of both generations, and what Kueue's webhook adds."""
+    spec: Document = {"suspend": True}
+    if rng.random() < 0.5:
+        spec["podTemplateOverrides"] = [{"targetJobs": [{"name": "node"}], "spec": placed_at("override")}]
+    patches = [_patch(USER, placed_at("patch"))] if rng.random() < 0.5 else []
+    if rng.random() < 0.5:
+        patches.append(_patch(_MANAGER, None))
+    return {**spec, "runtimePatches": patches} if patches else spec
+
+
+def placed_at(value: str) -> Document:
+    """Return the fields of a pod that is placed in a flavor."""
+    tolerations = [{"key": FLAVOR, "operator": "Equal", "value": value, "effect": "NoSchedule"}]
+    return {"nodeSelector": {FLAVOR: value}, "tolerations": tolerations}
+
+
+def flavor_of(spec: Document) -> str | None:
+    """Return the flavor of the nodes' pods: Kueue's, else that of the user's patch, else that of the user's override."""
+    for changes in (_placements(spec), _pods(spec, USER), _overrides(spec, kueues=False)):
+        if changes:
+            flavor: str = changes[-1]["nodeSelector"][FLAVOR]
+            return flavor
+    return None
+
+
+def _placements(spec: Document) -> list[Document]:
+    return [*_overrides(spec, kueues=True), *_pods(spec, _MANAGER)]
+
+
+def _overrides(spec: Document, *, kueues: bool) -> list[Document]:
+    """Return the pods of Kueue's overrides, or of the user's."""
+    return [each["spec"] for each in spec.get("podTemplateOverrides") or () if _is_kueues(each) is kueues]
+
+
+def _is_kueues(override: Document) -> bool:
+    return _POD_SET in override.get("metadata", {}).get("labels", {})
+
+
+def _pods(spec: Document, manager: str) -> list[Document]:
+    """Return the pods of a manager's runtime patch."""
+    patches = [each for each in spec.get("runtimePatches") or () if each["manager"] == manager]
+    jobs = [
+        job
+        for patch in patches
+        for job in patch["trainingRuntimeSpec"]["template"]["spec"].get("replicatedJobs") or ()
+    ]
+    return [job["template"]["spec"]["template"]["spec"] for job in jobs]
+
+
+def _patch(manager: str, pod: Document | None) -> Document:
+    jobs = [{"name": "node", "template": {"spec": {"template": {"spec": pod}}}}]
+    spec: Document = {} if pod is None else {"replicatedJobs": jobs}
+    return {"manager": manager, "trainingRuntimeSpec": {"template": {"spec": spec}}}
+
+
+def _place(spec: Document, pod: Document | None) -> Document:
+    """Return the field that holds the placement, with another one or none."""
+    patches = spec.get("runtimePatches") or []
+    if any(each["manager"] == _MANAGER for each in patches):
+        placed = _patch(_MANAGER, pod)
+        return {"runtimePatches": [placed if each["manager"] == _MANAGER else each for each in patches]}
+    users = [each for each in spec.get("podTemplateOverrides") or () if not _is_kueues(each)]
+    metadata = {"labels": {_POD_SET: "node"}}
+    kueues = [{"targetJobs": [{"name": "node"}], "metadata": metadata, "spec": pod}] if pod else []
+    return {"podTemplateOverrides": [*users, *kueues] or None}
 
 
 class Kueue:
@@ -47,19 +123,19 @@ class Kueue:
 
     async def _attend(self, sim: Simulation, job: Document, rng: random.Random) -> None:
         uid, spec = job["metadata"]["uid"], job["spec"]
-        placed = bool(spec.get("podTemplateOverrides"))
+        placed = bool(_placements(spec))
         if uid in self.admitted:
             if is_suspended(job):
                 self.waits = True
-                change = {"suspend": False} if placed else {"podTemplateOverrides": _placement(rng)}
-                await self._update(sim, job, change)
+                flavor = placed_at(rng.choice(["spot", "reserved", "on-demand"]))
+                await self._update(sim, job, {"suspend": False} if placed else _place(spec, flavor))
         elif not is_suspended(job):
             self.waits = True
             await self._update(sim, job, {"suspend": True})
         elif uid in self._evicted:
             self.waits = True
             if placed and not _is_active(job):
-                await self._update(sim, job, {"podTemplateOverrides": None})
+                await self._update(sim, job, _place(spec, None))
             elif not placed:
                 self._evicted.discard(uid)
         elif len(self.admitted) < _QUOTA:
@@ -77,11 +153,6 @@ class Kueue:
             uid = rng.choice(sorted(self.admitted))
             self.admitted.discard(uid)
             self._evicted.add(uid)
-
-
-def _placement(rng: random.Random) -> list[Document]:
-    selector = {FLAVOR: rng.choice(["spot", "reserved", "on-demand"])}
-    return [{"targetJobs": [{"name": "node"}], "spec": {"nodeSelector": selector}}]
 
 
 def _is_active(job: Document) -> bool:

@@ -16,6 +16,7 @@ from controller_runtime.simtest.history import Event
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
 from pkg.apis.trainer.v1alpha1 import TrainJob
+from testkit.sim.kueue import flavor_of, placed_at
 from testkit.sim.objects import by_uid, controller, is_deleted, is_overdue, is_suspended, is_true
 from testkit.sim.past import Past, place_of, runtime_of
 from testkit.sim.users import AUDITED, UNKNOWN
@@ -219,22 +220,27 @@ def _name(document: Document) -> str:
 
 
 def _wanted_of(train_job: Document) -> tuple[object, ...]:
-    overrides = train_job["spec"].get("podTemplateOverrides") or [{}]
-    return train_job["spec"]["trainer"]["image"], overrides[-1].get("spec", {}).get("nodeSelector")
+    flavor = flavor_of(train_job["spec"])
+    pod = placed_at(flavor) if flavor else {}
+    return train_job["spec"]["trainer"]["image"], *_placement(pod)
 
 
 def _spec_of(job_set: Document) -> tuple[object, ...]:
-    """Return the trainer's image, and the node selector of the nodes."""
+    """Return the trainer's image, and where the nodes run."""
     jobs = {
         each["name"]: each["template"]["spec"]["template"]["spec"]
         for each in job_set["spec"]["replicatedJobs"]
     }
     trainer = jobs.get("launcher", jobs["node"])
-    return trainer["containers"][0]["image"], jobs["node"].get("nodeSelector")
+    return trainer["containers"][0]["image"], *_placement(jobs["node"])
+
+
+def _placement(pod: Document) -> tuple[object, ...]:
+    return pod.get("nodeSelector"), pod.get("tolerations")
 
 
 def _spec_of_pods(spec: Document) -> tuple[object, ...]:
-    return spec["containers"][0]["image"], spec["containers"][0].get("env"), spec.get("nodeSelector")
+    return spec["containers"][0]["image"], spec["containers"][0].get("env"), *_placement(spec)
 
 
 def _owner_uids(document: Document) -> set[str]:

@@ -18,7 +18,7 @@ from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from testkit.sim import runtimes
-from testkit.sim.kueue import QUEUE_LABEL, is_queued
+from testkit.sim.kueue import QUEUE_LABEL, is_queued, queued_spec
 from testkit.sim.objects import PROPAGATIONS, by_name, controller, is_deleted, is_true, refusals_expected
 from testkit.sim.webhook import FOREIGN, PURPOSE
 
@@ -75,8 +75,9 @@ class Users:
         spec: Document = {
             "runtimeRef": runtimes.reference_to(runtime or rng.choice(_RUNTIMES)),
             "trainer": trainer,
-            "suspend": queued or rng.random() < 0.4,
+            "suspend": rng.random() < 0.4,
             "managedBy": OTHERS if rng.random() < 0.05 else OURS,
+            **(queued_spec(rng) if queued else {}),
         }
         if rng.random() < 0.2:
             spec["activeDeadlineSeconds"] = rng.choice([20, 90, 240])

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""A TrainJob's changes of its runtime's template: ``podTemplateOverrides`` in order, then ``runtimePatches``."""
+"""A TrainJob's changes of its runtime's template: ``podTemplateOverrides``, ``runtimePatches``, Kueue's placement."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from controller_runtime.apis.machinery.strategicschema import POD_TEMPLATE
 from pkg import apply
 from pkg.apis.jobset.v1alpha2 import JobSetSpec
 from pkg.apis.trainer import v1alpha1 as trainer
+from pkg.util import generations
 
 from .budget import Budget
 from .runtimepatches import change_jobs, merge_patches
@@ -38,6 +39,9 @@ def with_overrides(
 ) -> JobSetSpec:
     """Return a decoded copy of the spec with the overrides and then the patches merged in order.
 
+    The overrides by which Kueue up to v0.16 places pods are merged after the patches, as Kueue from v0.17 appends its
+    patch to those of the user: otherwise pods could run where Kueue has not counted them.
+
     Raises:
         RuntimePatchError: a patch does not fit the template.
         StrategicMergeError: an override does not fit it, or the merges would write too many values.
@@ -48,7 +52,11 @@ def with_overrides(
     if observe is not None:
         observe(data, "")
     budget = Budget()
-    for merges in (_merge_overrides(data, overrides, budget), merge_patches(data, patches, budget)):
+    for merges in (
+        _merge_overrides(data, overrides, budget, placements=False),
+        merge_patches(data, patches, budget),
+        _merge_overrides(data, overrides, budget, placements=True),
+    ):
         for description in merges:
             if observe is not None:
                 observe(data, description)
@@ -56,14 +64,20 @@ def with_overrides(
 
 
 def _merge_overrides(
-    data: dict[str, JSON], overrides: Sequence[trainer.PodTemplateOverride], budget: Budget
+    data: dict[str, JSON],
+    overrides: Sequence[trainer.PodTemplateOverride],
+    budget: Budget,
+    *,
+    placements: bool,
 ) -> Iterator[str]:
-    """Merge the overrides into a template's JSON, and yield the description of each one after it."""
+    """Merge Kueue's placements, or all other overrides, into a template's JSON; yield each description after it."""
     by_name: dict[JSON, list[dict[str, JSON]]] = {}
     for job in data.get("replicatedJobs", ()):
         if isinstance(job, dict):
             by_name.setdefault(job.get("name"), []).append(job)
     for index, override in enumerate(overrides):
+        if generations.is_placement(override) is not placements:
+            continue
         targets = {target.name: None for target in override.target_jobs or ()}
         for name in targets:
             for job in by_name.get(name, ()):

@@ -32,41 +32,38 @@ PATH = "/mutate-trainer-kubeflow-org-v1alpha1-trainjob"
 Document = dict[str, Any]
 Phase = Callable[[str], Any]
 
+
+def of_user(name: str) -> Document:
+    """Return where a user wants pods to run, with the key of Kueue's flavors."""
+    return {
+        "nodeSelector": {name: "yes", "flavor": name},
+        "tolerations": [{"key": "flavor", "operator": "Equal", "value": name}],
+    }
+
+
+def patch(manager: str, pod: Document, **template: Any) -> Document:
+    job = {"name": "node", "template": {"spec": {"template": {"spec": pod}}}}
+    runtime = {"template": {**template, "spec": {"replicatedJobs": [job]}}}
+    return {"manager": manager, "trainingRuntimeSpec": runtime}
+
+
 FIRST: Document = {
-    "podTemplateOverrides": [{"targetJobs": [{"name": "node"}], "spec": {"nodeSelector": {"first": "yes"}}}],
+    "podTemplateOverrides": [{"targetJobs": [{"name": "node"}], "spec": of_user("first")}],
     "labels": {"first": "yes"},
     "annotations": {"first": "yes"},
 }
 SECOND: Document = {
     "runtimePatches": [
-        {
-            "manager": "trainer.kubeflow.org/kubeflow-sdk",
-            "trainingRuntimeSpec": {
-                "template": {
-                    "metadata": {"labels": {"second": "yes"}},
-                    "spec": {
-                        "replicatedJobs": [
-                            {
-                                "name": "node",
-                                "template": {
-                                    "spec": {
-                                        "template": {
-                                            "spec": {
-                                                "nodeSelector": {"second": "yes"},
-                                                "terminationGracePeriodSeconds": 45,
-                                            }
-                                        }
-                                    }
-                                },
-                            }
-                        ]
-                    },
-                }
-            },
-        }
+        patch(
+            "trainer.kubeflow.org/kubeflow-sdk",
+            {**of_user("second"), "terminationGracePeriodSeconds": 45},
+            metadata={"labels": {"second": "yes"}},
+        )
     ],
     "activeDeadlineSeconds": 3600,
 }
+LATE = patch("example.com/late", of_user("late"))
+"""A user's patch that is added to every second TrainJob after Kueue's webhook has seen it."""
 KINDS: list[Document] = [
     FIRST,
     SECOND,
@@ -183,8 +180,12 @@ class World:
         for number, name in enumerate(self.names):
             metadata = {"name": name, "namespace": self._namespace, "labels": {QUEUE: "q"}}
             spec = {"runtimeRef": {"name": self._runtime}, **KINDS[number % len(KINDS)]}
-            body = {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob"}
+            body: Document = {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob"}
             await self._client.create(Unstructured.wrap({**body, "metadata": metadata, "spec": spec}))
+            if number % 2:
+                late = {**body, "metadata": {"name": name, "namespace": self._namespace}}
+                late["spec"] = {"runtimePatches": [LATE]}
+                await self._client.apply(Unstructured.wrap(late), field_owner="late-user")
 
     async def train_jobs(self) -> dict[str, Document]:
         found = await self._client.list(TrainJob, namespace=self._namespace)
@@ -209,22 +210,24 @@ class World:
             found = {each.name: each for each in await self._client.list(JobSet, namespace=self._namespace)}
             assert found.keys() == set(self.names)
             for number, name in enumerate(self.names):
-                self._check(found[name], KINDS[number % len(KINDS)], flavor)
+                self._check(found[name], KINDS[number % len(KINDS)], number % 2 == 1, flavor)
             return True
 
         await eventually(as_wanted, timeout=120, interval=1, reason=f"the JobSets do not fit {flavor}")
 
     @staticmethod
-    def _check(job_set: JobSet, kind: Document, flavor: str | None) -> None:
+    def _check(job_set: JobSet, kind: Document, late: bool, flavor: str | None) -> None:
         (job,) = job_set.spec.replicated_jobs or []
         pod = job.template.spec.template.spec
-        wanted = {"flavor": flavor} if flavor else {}
-        wanted |= {"first": "yes"} if "labels" in kind else {}
-        wanted |= {"second": "yes"} if "runtimePatches" in kind else {}
-        assert (pod.node_selector or {}) == wanted
-        assert [each.value for each in pod.tolerations or ()] == ([flavor] if flavor else [])
+        users = ["first"] if "labels" in kind else []
+        users += ["second"] if "runtimePatches" in kind else []
+        changes = [*users, *(["late"] if late else [])]
+        wins = flavor or (changes[-1] if changes else None)
+        selector = dict.fromkeys(changes, "yes") | ({"flavor": wins} if wins else {})
+        assert (pod.node_selector or {}) == selector
+        assert [each.value for each in pod.tolerations or ()] == ([wins] if wins else [])
         assert pod.termination_grace_period_seconds == (45 if "runtimePatches" in kind else None)
-        assert {"first", "second"} & (job_set.labels or {}).keys() == wanted.keys() - {"flavor"}
+        assert {"first", "second"} & (job_set.labels or {}).keys() == set(users)
         assert bool(job_set.spec.suspend) is (flavor is None)
 
     async def report(self, active: int) -> None:

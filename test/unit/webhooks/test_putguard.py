@@ -238,6 +238,29 @@ async def test_a_placement_that_an_older_kueue_writes_beside_the_entry_of_a_newe
     assert found["spec"]["podTemplateOverrides"] == [USERS, KUEUES]
 
 
+SDKS, ENTRY = (
+    {"manager": each, "time": "2001-01-01T00:00:00Z"} for each in ("a.io/b", "kueue.x-k8s.io/manager")
+)
+
+
+@pytest.mark.parametrize("suspend", [True, False])
+async def test_the_entry_of_kueue_stays_behind_those_that_are_added_after_it(suspend: bool) -> None:
+    """Patches are applied in the order of their list, and the placement must be the last."""
+    old = job(WRITERS, runtimePatches=[ENTRY], suspend=suspend)
+    found, _ = await stored(old, job(WRITERS, runtimePatches=[ENTRY, SDKS], suspend=suspend), PUT)
+    assert [each["manager"] for each in found["spec"]["runtimePatches"]] == [
+        "a.io/b",
+        "kueue.x-k8s.io/manager",
+    ]
+
+
+async def test_a_train_job_whose_patches_do_not_change_keeps_their_order() -> None:
+    """While it runs, another order would be refused, and with it the whole update."""
+    old = job(WRITERS, runtimePatches=[ENTRY, SDKS], suspend=False)
+    found, _ = await stored(old, job(WRITERS, runtimePatches=[ENTRY, SDKS], suspend=True), PUT)
+    assert found["spec"]["runtimePatches"] == [ENTRY, SDKS]
+
+
 async def test_an_owner_that_suspends_running_jobs_drops_nothing_yet() -> None:
     """The change would be refused, and with it the suspension."""
     writers = [entry("kueue", "runtimePatches", "suspend")]
