@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Objects of another purpose that have the names of children: obstacles of TrainJobs."""
+"""Objects of another purpose that have the names of children: obstacles of TrainJobs, except keys, which are used."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from controller_runtime.client.fake import FakeClient
 from controller_runtime.reconcile import Request
 from controller_runtime.workqueue import PriorityQueue
 from jobset_server import KEY
-from trainjob_world import GANG, MPI, PLAIN, VOLCANO, World, train_job, world
+from trainjob_world import FLUX, GANG, MPI, PLAIN, VOLCANO, World, train_job, world
 
 from pkg.apis.config.v1alpha1 import Configuration
 from pkg.apis.jobset.v1alpha2 import JobSet
@@ -43,7 +43,7 @@ def planted(kind: type[Object], name: str, **parts: Any) -> Object:
     [
         (PLAIN, planted(JobSet, "job", spec={"replicatedJobs": [{"name": "x", "template": {}}]})),
         (MPI, planted(ConfigMap, "job-mpi-hostfile", data={"hostfile": "evil"})),
-        (MPI, planted(Secret, "job-mpi-ssh-auth", data={"ssh-privatekey": "eA=="})),
+        (FLUX, planted(Secret, "job-flux-curve", data={"curve.cert": "eA=="})),
         (GANG, planted(PodGroup, "job", spec={"minMember": 1})),
         (VOLCANO, planted(VolcanoPodGroup, "job", spec={"minMember": 1})),
     ],
@@ -64,6 +64,18 @@ async def test_an_object_without_our_controller_is_neither_used_nor_changed(
             await w.job_set()
 
 
+@pytest.mark.parametrize("suspend", [False, True], ids=["running", "suspended"])
+async def test_keys_that_a_user_made_beforehand_are_used_and_not_changed(suspend: bool) -> None:
+    keys = planted(Secret, "job-mpi-ssh-auth", data={"ssh-privatekey": "eA==", "ssh-publickey": "eA=="})
+    w = await world(MPI, keys, suspend=suspend)
+    before = await w.server.get(Secret, keys.key)
+    assert await w.reconcile() == ["apply ConfigMap", "apply JobSet"][:: -1 if suspend else 1]
+    await w.suspend(not suspend)
+    await w.reconcile()
+    assert await w.server.get(Secret, keys.key) == before
+    assert w.recorder.events == []
+
+
 async def orphaned(w: World) -> None:
     """Delete the TrainJob and orphan its JobSet; create it again."""
     job, live = await w.server.get(TrainJob, KEY), await w.server.get(JobSet, KEY)
@@ -76,8 +88,8 @@ async def orphaned(w: World) -> None:
 
 
 async def test_a_train_job_is_tried_each_minute_while_the_name_of_a_child_is_taken() -> None:
-    """The deletion of a Secret without an owner enqueues no TrainJob, and the retries become minutes apart."""
-    w = await world(MPI, planted(Secret, "job-mpi-ssh-auth", data={"ssh-privatekey": "eA=="}))
+    """The deletion of a ConfigMap without an owner enqueues no TrainJob, and the retries become minutes apart."""
+    w = await world(MPI, planted(ConfigMap, "job-mpi-hostfile", data={"hostfile": "other"}))
     queue: PriorityQueue[Request] = PriorityQueue()
     await w.reconciler.alarms.start(queue)
     began = anyio.current_time()
