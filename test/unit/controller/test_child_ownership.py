@@ -166,6 +166,27 @@ async def test_an_orphan_is_not_adopted_for_a_train_job_whose_deletion_the_cache
     assert "ownerReferences" not in (await w.job_set())["metadata"]
 
 
+async def test_nothing_is_applied_to_an_orphan_whose_deletion_began_before_it_was_adopted() -> None:
+    w = await world(suspend=True)
+    await w.reconcile()
+    await orphaned(w)
+    await w.edit_image()
+
+    async def patch_late(client: Client, obj: Any, patch: Any, **options: Any) -> Any:
+        """A user deletes the JobSet, which a finalizer keeps, before the request arrives."""
+        if obj.gvk == JobSet.gvk:
+            live = await client.get(JobSet, KEY)
+            live.metadata.finalizers = ["example.com/hold"]
+            await client.delete(await client.update(live))
+        return await client.patch(obj, patch, **options)
+
+    runtimes = await core.new(w.server, FakeClient())
+    late = interceptor.wrap(w.server, interceptor.Funcs(patch=patch_late))
+    w.reconciler = TrainJobReconciler(late, w.recorder, runtimes, now=lambda: w.now)
+    assert [each for each in await w.reconcile() if each.startswith("apply")] == []
+    assert w.result.requeue_after
+
+
 async def test_a_running_orphan_with_another_spec_is_not_adopted_and_gives_no_verdict() -> None:
     w = await world()
     await w.reconcile()
