@@ -281,7 +281,6 @@ def never_runs(w: World, image: str) -> None:
 
 
 NOW = datetime(2025, 3, 4, 5, 6, 7, tzinfo=UTC)
-KEY = Request("ns", "job")
 MakeJob = Callable[..., TrainJob]
 
 

@@ -35,6 +35,8 @@ from .oldjobset import ClaimsCheck
 
 _OF_NO_OBJECT: Final = "1"
 """A resourceVersion before the first write of any API server. An apply ignores "0"."""
+_CONFLICTS: Final = 4
+"""Most conflicts with other writers of an object that a webhook has just changed."""
 T = TypeVar("T", bound=Object)
 Name = tuple[GVK, NamespacedName]
 
@@ -171,7 +173,8 @@ class Applier:
     async def _send(self, desired: T, live: Object | None) -> LazyObject[T]:
         """Apply, and return the resulting live object; of a running JobSet only the metadata is decoded.
 
-        If a webhook changed the result, apply once more, except to a running JobSet.
+        If a webhook changed the result, apply once more, except to a running JobSet. Conflicts of that apply are tried
+        again at once: the PodGroup of a running job is not built again once it exists.
         """
         try:
             if live is None and isinstance(desired, GeneratedSecret) and not desired.immutable:
@@ -183,7 +186,24 @@ class Applier:
             drift.content(answer.object.to_dict()), drift.content(desired.to_dict())
         ):
             return answer
-        return await self._apply(desired, answer.object)
+        live = answer.object
+        for _ in range(_CONFLICTS):
+            try:
+                return await self._apply(desired, live)
+            except ConflictError:
+                if (newest := await self._newest(desired)) is None:
+                    raise
+                live = newest
+        return await self._apply(desired, live)
+
+    async def _newest(self, desired: T) -> T | None:
+        """Return the uncached live object, unless it has been deleted or orphaned and must not be applied."""
+        try:
+            live = await self.reader.get(type(desired), desired.key)
+            trainjob.require_control(live, trainjob.controller_of(desired))
+        except (NotFoundError, trainjob.ChildConflictError):
+            return None
+        return live if live.metadata.deletion_timestamp is None else None
 
     async def _apply(self, desired: T, live: Object | None) -> LazyObject[T]:
         """Apply, provided that ``live`` has neither been deleted nor changed; otherwise raise ConflictError.

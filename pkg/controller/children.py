@@ -121,11 +121,12 @@ class Children:
                 live: JobSet | None = await client.peek(self._client, JobSet, train_job.key)
             except NotFoundError:
                 live = None
+            adopts = live is not None and trainjob.controller_of(live) is None
+            if live is not None and adopts and live.metadata.deletion_timestamp is None:
+                # Its deletion may have begun meanwhile: the owners alone are tested when they are replaced.
+                live = await adoption.adopt(self._client, self._applier.reader, runtime, train_job, live)
             if live is not None and live.metadata.deletion_timestamp is not None:
                 raise BeingDeletedError(live)
-            adopts = live is not None and trainjob.controller_of(live) is None
-            if live is not None and adopts:
-                live = await adoption.adopt(self._client, self._applier.reader, runtime, train_job, live)
             if live is None or live.spec.suspend:
                 self.suspensions.settle(train_job)
             elif not train_job.spec.suspend:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Final
 
@@ -33,6 +34,12 @@ def render(path: Path) -> str:
     for step in path:
         text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
     return text
+
+
+def parse(text: str) -> Path | None:
+    """Return the path that :func:`render` writes as ``text``; None for no path."""
+    steps = re.findall(r"\[(\d+)\]|([^.\[\]]+)", text)
+    return None if text == "<nil>" else tuple(int(index) if index else name for index, name in steps)
 
 
 def kind_of(value: object) -> str:

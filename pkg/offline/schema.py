@@ -23,11 +23,6 @@ Schema = Mapping[str, JSON]
 Evaluate = Callable[[str, JSON], bool | str]
 """Evaluates a rule on ``self``: True if it holds, or the reason why it could not be evaluated."""
 
-UNCHECKED: Final = (
-    "some validation rules were not checked because the object was invalid; "
-    "correct the existing errors to complete validation"
-)
-
 # Decoding.
 
 

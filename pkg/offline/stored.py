@@ -31,6 +31,7 @@ from pkg.offline.cel import Evaluator
 from pkg.offline.inputfiles import DEFAULT_NAMESPACE
 from pkg.offline.problem import Path, Problem
 from pkg.runtime import Runtime
+from pkg.webhooks import newerrules
 
 Data = dict[str, JSON]
 
@@ -70,7 +71,7 @@ class Schemas:
         created = without_status(stored)
         problems = [*objectmeta.problems(created), *schema.problems(of_kind, created)]
         if any(problem.grave for problem in problems):
-            problems.append(Problem(None, f"Invalid value: null: {schema.UNCHECKED}"))
+            problems.append(Problem(None, f"Invalid value: null: {newerrules.UNCHECKED}"))
         else:
             problems += schema.rules(of_kind, created, self._evaluate)
         return Checked(stored, unknown, None, list(dict.fromkeys(problems)))
@@ -94,7 +95,7 @@ class Webhooks:
     """The webhooks' answers, from their validators; ``runtimes`` serve the TrainJobs."""
 
     def __init__(self, runtimes: Mapping[str, Runtime], cfg: Configuration | None = None) -> None:
-        self._mutator = MutatorHandler(TrainJob, webhooks.TrainJobDefaulter())
+        self._mutator = MutatorHandler(TrainJob, webhooks.TrainJobDefaulter(cfg))
         self._handlers: dict[GVK, Handler] = {
             kind.gvk: ValidatorHandler(kind, validator)
             for kind, validator in webhooks.validators(runtimes, cfg).items()

@@ -18,7 +18,7 @@ from pkg.apis.config.v1alpha1 import V2_1, defaulted
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.offline import schema, shipped
 from pkg.offline.inputfiles import DEFAULT_NAMESPACE, InputObject
-from pkg.offline.problem import Problem, render
+from pkg.offline.problem import Problem, parse, render
 from pkg.offline.stored import KINDS, Schemas, Webhooks, denial, not_served, without_status
 from pkg.runtime import core
 
@@ -141,4 +141,7 @@ class Validator:
 def _refused(document: InputObject, response: AdmissionResponse, text: str, warnings: list[str]) -> Verdict:
     status = response.status
     code, reason = (status.code, status.reason) if status is not None else (403, "Forbidden")
-    return Verdict(document, code or 403, reason or "Forbidden", text, warnings=warnings)
+    details = status.details if status is not None else None
+    causes = (details.causes if details is not None else None) or ()
+    problems = [Problem(parse(each.field or ""), each.message or "") for each in causes]
+    return Verdict(document, code or 403, reason or "Forbidden", text, problems, warnings)

@@ -41,6 +41,8 @@ _LONG: Final = 0.005
 
 _AGAIN: Final = timedelta(seconds=UNWATCHED_TTL)
 """When a pod is reconciled again whose owners may have changed while it was grouped: they are read again by then."""
+_WHILE_DENIED: Final = timedelta(seconds=60)
+"""When a pod is reconciled again that keeps its group while an owner may not be read: no event says when it may be."""
 _CONFLICT_DELAY: Final = timedelta(seconds=1)
 """Delay after other writers of a group were faster several times."""
 
@@ -190,7 +192,7 @@ class PodReconciler:
         if found.top_owner.metadata.owner_references and await self._has_another_group(pod, metadata.name):
             # The owner was readable when the pod was grouped: lost permissions must not regroup the pod.
             log.logger_from().debug("Pod keeps its group: an owner may not be read", podGroup=metadata.name)
-            return ctrl.Result()
+            return ctrl.Result(requeue_after=_WHILE_DENIED)
         self._add_node_pool_label(metadata, pod)
         try:
             await self._handler.apply_to_cluster(metadata, rules)

@@ -38,13 +38,13 @@ class ClusterTrainingRuntimeWebhook(CustomValidator[ClusterTrainingRuntime]):
                 DEPRECATED_WARNING.format(obj.name, trainingruntime.deprecation_policy_url(self._cfg))
             )
         second = self._cfg.second_generation
-        return check_runtime(None, obj.spec, second_generation=second, warnings=warnings)
+        return check_runtime(None, obj, second_generation=second, warnings=warnings)
 
     async def validate_update(self, old: ClusterTrainingRuntime, new: ClusterTrainingRuntime) -> list[str]:
         """Validate a changed spec like :meth:`validate_create`. An unchanged spec passes: finalizers may change."""
         if new.metadata.deletion_timestamp is not None or equality.deep_equal(old.spec, new.spec):
             return []
-        return check_runtime(old.spec, new.spec, second_generation=self._cfg.second_generation)
+        return check_runtime(old, new, second_generation=self._cfg.second_generation)
 
     async def validate_delete(self, obj: ClusterTrainingRuntime) -> list[str]:
         """Allow it: the finalizer protects a runtime in use."""

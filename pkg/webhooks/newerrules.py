@@ -3,16 +3,18 @@
 """The rules of Trainer v2.3 for fields of TrainJobs and runtimes that v2.1 has too, and admits more in.
 
 The CRD follows the looser release. Only values that a request changes are checked, as the API server does for rules
-that were added to a CRD later.
+that were added to a CRD later. A refusal is the API server's with v2.3's CRD.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from controller_runtime.apis.machinery import equality, field
+from controller_runtime.apis.machinery.errors import new_invalid
+from controller_runtime.apis.machinery.object import Object
 
 from pkg.apis.trainer.v1alpha1 import (
     DatasetInitializer,
@@ -33,6 +35,28 @@ _MOST_ITEMS: Final = 128
 _LONGEST_MOUNT_PATH: Final = 4096
 REFUSED_LATER: Final = "{}; Trainer v2.3 refuses this"
 _IMMUTABLE: Final = "field is immutable"
+UNCHECKED: Final = (
+    "some validation rules were not checked because the object was invalid; "
+    "correct the existing errors to complete validation"
+)
+"""The API server's remark when it leaves out the CEL rules of a CRD."""
+
+
+def refuse(obj: Object, errors: Iterable[field.FieldError]) -> None:
+    """Raise ``errors`` if there are any.
+
+    Those of the type Invalid are errors of CEL rules, which the API server does not check beside others.
+
+    Raises:
+        InvalidError: with a cause for each error.
+    """
+    found = field.ErrorList(errors)
+    others = field.ErrorList(each for each in found if each.type is not field.ErrorType.INVALID)
+    if others:
+        found = others
+        found.append(field.FieldError(field.ErrorType.INVALID, "<nil>", None, UNCHECKED))
+    if (aggregate := found.to_aggregate()) is not None:
+        raise new_invalid(obj.gvk, obj.name, aggregate)
 
 
 def violations(old: TrainJob | None, new: TrainJob) -> Iterator[field.FieldError]:
@@ -79,7 +103,7 @@ def _immutable(old: TrainJob, new: TrainJob) -> Iterator[field.FieldError]:
     for wire in ("initializer", "trainer"):
         left, right = getattr(before, wire), getattr(after, wire)
         if left is not None and right is not None and not equality.deep_equal(left, right):
-            yield field.invalid(_SPEC.child(wire), field.Quoted(right), _IMMUTABLE)
+            yield field.invalid(_SPEC.child(wire), field.OMITTED, _IMMUTABLE)
 
 
 def _trainer(old: Trainer | None, new: Trainer) -> Iterator[field.FieldError]:

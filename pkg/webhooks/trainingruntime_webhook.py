@@ -13,12 +13,13 @@ from controller_runtime.webhook.admission import CustomValidator
 
 from pkg.apis.config.v1alpha1 import Configuration
 from pkg.apis.jobset.v1alpha2 import ReplicatedJob
-from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainingRuntimeSpec
+from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime
 from pkg.constants import trainer as constants
 from pkg.util import trainingruntime
 
 from . import newerrules
 
+AnyRuntime = TrainingRuntime | ClusterTrainingRuntime
 REPLICAS_ERROR: Final = "always must be 1"
 CONTAINER_NAMES_ERROR: Final = "must contain the required container for the ancestor: {}"
 
@@ -39,11 +40,11 @@ class TrainingRuntimeWebhook(CustomValidator[TrainingRuntime]):
 
     async def validate_create(self, obj: TrainingRuntime) -> list[str]:
         """Raise if the template's jobs do not meet the requirements of TrainJobs."""
-        return check_runtime(None, obj.spec, second_generation=self._second_generation)
+        return check_runtime(None, obj, second_generation=self._second_generation)
 
     async def validate_update(self, old: TrainingRuntime, new: TrainingRuntime) -> list[str]:
         """Check only the rules that v2.3 has added, and warn of a podGroupPolicy that has become empty."""
-        return check_changes(old.spec, new.spec, second_generation=self._second_generation)
+        return check_changes(old, new, second_generation=self._second_generation)
 
     async def validate_delete(self, obj: TrainingRuntime) -> list[str]:
         """Allow it: the finalizer protects a runtime in use."""
@@ -52,34 +53,33 @@ class TrainingRuntimeWebhook(CustomValidator[TrainingRuntime]):
 
 
 def check_runtime(
-    old: TrainingRuntimeSpec | None,
-    new: TrainingRuntimeSpec,
+    old: AnyRuntime | None,
+    new: AnyRuntime,
     *,
     second_generation: bool,
     warnings: Iterable[str] = (),
 ) -> list[str]:
     """Return the warnings. Raise the errors of a runtime as one aggregate, with ``warnings`` as notes."""
-    aggregate = validate_replicated_jobs(new.template.spec.replicated_jobs or []).to_aggregate()
+    found = check_changes(old, new, second_generation=second_generation)
+    aggregate = validate_replicated_jobs(new.spec.template.spec.replicated_jobs or []).to_aggregate()
     if aggregate is not None:
         for warning in warnings:
             aggregate.add_note(warning)
         raise aggregate
-    return [*warnings, *check_changes(old, new, second_generation=second_generation)]
+    return [*warnings, *found]
 
 
-def check_changes(
-    old: TrainingRuntimeSpec | None, new: TrainingRuntimeSpec, *, second_generation: bool
-) -> list[str]:
+def check_changes(old: AnyRuntime | None, new: AnyRuntime, *, second_generation: bool) -> list[str]:
     """Return warnings of changed values that v2.3 refuses; with its profile, raise instead.
 
     A podGroupPolicy that has become empty is a warning with both.
     """
-    errors = field.ErrorList(newerrules.runtime_violations(old, new))
-    if second_generation and (aggregate := errors.to_aggregate()) is not None:
-        raise aggregate
+    errors = list(newerrules.runtime_violations(old.spec if old is not None else None, new.spec))
+    if second_generation:
+        newerrules.refuse(new, errors)
     warnings = [newerrules.REFUSED_LATER.format(error) for error in errors]
-    was = old is not None and trainingruntime.names_no_scheduler(old.pod_group_policy)
-    if trainingruntime.names_no_scheduler(new.pod_group_policy) and not was:
+    was = old is not None and trainingruntime.names_no_scheduler(old.spec.pod_group_policy)
+    if trainingruntime.names_no_scheduler(new.spec.pod_group_policy) and not was:
         warnings.append(trainingruntime.NO_SCHEDULER.format(field.Path("spec", "podGroupPolicy")))
     return warnings
 

@@ -29,7 +29,7 @@ class TrainJobWebhook(CustomValidator[TrainJob]):
         self._second_generation = cfg is not None and cfg.second_generation
 
     async def validate_create(self, obj: TrainJob) -> list[str]:
-        """Return the warnings. Raises if a plugin finds an error or the runtime is unknown."""
+        """Return the warnings. Raises if a plugin finds an error, v2.3 refuses a value, or the runtime is unknown."""
         return await self._validate(None, obj)
 
     async def validate_update(self, old: TrainJob, new: TrainJob) -> list[str]:
@@ -48,13 +48,13 @@ class TrainJobWebhook(CustomValidator[TrainJob]):
         return []
 
     async def _validate(self, old: TrainJob | None, new: TrainJob) -> list[str]:
+        if self._second_generation:  # first, since the API server asks webhooks after its own checks
+            await offload.run(new, lambda: newerrules.refuse(new, newerrules.violations(old, new)))
         try:
             runtime = runtime_for(self._runtimes, new.spec.runtime_ref)
         except UnsupportedRuntimeError as error:
             raise ForbiddenError(str(error), code=403, reason="Forbidden") from error
         warnings, errors = await runtime.validate_objects(old, new)
-        if self._second_generation:
-            errors += await offload.run(new, lambda: list(newerrules.violations(old, new)))
         # It formats the errors, which quote the invalid values.
         aggregate = await offload.run(new, errors.to_aggregate) if errors else None
         if aggregate is not None:

@@ -200,7 +200,8 @@ class End:
             if ended:  # a JobSet that is suspended before it is built again already has the new labels
                 found, wanted = _without_labels(found), [_without_labels(each) for each in wanted]
             if kind == "Secret":
-                assert (found is not None) == ("ConfigMap" in renders[0]), f"keys: {job['metadata']['name']}"
+                has_keys = bool(_named(sim, kind, job)) if "ConfigMap" in renders[0] else found is None
+                assert has_keys, f"keys: {job['metadata']['name']}"
                 continue
             assert found in wanted, (
                 f"a child differs from a fresh render: {kind} {job['metadata']['name']}:\n"
@@ -246,10 +247,10 @@ class Obstacle(NamedTuple):
 
 
 def obstacle(sim: Simulation, job: Document) -> Obstacle | None:
-    """Return the obstacle of a TrainJob, if there is one."""
+    """Return the obstacle of a TrainJob, if there is one. Keys that a user made are none."""
     for kind in children_of(job["spec"]["runtimeRef"]["name"]):
         for child in _named(sim, kind, job):
-            if not _controls(job, child):
+            if not _controls(job, child) and (kind != "Secret" or controller(child)):
                 return Obstacle(f"{kind} {child['metadata']['name']}", is_reported(sim, job))
     return None
 

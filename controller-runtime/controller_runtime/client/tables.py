@@ -160,9 +160,7 @@ class Table:
 
     def refused(self, name: str, problems: AggregateError) -> errors.StatusError:
         """Return an InvalidError about some fields."""
-        details = self._details(name, self.facts.gvk.kind) | {"causes": problems.causes}
-        text = f'{self.facts.gvk.group_kind} "{name}" is invalid: {problems}'
-        return errors.InvalidError(text, code=422, reason="Invalid", details=details)
+        return errors.new_invalid(self.facts.gvk, name, problems)
 
     def no_subresource(self, name: str) -> errors.StatusError:
         """Return the NotFoundError for a subresource that the kind does not have."""

@@ -11,7 +11,7 @@ from typing import Any
 import anyio
 import pytest
 from controller_runtime import metrics
-from controller_runtime.apis.core.v1 import ConfigMap, Event, Namespace, Secret
+from controller_runtime.apis.core.v1 import ConfigMap, Event, Namespace
 from controller_runtime.client import MERGE, LiveClient, raw_patch
 from controller_runtime.envtest import consistently, eventually
 from controller_runtime.rest import Request
@@ -123,23 +123,21 @@ async def test_another_order_of_variables_takes_effect(
         await eventually(reversed_, reason="the order follows")
 
 
-async def test_a_job_set_of_another_client_gives_no_verdict_and_its_keys_are_not_used(
+async def test_a_job_set_of_another_client_gives_no_verdict_and_its_host_file_is_not_used(
     run_manager: RunManager, live_client: LiveClient, namespace: str, torch_runtime: str
 ) -> None:
     await live_client.create(mpi_runtime(namespace))
     planted = [
         JobSet.from_dict({"metadata": {"name": "job", "namespace": namespace}, "spec": {"suspend": False}}),
-        Secret.from_dict({"metadata": {"name": "mpi-mpi-ssh-auth", "namespace": namespace}, "data": {}}),
-        ConfigMap.from_dict({"metadata": {"name": "mpi2-mpi-hostfile", "namespace": namespace}, "data": {}}),
+        ConfigMap.from_dict({"metadata": {"name": "mpi-mpi-hostfile", "namespace": namespace}, "data": {}}),
     ]
     before = [await live_client.create(obj) for obj in planted]
     async with run_manager():
         await live_client.create(train_job(namespace, torch_runtime, suspend=True))
-        for name in ("mpi", "mpi2"):
-            job = train_job(namespace, "mpi")
-            job.metadata.name = name
-            job.spec.runtime_ref.kind = "TrainingRuntime"
-            await live_client.create(job)
+        job = train_job(namespace, "mpi")
+        job.metadata.name = "mpi"
+        job.spec.runtime_ref.kind = "TrainingRuntime"
+        await live_client.create(job)
 
         async def reported() -> bool:
             events = await live_client.list(Event, namespace=namespace)
@@ -147,7 +145,6 @@ async def test_a_job_set_of_another_client_gives_no_verdict_and_its_keys_are_not
             return {each.involved_object.name for each in conflicts if each.involved_object} == {
                 "job",
                 "mpi",
-                "mpi2",
             }
 
         await eventually(reported, timeout=20, reason="each conflict is an event")

@@ -105,6 +105,19 @@ async def test_keys_and_host_file_are_made_before_the_job_set_heal_and_outlive_t
         await eventually(new_keys, reason="lost keys are replaced")
 
 
+async def test_keys_that_a_user_made_beforehand_are_used_and_not_changed(
+    run_manager: RunManager, live_client: LiveClient, namespace: str
+) -> None:
+    await live_client.create(runtime(namespace, "mpi", mpi={}))
+    metadata = {"name": "mpi-mpi-ssh-auth", "namespace": namespace}
+    data = {"ssh-privatekey": "eA==", "ssh-publickey": "eA=="}
+    before = await live_client.create(Secret.from_dict({"metadata": metadata, "data": data}))
+    async with run_manager():
+        await live_client.create(train_job(namespace, "mpi"))
+        await eventually(lambda: live_client.get(JobSet, (namespace, "mpi")), reason="the JobSet is made")
+    assert await live_client.get(Secret, before.key) == before
+
+
 async def test_secrets_and_config_maps_are_watched_once_somebody_needs_them(
     run_manager: RunManager, live_client: LiveClient, namespace: str
 ) -> None:

@@ -24,7 +24,7 @@ WORD = "trainer.kubeflow.org/num-proc-per-node"
 MIRROR = "trainer.kubeflow.org/first-generation"
 QUEUE = {"kueue.x-k8s.io/queue-name": "q"}
 Document = dict[str, Any]
-Running = Callable[[], AbstractAsyncContextManager[None]]
+Running = Callable[..., AbstractAsyncContextManager[None]]
 As = Callable[[str], AbstractAsyncContextManager[LiveClient]]
 
 
@@ -196,3 +196,19 @@ async def test_strings_that_were_stored_before_are_rewritten_by_the_leader(
             return words == {"word": "auto", "text": None, "stray": "gpu"}
 
         await eventually(rewritten, timeout=60, reason="no TrainJob stores a string")
+
+
+async def test_the_second_profile_refuses_with_the_causes_of_v23s_crd(
+    admitting_manager: Running, live_client: LiveClient, namespace: str, torch_runtime: str
+) -> None:
+    async with admitting_manager(version="2.3"):
+        initializer = {"dataset": {"storageUri": "nowhere"}}
+        with pytest.raises(InvalidError) as refusal:
+            await live_client.create(job(namespace, torch_runtime, initializer=initializer))
+        stored = await live_client.create(job(namespace, torch_runtime, trainer={"numNodes": 1}))
+        with pytest.raises(InvalidError, match=r"spec\.trainer: Invalid value: field is immutable"):
+            await live_client.patch(stored, raw_patch(MERGE, b'{"spec":{"trainer":{"numNodes":2}}}'))
+    text = 'Invalid value: "nowhere": storageUri may be empty, or it must be a valid URI (scheme://...)'
+    cause = {"reason": "FieldValueInvalid", "message": text, "field": "spec.initializer.dataset.storageUri"}
+    assert refusal.value.causes == [cause]
+    assert refusal.value.details["kind"] == "TrainJob"

@@ -114,7 +114,7 @@ def objects(case: dict[str, Any]) -> list[Object]:
 
 
 def _names(train_job: TrainJob) -> list[NamespacedName]:
-    suffixes = ("", "-mpi-ssh-auth", "-mpi-hostfile", "-flux-curve", "-flux-entrypoint")
+    suffixes = ("", "-mpi-hostfile", "-flux-curve", "-flux-entrypoint")
     return [NamespacedName(train_job.namespace, train_job.name + suffix) for suffix in suffixes]
 
 

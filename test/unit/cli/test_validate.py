@@ -64,6 +64,23 @@ def test_a_webhook_refuses_in_its_own_name(capsys: pytest.CaptureFixture[str], t
     )
 
 
+def test_a_webhook_that_answers_for_the_crd_names_each_field(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    text = JOB % ("bad", "torch-distributed") + "  initializer:\n    dataset:\n      storageUri: nowhere\n"
+    code, out, _ = run(capsys, tmp_path, text, "--compatibility-version", "2.3")
+    assert (code, out.splitlines()) == (
+        1,
+        [
+            'in.yaml:2: document 1 (TrainJob bad): The TrainJob "bad" is invalid:',
+            (
+                'in.yaml:9: * spec.initializer.dataset.storageUri: Invalid value: "nowhere": storageUri may be empty, or '
+                "it must be a valid URI (scheme://...)"
+            ),
+        ],
+    )
+
+
 def test_a_runtime_of_the_same_input_is_found_by_its_namespace(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

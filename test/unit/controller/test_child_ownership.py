@@ -28,7 +28,7 @@ from pkg.runtime import core
 from pkg.runtime.core import snapshot_name
 from pkg.util import trainjob
 from pkg.util.trainjob import ChildConflictError
-from testkit.trainjobs import GANG, KEY, MPI, PLAIN, VOLCANO, World, train_job, world
+from testkit.trainjobs import FLUX, GANG, KEY, MPI, PLAIN, VOLCANO, World, train_job, world
 
 SECOND_GENERATION = Configuration(compatibility_version="2.3")
 
@@ -42,7 +42,7 @@ def planted(kind: type[Object], name: str, **parts: Any) -> Object:
     [
         (PLAIN, planted(JobSet, "job", spec={"replicatedJobs": [{"name": "x", "template": {}}]})),
         (MPI, planted(ConfigMap, "job-mpi-hostfile", data={"hostfile": "evil"})),
-        (MPI, planted(Secret, "job-mpi-ssh-auth", data={"ssh-privatekey": "eA=="})),
+        (FLUX, planted(Secret, "job-flux-curve", data={"curve.cert": "eA=="})),
         (GANG, planted(PodGroup, "job", spec={"minMember": 1})),
         (VOLCANO, planted(VolcanoPodGroup, "job", spec={"minMember": 1})),
     ],
@@ -63,6 +63,18 @@ async def test_an_object_without_our_controller_is_neither_used_nor_changed(
             await w.job_set()
 
 
+@pytest.mark.parametrize("suspend", [False, True], ids=["running", "suspended"])
+async def test_keys_that_a_user_made_beforehand_are_used_and_not_changed(suspend: bool) -> None:
+    keys = planted(Secret, "job-mpi-ssh-auth", data={"ssh-privatekey": "eA==", "ssh-publickey": "eA=="})
+    w = await world(MPI, keys, suspend=suspend)
+    before = await w.server.get(Secret, keys.key)
+    assert await w.reconcile() == ["apply ConfigMap", "apply JobSet"][:: -1 if suspend else 1]
+    await w.suspend(not suspend)
+    await w.reconcile()
+    assert await w.server.get(Secret, keys.key) == before
+    assert w.recorder.events == []
+
+
 async def orphaned(w: World) -> None:
     """Delete the TrainJob and orphan its JobSet; create it again."""
     job, live = await w.server.get(TrainJob, KEY), await w.server.get(JobSet, KEY)
@@ -75,8 +87,8 @@ async def orphaned(w: World) -> None:
 
 
 async def test_a_train_job_is_tried_each_minute_while_the_name_of_a_child_is_taken() -> None:
-    """The deletion of a Secret without an owner enqueues no TrainJob, and the retries become minutes apart."""
-    w = await world(MPI, planted(Secret, "job-mpi-ssh-auth", data={"ssh-privatekey": "eA=="}))
+    """The deletion of a ConfigMap without an owner enqueues no TrainJob, and the retries become minutes apart."""
+    w = await world(MPI, planted(ConfigMap, "job-mpi-hostfile", data={"hostfile": "other"}))
     queue: PriorityQueue[Request] = PriorityQueue()
     await w.reconciler.alarms.start(queue)
     began = anyio.current_time()
@@ -151,6 +163,27 @@ async def test_an_orphan_is_not_adopted_for_a_train_job_whose_deletion_the_cache
     assert await w.reconcile() == []
     assert w.result.requeue_after
     assert "ownerReferences" not in (await w.job_set())["metadata"]
+
+
+async def test_nothing_is_applied_to_an_orphan_whose_deletion_began_before_it_was_adopted() -> None:
+    w = await world(suspend=True)
+    await w.reconcile()
+    await orphaned(w)
+    await w.edit_image()
+
+    async def patch_late(client: Client, obj: Any, patch: Any, **options: Any) -> Any:
+        """A user deletes the JobSet, which a finalizer keeps, before the request arrives."""
+        if obj.gvk == JobSet.gvk:
+            live = await client.get(JobSet, KEY)
+            live.metadata.finalizers = ["example.com/hold"]
+            await client.delete(await client.update(live))
+        return await client.patch(obj, patch, **options)
+
+    runtimes = await core.new(w.server, FakeClient())
+    late = interceptor.wrap(w.server, interceptor.Funcs(patch=patch_late))
+    w.reconciler = TrainJobReconciler(late, w.recorder, runtimes, now=lambda: w.now)
+    assert [each for each in await w.reconcile() if each.startswith("apply")] == []
+    assert w.result.requeue_after
 
 
 async def test_a_running_orphan_with_another_spec_is_not_adopted_and_gives_no_verdict() -> None:

@@ -9,11 +9,14 @@ from typing import Any
 
 import pytest
 from controller_runtime.apis.machinery.errors import ConflictError, ForbiddenError, ServerError
+from controller_runtime.client import MERGE, Client, interceptor, raw_patch
 from controller_runtime.client.fake import FakeClient
 
+from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime
-from pkg.controller import oldjobset
-from testkit.trainjobs import GANG, MPI, suspended_world, world
+from pkg.controller import TrainJobReconciler, oldjobset
+from pkg.runtime import core
+from testkit.trainjobs import GANG, KEY, MPI, suspended_world, world
 
 
 async def test_a_restart_asks_nothing_about_a_job_set_that_holds_defaults() -> None:
@@ -138,3 +141,32 @@ async def test_a_terminating_namespace_is_not_asked_again_at_once_and_causes_no_
     await w.reconcile()
     assert refused == 2
     assert w.recorder.events == []
+
+
+@pytest.mark.parametrize("conflicts", [0, 1, 3])
+async def test_a_pod_group_that_a_webhook_changes_is_healed_though_others_write_it(conflicts: int) -> None:
+    """The PodGroup of a running job is not compared again once it exists."""
+    w = await world(GANG)
+    await w.reconcile()
+    made = await w.server.get(PodGroup, KEY)
+    await w.server.delete(made)
+    applies = 0
+
+    async def tune(client: Client, obj: Any, **options: Any) -> Any:
+        nonlocal applies
+        if obj.gvk != PodGroup.gvk:
+            return await client.apply(obj, **options)
+        applies += 1
+        if 1 < applies <= 1 + conflicts:
+            label = raw_patch(MERGE, b'{"metadata":{"labels":{"attempt":"%d"}}}' % applies)
+            await client.patch(await client.get(PodGroup, KEY), label)
+        stored = await client.apply(obj, **options)
+        if applies > 1:
+            return stored
+        return await client.patch(stored, raw_patch(MERGE, b'{"spec":{"minMember":7}}'))
+
+    runtimes = await core.new(w.server, FakeClient())
+    tuned = interceptor.wrap(w.server, interceptor.Funcs(apply=tune))
+    w.reconciler = TrainJobReconciler(tuned, w.recorder, runtimes, now=lambda: w.now)
+    await w.reconcile()
+    assert (await w.server.get(PodGroup, KEY)).spec == made.spec

@@ -311,6 +311,23 @@ async def test_a_pod_that_has_a_group_keeps_it_while_its_owner_may_not_be_read(
     assert len(client.writes) == before
 
 
+async def test_a_mark_by_another_writer_is_corrected_once_the_owner_may_be_read_again(
+    make_pod: MakePod, stateful_set: Unstructured, make_reconciler: MakeReconciler
+) -> None:
+    """No event of the pod follows when a permission comes back."""
+    client = FakeClient(stateful_set, make_pod("db-0", stateful_set))
+    await make_reconciler(client).reconcile(REQUEST)
+    client.add(PodGroup.from_dict({"metadata": {"name": "other", "namespace": "team-a"}}))
+    mark = raw_patch(MERGE, b'{"metadata":{"annotations":{"pod-group-name":"other"}}}')
+    await client.patch(await client.get(Pod, REQUEST), mark)
+
+    result = await make_reconciler(refusing(client)).reconcile(REQUEST)
+
+    assert result.requeue_after == timedelta(seconds=60)
+    await make_reconciler(client).reconcile(REQUEST)
+    assert (await client.get(Pod, REQUEST)).annotations == {"pod-group-name": GROUP}
+
+
 async def test_a_mark_of_a_group_that_does_not_exist_is_replaced_though_an_owner_may_not_be_read(
     make_pod: MakePod, stateful_set: Unstructured, make_reconciler: MakeReconciler
 ) -> None:

@@ -2,13 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Values that Trainer v2.3 refuses and v2.1 admits: a warning in one profile, an error in the other."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 from controller_runtime.apis.admission.v1 import AdmissionRequest
 from controller_runtime.apis.core.v1 import EnvVar
 from controller_runtime.apis.machinery import field
-from controller_runtime.webhook import MutatorHandler
+from controller_runtime.apis.machinery.errors import InvalidError
+from controller_runtime.webhook import MutatorHandler, ValidatorHandler
 
 from pkg.apis.config.v1alpha1 import Configuration
 from pkg.apis.trainer.v1alpha1 import (
@@ -25,6 +28,13 @@ from pkg.util.testing import make_train_job
 from pkg.webhooks import TrainJobDefaulter, TrainJobWebhook, newerrules, validators
 
 IMMUTABLE = "field is immutable"
+RECORDED = [
+    case
+    for case in json.loads((Path(__file__).parents[2] / "testdata" / "crd" / "admission.json").read_text())
+    if "causes" in case["want"]["v2.3.0"]
+]
+"""Objects that the API server admits with v2.1.0's CRDs, and refuses with v2.3.0's."""
+KINDS = {kind.gvk.kind: kind for kind in (TrainJob, TrainingRuntime, ClusterTrainingRuntime)}
 
 
 def job(trainer: Trainer | None = None, *, dataset: str | None = None, **spec: Any) -> TrainJob:
@@ -115,8 +125,27 @@ async def test_one_profile_warns_and_the_other_refuses(version: str) -> None:
         assert await webhook.validate_create(new) == []
     else:
         assert response.warnings is None
-        with pytest.raises(field.AggregateError, match="must be a valid URI"):
+        with pytest.raises(InvalidError, match="must be a valid URI"):
             await webhook.validate_create(new)
+
+
+@pytest.mark.parametrize("case", [pytest.param(case, id=case["name"]) for case in RECORDED])
+async def test_the_second_profile_refuses_as_the_api_server_does_with_v23s_crd(case: dict[str, Any]) -> None:
+    kind = KINDS[case["object"]["kind"]]
+    # No runtime is asked, since the API server calls no validating webhook about an object that its CRD refuses.
+    validator = validators({}, Configuration(compatibility_version="2.3"))[kind]
+    operation = "UPDATE" if "old" in case else "CREATE"
+    request = AdmissionRequest(
+        uid="u", operation=operation, object=case["object"], old_object=case.get("old")
+    )
+    response = await ValidatorHandler(kind, validator).handle(request)
+    status = response.status.to_dict() if response.status is not None else {}
+    assert (status.get("code"), status.get("reason")) == (422, "Invalid")
+    details, name = status["details"], case["object"]["metadata"]["name"]
+    assert (details["group"], details["kind"], details["name"]) == (kind.gvk.group, kind.gvk.kind, name)
+    # The recorded causes are sorted.
+    assert sorted(details["causes"], key=lambda each: each["field"]) == case["want"]["v2.3.0"]["causes"]
+    assert status["message"].startswith(f'{kind.gvk.group_kind} "{name}" is invalid: ')
 
 
 def runtime(kind: type[TrainingRuntime] | type[ClusterTrainingRuntime], length: int) -> Any:
@@ -139,6 +168,6 @@ async def test_a_long_mount_path_of_a_runtime_is_a_warning_or_an_error(
     second = validators({}, Configuration(compatibility_version="2.3"))[kind]
     assert await second.validate_create(short) == []
     for refused in (second.validate_create(long), second.validate_update(short, long)):
-        with pytest.raises(field.AggregateError, match=text):
+        with pytest.raises(InvalidError, match=text):
             await refused
     assert await second.validate_update(long, long) == []

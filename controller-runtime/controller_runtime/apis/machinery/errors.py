@@ -27,6 +27,8 @@ from . import raised
 
 if TYPE_CHECKING:
     from .base import JSON
+    from .field import AggregateError
+    from .gvk import GVK
 
 MAX_RETRY_AFTER: Final = 60.0
 """Maximum delay in seconds that a server can request before the next attempt."""
@@ -152,6 +154,16 @@ def from_status(status: dict[str, JSON], *, http_code: int, retry_after: float |
         retry_after = bounded_wait(seconds)
     message = str(status.get("message") or "") or f"the server answered {code} without a message"
     return cls(message, code=code, reason=reason, details=details, retry_after=retry_after)
+
+
+def new_invalid(gvk: GVK, name: str, problems: AggregateError) -> InvalidError:
+    """Return the error about invalid fields of an object, with the message and causes of an API server."""
+    return InvalidError(
+        f'{gvk.group_kind} "{name}" is invalid: {problems}',
+        code=422,
+        reason="Invalid",
+        details={"name": name, "group": gvk.group, "kind": gvk.kind, "causes": problems.causes},
+    )
 
 
 def one_line(error: object) -> str:

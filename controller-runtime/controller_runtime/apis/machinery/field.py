@@ -45,7 +45,8 @@ _TEXT: Final = {
     ErrorType.TYPE_INVALID: "Invalid value",
 }
 _WITHOUT_VALUE: Final = {ErrorType.REQUIRED, ErrorType.FORBIDDEN, ErrorType.TOO_LONG, ErrorType.INTERNAL}
-_OMITTED: Final = object()
+OMITTED: Final = object()
+"""A bad value that messages do not show, as the API server does with objects and lists that break a CEL rule."""
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -110,7 +111,7 @@ class FieldError(Exception):
         """The message without the field's path, as in a cause of a metav1.Status."""
         if self._body is None:
             text = _TEXT[self.type]
-            if self.type not in _WITHOUT_VALUE and self.bad_value is not _OMITTED:
+            if self.type not in _WITHOUT_VALUE and self.bad_value is not OMITTED:
                 text += f": {_shown(self.bad_value)}"
             self._body = f"{text}: {self.detail}" if self.detail else text
         return self._body
@@ -221,7 +222,7 @@ def too_many(path: Path, actual: int, limit: int) -> FieldError:
     """Return the error for a list of more than ``limit`` items; a negative limit is not reported."""
     unit = "item" if limit == 1 else "items"
     detail = f"must have at most {limit} {unit}" if limit >= 0 else "has too many items"
-    return FieldError(ErrorType.TOO_MANY, str(path), actual if actual >= 0 else _OMITTED, detail)
+    return FieldError(ErrorType.TOO_MANY, str(path), actual if actual >= 0 else OMITTED, detail)
 
 
 def internal(path: Path | None, error: Exception | str) -> FieldError:

@@ -3,7 +3,8 @@
 """MPI: the launcher connects to every node of a host file by SSH, with keys generated for the TrainJob.
 
 Applies to the template's jobs ``launcher`` and ``node``, and to their containers ``node``. Only Open MPI is
-supported. The keys are generated once: an existing Secret is never written again.
+supported. The keys are generated once: an existing Secret is never written again. Users may bring their own keys in a
+Secret of that name.
 """
 
 from __future__ import annotations
@@ -162,7 +163,7 @@ class MPI(FilesPlugin, CustomValidationPlugin):
 
         Raises:
             HostFileTooLargeError: the names of all nodes do not fit into a ConfigMap.
-            ChildConflictError: the TrainJob does not control the Secret of that name.
+            PredecessorError: an earlier TrainJob of the same name controls the Secret.
             StatusError: reading the Secret failed for a reason other than its absence.
         """
         policy = _policy(info)
@@ -170,7 +171,7 @@ class MPI(FilesPlugin, CustomValidationPlugin):
             return []
         self._needed.set()
         objects: list[Object] = []
-        if not await ownedfiles.has_secret(self._client, train_job, sshkeys.SUFFIX):
+        if not await ownedfiles.has_secret(self._client, train_job, sshkeys.SUFFIX, may_be_foreign=True):
             objects.append(sshkeys.secret(train_job, self._new_keys()))
         return [*objects, _config_map(train_job, _host_file(info, policy, train_job))]
 

@@ -51,11 +51,17 @@ def metadata_for(train_job: TrainJob, suffix: str) -> ObjectMeta:
     )
 
 
-async def has_secret(client: Reader, train_job: TrainJob, suffix: str) -> bool:
+async def has_secret(
+    client: Reader, train_job: TrainJob, suffix: str, *, may_be_foreign: bool = False
+) -> bool:
     """Return True if the TrainJob's Secret exists: keys are generated once.
 
+    ``may_be_foreign`` accepts a Secret that users made beforehand. One of an earlier TrainJob of the same name is never
+    accepted: the garbage collector deletes it.
+
     Raises:
-        ChildConflictError: the TrainJob does not control the Secret. Its pods must not use another client's keys.
+        PredecessorError: an earlier TrainJob of the same name controls the Secret.
+        ChildConflictError: the TrainJob does not control the Secret, and it must not be foreign.
         StatusError: reading the Secret failed for a reason other than its absence.
     """
     key = NamespacedName(train_job.namespace, train_job.name + suffix)
@@ -63,7 +69,13 @@ async def has_secret(client: Reader, train_job: TrainJob, suffix: str) -> bool:
         found = await client.get(metadata_only(Secret), key)
     except NotFoundError:
         return False
-    trainjob.require_control(found, trainjob.controller_reference(train_job))
+    try:
+        trainjob.require_control(found, trainjob.controller_reference(train_job))
+    except trainjob.PredecessorError:
+        raise
+    except trainjob.ChildConflictError:
+        if not may_be_foreign:
+            raise
     return True
 
 

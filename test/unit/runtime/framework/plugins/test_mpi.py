@@ -94,13 +94,21 @@ async def test_a_secret_that_exists_is_not_written_again() -> None:
     [
         pytest.param([], id="without a controller"),
         pytest.param(
-            [OwnerReference(kind="TrainJob", name="other", uid="u", controller=True)], id="of another"
+            [OwnerReference(kind="ExternalSecret", name="job", uid="u", controller=True)], id="of another"
         ),
     ],
 )
-async def test_keys_that_another_client_made_are_not_used(owners: list[OwnerReference]) -> None:
-    with pytest.raises(trainjob.ChildConflictError, match="secret team-a/job-mpi-ssh-auth"):
-        await objects(spec_of(), job(), FakeClient(keys_of(*owners)))
+async def test_keys_that_another_client_made_are_used(owners: list[OwnerReference]) -> None:
+    client = FakeClient(keys_of(*owners))
+
+    assert (await objects(spec_of(), job(), client)).keys() == {"ConfigMap", "JobSet"}
+
+
+async def test_keys_of_an_earlier_train_job_of_the_name_are_not_used() -> None:
+    owner = OwnerReference(kind="TrainJob", name="job", uid="earlier", controller=True)
+
+    with pytest.raises(trainjob.PredecessorError, match="secret team-a/job-mpi-ssh-auth"):
+        await objects(spec_of(), job(), FakeClient(keys_of(owner)))
 
 
 async def test_a_secret_that_cannot_be_read_is_not_replaced() -> None:
