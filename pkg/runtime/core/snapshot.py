@@ -175,7 +175,8 @@ class Snapshots:
         if (known := self._listed.get(namespace)) is not None:
             return known  # without a task switch, which even a free lock costs
         async with self._listing:
-            if self._now() < self._denied.get(namespace, self._now()):
+            until = self._denied.get(namespace)
+            if until is not None and self._now() < until:
                 return frozenset()
             if namespace not in self._listed:
                 try:

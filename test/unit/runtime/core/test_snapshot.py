@@ -134,6 +134,17 @@ async def test_the_first_generation_works_without_the_permission_to_list_until_i
     assert snapshot.encode(found) == snapshot.encode(changed_runtime())
 
 
+async def test_the_first_generation_finds_a_snapshot_whatever_the_clock_does_meanwhile(
+    runtime: ClusterTrainingRuntime,
+) -> None:
+    store = FakeClient(config_map(job(), changed_runtime()))
+    for _ in range(100):
+        found = await Snapshots(store, creates=False).runtime_of(
+            job(), ClusterTrainingRuntime, reading(runtime)
+        )
+        assert found is not runtime
+
+
 @pytest.mark.parametrize(
     ("age", "creates"),
     [
