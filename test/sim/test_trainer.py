@@ -4,9 +4,11 @@
 
 from __future__ import annotations
 
+import math
 import random
 
 import controller_runtime as ctrl
+import sim_runtimes
 from controller_runtime import client, controller, simtest
 from controller_runtime.apis.batch.v1 import Job
 from controller_runtime.apis.core.v1 import ConfigMap, LimitRange, Pod, PodTemplate, Secret, Service
@@ -22,6 +24,7 @@ from sim_managers import Writes, check_managers, revoke
 from sim_overtakers import Overtakers
 from sim_past import Past
 from sim_rules import Rules
+from sim_snapshots import Snapshots
 from sim_stories import Stories
 from sim_users import Users
 from sim_webhook import configurations, review_secret, tune
@@ -29,6 +32,7 @@ from sim_world import Cluster
 
 from pkg import controller as controllers
 from pkg import webhooks
+from pkg.apis.config.v1alpha1 import V2_1, V2_3, defaulted
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
@@ -38,8 +42,9 @@ _NAMES = 6
 """How many names of TrainJobs a whole life has."""
 
 
-def world(sim: Simulation, pods_fail: float = 0.1) -> Cluster:
+def world(sim: Simulation, pods_fail: float = 0.1, version: str = V2_1) -> Cluster:
     """Set up Kubernetes' controllers, Kueue and two managers."""
+    cfg = defaulted(version)
     sim.serve(TrainJob, TrainingRuntime, ClusterTrainingRuntime, JobSet, Job, Pod, ConfigMap, Secret, Service)
     sim.serve(PodGroup, PriorityClass, RuntimeClass, LimitRange, PodTemplate)
     cluster = Cluster(pods_fail)
@@ -48,9 +53,10 @@ def world(sim: Simulation, pods_fail: float = 0.1) -> Cluster:
         """Set a manager up as its program does, without servers."""
         referred = (ClusterTrainingRuntime, TrainingRuntime, PriorityClass)
         reader = client.ReadThrough(mgr.client, mgr.api_reader, referred)
-        runtimes = await core.new(reader, mgr.field_indexer)
-        controllers.setup_controllers(mgr, runtimes, controller.Options(skip_name_validation=True))
-        webhooks.setup(mgr, runtimes)
+        runtimes = await core.new(reader, mgr.field_indexer, cfg=cfg, store=mgr.client, reader=mgr.api_reader)
+        options = controller.Options(skip_name_validation=True)
+        controllers.setup_controllers(mgr, runtimes, options, cfg=cfg)
+        webhooks.setup(mgr, runtimes, cfg)
 
     sim.server.admit[JobSet.gvk] = [review_job_set]
     sim.server.admit[Secret.gvk] = [review_secret]
@@ -100,6 +106,27 @@ def moves(sim: Simulation) -> None:
     sim.finally_(check_managers)
 
 
+def keeping(sim: Simulation) -> None:
+    """As :func:`scenario`, with managers of the second generation and people who delete and edit snapshots."""
+    cluster = world(sim, version=V2_3)
+    past = Past(sim)
+    Writes(sim)
+    users, administrators, snapshots = Users(4), Administrators(cluster), Snapshots(sim, past)
+    users.register(sim)
+    administrators.register(sim)
+    snapshots.register()
+    sim.action(revoke, times=0.5)
+    # Nothing protects runtimes: they may be deleted at any time.
+    rules = Rules(sim, past, dict.fromkeys(sim_runtimes.NAMES, math.inf))
+    end = End(users, administrators, past, snapshots)
+    sim.on_change(rules.see)
+    sim.on_change(snapshots.see)
+    sim.on_change(lambda event: end.see(sim, event))
+    sim.finally_(end.check)
+    sim.finally_(snapshots.check_return)
+    sim.finally_(check_managers)
+
+
 test_a_train_job_is_served_whatever_happens = simtest.simulate(seeds=10)(scenario)
 test_a_train_job_is_served_in_a_short_life = simtest.simulate(
     seeds=70, first=1000, minutes=3.0, faults=6.0, actions=0.35
@@ -107,3 +134,6 @@ test_a_train_job_is_served_in_a_short_life = simtest.simulate(
 test_a_train_job_follows_a_change_between_two_reconciles = simtest.simulate(
     seeds=5, first=2000, minutes=0.5, faults=0.0, actions=0.0
 )(moves)
+test_a_train_job_keeps_its_runtime = simtest.simulate(
+    seeds=10, first=3000, minutes=4.0, faults=5.0, actions=0.6
+)(keeping)
