@@ -92,7 +92,7 @@ class Snapshots:
 
     def watch(self, builder: Builder, _client: Client, _cache: Cache) -> Builder:
         """Reconcile a TrainJob when its snapshot is changed or deleted."""
-        return ownedfiles.watch(builder, ConfigMap, when=self._needed.wait)
+        return ownedfiles.watch(builder, ConfigMap, suffix=_SUFFIX, when=self._needed.wait)
 
     async def runtime_of(self, train_job: TrainJob, kind: type[T], live: Callable[[], Awaitable[T]]) -> T:
         """Return the runtime of a TrainJob; ``live`` reads the live one. It must not be changed.

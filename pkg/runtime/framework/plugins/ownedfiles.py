@@ -24,7 +24,7 @@ from pkg.runtime.interface import ReconcilerBuilder
 from pkg.util import trainjob
 
 if TYPE_CHECKING:
-    from controller_runtime import source
+    from controller_runtime import event, source
     from controller_runtime.builder import Builder
     from controller_runtime.cache import Cache
     from controller_runtime.client import Client
@@ -72,9 +72,15 @@ async def has_secret(client: Reader, train_job: TrainJob, suffix: str) -> bool:
     return True
 
 
-def watch(builder: Builder, kind: type[Object], when: source.When | None = None) -> Builder:
-    """Watch the metadata of the TrainJobs' objects of a kind, if ``when`` is given once it returns."""
+def watch(
+    builder: Builder, kind: type[Object], *, suffix: str = "", when: source.When | None = None
+) -> Builder:
+    """Watch the metadata of the TrainJobs' objects of a kind whose names have the suffix, once ``when`` returns."""
     from controller_runtime import handler, predicate  # rendering without a cluster loads no controllers
 
+    def named(evt: event.CreateEvent[Object] | event.UpdateEvent[Object] | event.DeleteEvent[Object]) -> bool:
+        return evt.key.name.endswith(suffix)
+
     owner = handler.enqueue_request_for_owner(TrainJob, only_controller=True)
-    return builder.watches(kind, owner, predicates=[predicate.NotOwnWrite()], only_metadata=True, when=when)
+    predicates = [predicate.NotOwnWrite(), predicate.Funcs(create=named, update=named, delete=named)]
+    return builder.watches(kind, owner, predicates=predicates, only_metadata=True, when=when)

@@ -168,7 +168,7 @@ class Status(EnforceMLPolicyPlugin, ComponentBuilderPlugin, WatchExtensionPlugin
 # +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch
 # +kubebuilder:rbac:groups="",resources=configmaps,verbs=create;get;list;watch;update;patch
 def _watch_config_maps(builder: Builder, _client: Client, _cache: Cache) -> Builder:
-    return ownedfiles.watch(builder, ConfigMap)
+    return ownedfiles.watch(builder, ConfigMap, suffix=_CONFIG_MAP_SUFFIX)
 
 
 def _secret_key(cfg: Configuration, namespace: str = "") -> NamespacedName:
