@@ -98,7 +98,12 @@ async def setup(mgr: ctrl.Manager, parsed: Flags, cfg: Configuration) -> None:
     reader = ReadThrough(mgr.client, mgr.api_reader, _REFERRED_TO)
     gated = config.with_feature_gates(cfg, parsed.feature_gates)
     runtimes = await core.new(
-        reader, mgr.field_indexer, cfg=gated, store=mgr.api_reader, published=mgr.published_schema
+        reader,
+        mgr.field_indexer,
+        cfg=gated,
+        store=mgr.client,
+        reader=mgr.api_reader,
+        published=mgr.published_schema,
     )
     mgr.add(lean.Decoders(ClusterTrainingRuntime, TrainJob))
     controller.setup_controllers(mgr, runtimes, enabled=parsed.enabled, cfg=cfg)

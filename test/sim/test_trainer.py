@@ -4,11 +4,14 @@
 
 from __future__ import annotations
 
+import math
 import random
 
 from controller_runtime import simtest
 from controller_runtime.simtest import Simulation
 
+from pkg.apis.config.v1alpha1 import V2_3
+from testkit.sim import runtimes
 from testkit.sim.administrators import Administrators
 from testkit.sim.calm import Calm
 from testkit.sim.cluster import world
@@ -18,6 +21,7 @@ from testkit.sim.managers import Writes, check_managers, revoke
 from testkit.sim.overtakers import Overtakers
 from testkit.sim.past import Past
 from testkit.sim.rules import Rules
+from testkit.sim.snapshots import Snapshots
 from testkit.sim.stories import Stories
 from testkit.sim.users import Users
 
@@ -64,6 +68,27 @@ def moves(sim: Simulation) -> None:
     sim.finally_(check_managers)
 
 
+def keeping(sim: Simulation) -> None:
+    """As :func:`scenario`, with managers of the second generation and people who delete and edit snapshots."""
+    cluster = world(sim, version=V2_3)
+    past = Past(sim)
+    Writes(sim)
+    users, administrators, snapshots = Users(4), Administrators(cluster), Snapshots(sim, past)
+    users.register(sim)
+    administrators.register(sim)
+    snapshots.register()
+    sim.action(revoke, times=0.5)
+    # Nothing protects runtimes: they may be deleted at any time.
+    rules = Rules(sim, past, dict.fromkeys(runtimes.NAMES, math.inf))
+    end = End(users, administrators, past, snapshots)
+    sim.on_change(rules.see)
+    sim.on_change(snapshots.see)
+    sim.on_change(lambda event: end.see(sim, event))
+    sim.finally_(end.check)
+    sim.finally_(snapshots.check_return)
+    sim.finally_(check_managers)
+
+
 test_a_train_job_is_served_whatever_happens = simtest.simulate(seeds=10)(scenario)
 test_a_train_job_is_served_in_a_short_life = simtest.simulate(
     seeds=70, first=1000, minutes=3.0, faults=6.0, actions=0.35
@@ -71,3 +96,6 @@ test_a_train_job_is_served_in_a_short_life = simtest.simulate(
 test_a_train_job_follows_a_change_between_two_reconciles = simtest.simulate(
     seeds=5, first=2000, minutes=0.5, faults=0.0, actions=0.0
 )(moves)
+test_a_train_job_keeps_its_runtime = simtest.simulate(
+    seeds=10, first=3000, minutes=4.0, faults=5.0, actions=0.6
+)(keeping)

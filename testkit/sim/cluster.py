@@ -24,6 +24,7 @@ from controller_runtime.simtest.history import Event
 
 from pkg import controller as controllers
 from pkg import webhooks
+from pkg.apis.config.v1alpha1 import V2_1, defaulted
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.schedulerplugins.v1alpha1 import POD_GROUP_LABEL, PodGroup
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
@@ -220,8 +221,9 @@ async def _garbage(sim: Simulation, _: random.Random) -> None:
     sim.server.collect_garbage()
 
 
-def world(sim: Simulation, pods_fail: float = 0.1) -> Cluster:
+def world(sim: Simulation, pods_fail: float = 0.1, version: str = V2_1) -> Cluster:
     """Set up Kubernetes' controllers, Kueue and two managers."""
+    cfg = defaulted(version)
     sim.serve(TrainJob, TrainingRuntime, ClusterTrainingRuntime, JobSet, Job, Pod, ConfigMap, Secret, Service)
     sim.serve(PodGroup, PriorityClass, RuntimeClass, LimitRange, PodTemplate)
     cluster = Cluster(pods_fail)
@@ -230,9 +232,10 @@ def world(sim: Simulation, pods_fail: float = 0.1) -> Cluster:
         """Set a manager up as its program does, without servers."""
         referred = (ClusterTrainingRuntime, TrainingRuntime, PriorityClass)
         reader = client.ReadThrough(mgr.client, mgr.api_reader, referred)
-        runtimes = await core.new(reader, mgr.field_indexer)
-        controllers.setup_controllers(mgr, runtimes, controller.Options(skip_name_validation=True))
-        webhooks.setup(mgr, runtimes)
+        runtimes = await core.new(reader, mgr.field_indexer, cfg=cfg, store=mgr.client, reader=mgr.api_reader)
+        options = controller.Options(skip_name_validation=True)
+        controllers.setup_controllers(mgr, runtimes, options, cfg=cfg)
+        webhooks.setup(mgr, runtimes, cfg)
 
     sim.server.admit[JobSet.gvk] = [review_job_set]
     sim.server.admit[Secret.gvk] = [review_secret]

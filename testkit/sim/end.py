@@ -14,6 +14,7 @@ from controller_runtime.client import MERGE, raw_patch
 from controller_runtime.simtest import Simulation
 from controller_runtime.simtest.history import Event as Change
 
+from pkg.apis.config.v1alpha1 import V2_1, V2_3
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
@@ -32,6 +33,7 @@ from testkit.sim.objects import (
 from testkit.sim.past import Past, place_of, runtime_of
 from testkit.sim.renders import Renders, normalized
 from testkit.sim.runtimes import children_of
+from testkit.sim.snapshots import Snapshots
 from testkit.sim.users import OTHERS, Users
 
 Document = dict[str, Any]
@@ -45,11 +47,19 @@ _SUFFIXES = {"JobSet": "", "PodGroup": "", "ConfigMap": "-mpi-hostfile", "Secret
 class End:
     """Lets a cluster come to rest, and checks it."""
 
-    def __init__(self, users: Users, administrators: Administrators, past: Past) -> None:
+    def __init__(
+        self,
+        users: Users,
+        administrators: Administrators,
+        past: Past,
+        snapshots: Snapshots | None = None,
+    ) -> None:
+        """With ``snapshots`` the managers are of the second generation."""
         self._users = users
         self._administrators = administrators
         self._past = past
-        self._renders = Renders()
+        self._snapshots = snapshots
+        self._renders = Renders(V2_1 if snapshots is None else V2_3)
         self._last = 0.0
         self._touches = 0
 
@@ -62,6 +72,8 @@ class End:
         """Check the cluster at rest; again after each TrainJob was touched."""
         await self._administrators.install(sim)
         await self._users.clear(sim, sim.world)
+        if self._snapshots is not None:
+            await self._snapshots.mend(sim)
         await self.check_rest(sim)
 
     async def check_rest(self, sim: Simulation) -> None:
@@ -71,7 +83,8 @@ class End:
             if not await self._waits_for_suspension(sim, job):
                 self._train_job(sim, job)
         self._leftovers(sim)
-        self.check_runtimes(sim)
+        if self._snapshots is None:
+            self.check_runtimes(sim)
         await self.touch(sim)
         await self._rest(sim)
         for job in sim.server.objects(TrainJob):
@@ -142,6 +155,8 @@ class End:
         if (found := obstacle(sim, job)) is not None:
             assert found.is_reported, f"a TrainJob that cannot proceed does not say so: {name}: {found.name}"
             return
+        if self._snapshots is not None:
+            self._snapshots.check(sim, job)
         assert len(sets) == 1, f"a TrainJob has {len(sets)} JobSets: {name}"
         (job_set,) = sets
         assert not is_true(job_set, "Completed"), f"the JobSet is Completed and the TrainJob is not: {name}"
@@ -210,7 +225,8 @@ class End:
 
     async def _possible(self, sim: Simulation, job: Document, *, past: bool) -> Any:
         """Yield renders of the TrainJob: of now, or of all states that it and its runtime had."""
-        runtimes = list(self._past.runtime(job))
+        kept = self._snapshots
+        runtimes = list(self._past.runtime(job)) if kept is None else kept.runtimes(job)
         jobs = list(self._past.train_job(job["metadata"]["uid"]))
         for each in jobs if past else jobs[:1]:
             for runtime in runtimes if past else runtimes[:1]:

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import anyio
-from controller_runtime.apis.core.v1 import Pod
+from controller_runtime.apis.core.v1 import ConfigMap, Pod
 from controller_runtime.apis.machinery.object import Object
 from controller_runtime.apis.machinery.time import parse_time
 from controller_runtime.manager import Manager
@@ -143,7 +143,7 @@ def _ready(sim: Simulation) -> Iterator[tuple[str, Manager]]:
 
 async def revoke(sim: Simulation, rng: random.Random) -> None:
     """Take the permission to read a kind away until every manager that watches the kind reports it."""
-    kinds: list[type[Object]] = [TrainJob, JobSet, ClusterTrainingRuntime]
+    kinds: list[type[Object]] = [TrainJob, JobSet, ClusterTrainingRuntime, ConfigMap]
     table = sim.server.table(rng.choice(kinds))
     kind, resource = table.facts.gvk, str(table.resource.group_resource)
     denied = {("manager", verb, resource) for verb in ("list", "watch")}

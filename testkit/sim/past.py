@@ -41,9 +41,9 @@ class Past:
         """Yield the states of a TrainJob that were current within the last seconds, or all, newest first."""
         yield from self._current(("TrainJob", uid), within)
 
-    def runtime(self, job: Document) -> Iterator[Document]:
-        """Yield the states of the runtime of a TrainJob, newest first."""
-        yield from self._current(runtime_of(job), None)
+    def runtime(self, job: Document, *, within: float | None = None) -> Iterator[Document]:
+        """Yield the states of the runtime of a TrainJob as :meth:`train_job` does."""
+        yield from self._current(runtime_of(job), within)
 
     def age(self, uid: str) -> float:
         """Return for how long a TrainJob has existed, in seconds."""

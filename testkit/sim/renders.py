@@ -12,6 +12,7 @@ from controller_runtime.apis.machinery.errors import NotFoundError
 from controller_runtime.apis.machinery.object import Object
 from controller_runtime.client.fake import FakeClient
 
+from pkg.apis.config import v1alpha1 as config
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
 from pkg.runtime import core, runtime_ref_to_runtime_registry_key
 from testkit.sim.jobset import defaulted
@@ -22,9 +23,10 @@ _RUNTIMES = (ClusterTrainingRuntime.gvk, TrainingRuntime.gvk)
 
 
 class Renders:
-    """Builds children without a cluster."""
+    """Builds children as a ``version`` does, without a cluster."""
 
-    def __init__(self) -> None:
+    def __init__(self, version: str) -> None:
+        self._cfg = config.defaulted(version)
         self._runtime: Document = {}
         self._train_job: Document = {}
         self._served: Any = None
@@ -48,7 +50,7 @@ class Renders:
     async def children(self, train_job: Document, runtime: Document) -> dict[str, Document]:
         """Return the normalized children by kind, as if they were built while the TrainJob is suspended."""
         if self._served is None:
-            self._served = await core.new(self, FakeClient())  # type: ignore[arg-type]  # it reads nothing else
+            self._served = await core.new(self, FakeClient(), cfg=self._cfg)  # type: ignore[arg-type]  # it reads nothing else
         self._runtime, self._train_job = runtime, train_job
         job = TrainJob.from_dict({**train_job, "spec": {**train_job["spec"], "suspend": True}})
         served = self._served[runtime_ref_to_runtime_registry_key(job.spec.runtime_ref)]
@@ -68,14 +70,15 @@ def normalized(kind: str, document: Document) -> Document:
     rest = {
         key: value for key, value in copy.items() if key not in ("metadata", "status", "apiVersion", "kind")
     }
-    kept: Document = _without_empty({"metadata": ours, **rest})
+    kept: Document = without_empty({"metadata": ours, **rest})
     return kept
 
 
-def _without_empty(value: Any) -> Any:
+def without_empty(value: Any) -> Any:
+    """Return a copy without empty fields."""
     if isinstance(value, dict):
-        kept = {key: _without_empty(each) for key, each in value.items()}
+        kept = {key: without_empty(each) for key, each in value.items()}
         return {key: each for key, each in kept.items() if each not in (None, {}, [], "")}
     if isinstance(value, list):
-        return [_without_empty(each) for each in value]
+        return [without_empty(each) for each in value]
     return value

@@ -28,6 +28,7 @@ async def new(
     *,
     cfg: Configuration | None = None,
     store: Client | None = None,
+    reader: Reader | None = None,
     published: Published | None = None,
 ) -> dict[str, Runtime]:
     """Return the runtimes by group and kind. They and their plugins can only read through ``client``.
@@ -37,13 +38,14 @@ async def new(
         indexer: receives the cache indices.
         registry: the runtimes; by default those of this project, with ``cfg``.
         cfg: the manager's Configuration; by default one of defaults only.
-        store: reads and creates snapshots of runtimes, without a cache; by default there are none.
+        store: creates snapshots of runtimes and reads their metadata; by default there are none.
+        reader: reads the content of snapshots, without a cache; by default ``store``.
         published: returns the published schema of a kind; by default the newest APIs count as served.
 
     Raises:
         RuntimeRegistryError: a dependency is missing or circular.
     """
-    registry = new_runtime_registry(cfg, store, published) if registry is None else registry
+    registry = new_runtime_registry(cfg, store, reader, published) if registry is None else registry
     runtimes: dict[str, Runtime] = {}
     reader = read_only(client)
     for key in _in_order(registry):

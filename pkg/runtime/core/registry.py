@@ -33,16 +33,19 @@ Registry = Mapping[str, RuntimeRegistrar]
 
 
 def new_runtime_registry(
-    cfg: Configuration | None = None, store: Client | None = None, published: Published | None = None
+    cfg: Configuration | None = None,
+    store: Client | None = None,
+    reader: Reader | None = None,
+    published: Published | None = None,
 ) -> Registry:
     """Return the kinds of this project, with the manager's Configuration or the default one.
 
-    Snapshots of runtimes are read from ``store`` and created there; without it there are none. ``published`` returns
-    the schemas that the API server serves; without it, the newest APIs count as served.
+    Snapshots of runtimes are created in ``store``, without which there are none, and read by ``reader``. ``published``
+    returns the schemas that the API server serves; without it, the newest APIs count as served.
     """
     return {
         TRAINING_RUNTIME_GROUP_KIND: RuntimeRegistrar(
-            partial(new_training_runtime, cfg=cfg, store=store, published=published)
+            partial(new_training_runtime, cfg=cfg, store=store, reader=reader, published=published)
         ),
         CLUSTER_TRAINING_RUNTIME_GROUP_KIND: RuntimeRegistrar(
             new_cluster_training_runtime, dependencies=(TRAINING_RUNTIME_GROUP_KIND,)

@@ -3,7 +3,7 @@
 """Snapshots of runtimes: a TrainJob keeps the runtime that it started with.
 
 The second generation creates a ConfigMap with the runtime once for each TrainJob, and reads it instead of the runtime.
-The first one creates none, but reads those that exist. A snapshot is read from the server once: then it is remembered.
+The first one creates none, but reads those that exist.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import anyio
@@ -27,15 +26,15 @@ from controller_runtime.apis.machinery.errors import (
 )
 from controller_runtime.apis.machinery.gvk import NamespacedName
 from controller_runtime.apis.machinery.object import Object, metadata_only
-from controller_runtime.apis.machinery.time import parse_time
 from controller_runtime.apis.meta.v1 import ObjectMeta
-from controller_runtime.client import Client
+from controller_runtime.client import Client, Reader, peek
 from controller_runtime.rest import RestError
 from controller_runtime.tokenbucket import TokenBucket
 
 from pkg import apply
 from pkg.apis.trainer.v1alpha1 import RuntimeRef, TrainJob
 from pkg.constants import trainer as constants
+from pkg.runtime.framework.plugins import ownedfiles
 from pkg.util import trainjob
 
 K = TypeVar("K")
@@ -48,7 +47,8 @@ if TYPE_CHECKING:
 
 _SUFFIX: Final = "-runtime-snapshot"
 _KEY: Final = "runtime"
-_UNTIL_PERMITTED: Final = timedelta(seconds=60)
+_UNSEEN: Final = "?"
+"""The version of a snapshot while ConfigMaps cannot be watched: there may be one."""
 _PATIENCE: Final = 2.0
 """Seconds for which a review waits for a snapshot."""
 _REVIEWS_PER_SECOND: Final = 10.0
@@ -67,51 +67,32 @@ class SnapshotError(Exception):
     """A TrainJob's snapshot cannot be used or created. The text is upstream's; the cause is chained."""
 
 
-# +kubebuilder:rbac:groups="",resources=configmaps,verbs=create;get;list
+# +kubebuilder:rbac:groups="",resources=configmaps,verbs=create;get;list;watch
 class Snapshots:
     """Returns the runtimes of TrainJobs: the snapshot, else the live one, of which it may create a snapshot.
 
-    Only TrainJobs that are older than the start of the controller can have a snapshot that this program does not know,
-    since one manager works at a time. So a new TrainJob costs one request if ``creates``, else none. For older ones
-    without ``creates``, the snapshots of each namespace are listed once.
+    The metadata of ConfigMaps is watched from the first TrainJob on: it shows which TrainJobs have a snapshot, and when
+    one has changed. ``reader`` reads the content that ``store`` does not cache, once for each version. So a new
+    TrainJob costs one request if ``creates``, else none. A deleted snapshot is written again as it was while this
+    process remembers it, else from the live runtime.
+
+    While ConfigMaps cannot be watched, the first generation uses the live runtimes. The second one reads the snapshot
+    of each TrainJob once, and does not notice later changes of it.
     """
 
-    def __init__(
-        self,
-        store: Client,
-        *,
-        creates: bool,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
-    ) -> None:
+    def __init__(self, store: Client, reader: Reader | None = None, *, creates: bool) -> None:
         self._store = store
+        self._reader = store if reader is None else reader
         self._creates = creates
-        self._now = now
-        self._since: datetime | None = None
-        self._digests: OrderedDict[str, bytes] = OrderedDict()
+        self._needed = anyio.Event()
+        self._versions: OrderedDict[str, tuple[str, bytes]] = OrderedDict()
+        """By the uid of the TrainJob, the version of its ConfigMap, and the digest of its text."""
         self._decoded: OrderedDict[bytes, Object] = OrderedDict()
-        self._listed: dict[str, frozenset[str]] = {}
-        self._denied: dict[str, datetime] = {}
-        """When namespaces whose ConfigMaps may not be listed are tried again."""
-        self._listing = anyio.Lock()
         self._reviews = TokenBucket(_REVIEWS_PER_SECOND, _REVIEWS_AT_ONCE)
 
-    def begin(self) -> None:
-        """Note the time from which this manager alone creates snapshots; by default that of the first call."""
-        # Creation times have whole seconds.
-        self._since = self._now().replace(microsecond=0)
-
-    def watch_start(self, builder: Builder, _client: Client, _cache: Cache) -> Builder:
-        """Begin when the controller starts, which is when this manager leads."""
-        from controller_runtime import source  # rendering without a cluster loads no controllers
-
-        begin = self.begin
-
-        class Start(source.Source):
-            async def start(self, queue: object) -> None:
-                del queue
-                begin()
-
-        return builder.watches_raw_source(Start())
+    def watch(self, builder: Builder, _client: Client, _cache: Cache) -> Builder:
+        """Reconcile a TrainJob when its snapshot is changed or deleted."""
+        return ownedfiles.watch(builder, ConfigMap, suffix=_SUFFIX, when=self._needed.wait)
 
     async def runtime_of(self, train_job: TrainJob, kind: type[T], live: Callable[[], Awaitable[T]]) -> T:
         """Return the runtime of a TrainJob; ``live`` reads the live one. It must not be changed.
@@ -119,16 +100,18 @@ class Snapshots:
         Raises:
             SnapshotError: the snapshot is not valid, or could not be created.
             StatusError: it could not be read.
+            CacheError: the metadata of ConfigMaps could not be read.
         """
-        found = self._remembered(train_job, kind)
-        if found is None and await self._may_exist(train_job):
+        self._needed.set()
+        version = await self._version(train_job)
+        found = self._remembered(train_job, kind, version)
+        if found is None and version and (self._creates or version != _UNSEEN):
             found = await self._read(train_job, kind)
         if found is not None:
             return found
-        runtime = await live()
         if not self._creates:
-            return runtime
-        return await self._create(train_job, kind, runtime)
+            return await live()
+        return await self._create(train_job, kind, self._remembered(train_job, kind) or await live())
 
     async def stored(self, train_job: TrainJob, kind: type[T]) -> T | None:
         """Return the runtime of a TrainJob's snapshot, or None if it is missing, not valid or cannot be read.
@@ -136,62 +119,57 @@ class Snapshots:
         Unlike :meth:`runtime_of` it may be called by a replica that does not lead: another one creates snapshots. It is
         for reviews, which any client causes: it takes two seconds at most, and reads ten snapshots a second.
         """
-        if (known := self._remembered(train_job, kind)) is not None or not self._reviews.try_take():
-            return known
+        from controller_runtime.cache import CacheError
+
         try:
             with anyio.move_on_after(_PATIENCE):
+                version = await self._version(train_job)
+                known = self._remembered(train_job, kind, version)
+                if known is not None or not version or not self._reviews.try_take():
+                    return known
                 return await self._read(train_job, kind)
-        except (SnapshotError, StatusError, RestError) as error:
+        except (CacheError, SnapshotError, StatusError, RestError) as error:
             log.logger_from().debug("Snapshot cannot be used", trainJob=str(train_job.key), error=error)
         return None
 
-    def _remembered(self, train_job: TrainJob, kind: type[T]) -> T | None:
-        digest = self._digests.get(train_job.metadata.uid or "")
-        found = self._decoded.get(digest) if digest is not None else None
-        if digest is None or not isinstance(found, kind):
+    async def _version(self, train_job: TrainJob) -> str:
+        """Return the version of the ConfigMap with the snapshot's name; an empty string if there is none.
+
+        The first generation, which does not need the name, passes over those of others.
+        """
+        from controller_runtime.cache import CacheDegradedError  # rendering without a cluster loads no cache
+
+        try:
+            found = await peek(self._store, metadata_only(ConfigMap), _key(train_job))
+        except NotFoundError:
+            return ""
+        except CacheDegradedError:
+            return _UNSEEN
+        owner = trainjob.controller_of(found)
+        if not self._creates and (owner is None or owner.uid != train_job.metadata.uid):
+            return ""
+        return _version_of(found)
+
+    def _remembered(self, train_job: TrainJob, kind: type[T], version: str = _UNSEEN) -> T | None:
+        """Return the runtime of the snapshot as last read or written, if that was its ``version``."""
+        known, digest = self._versions.get(train_job.metadata.uid or "", ("", b""))
+        found = self._decoded.get(digest) if version in (known, _UNSEEN) else None
+        if not isinstance(found, kind):
             return None
         self._decoded.move_to_end(digest)
         return found
 
-    def _remember(self, train_job: TrainJob, text: str, runtime: Object) -> None:
+    def _remember(self, train_job: TrainJob, stored: ConfigMap, text: str, runtime: Object) -> None:
         if not train_job.metadata.uid:
             return
         digest = _digest(text)
-        _keep(self._digests, train_job.metadata.uid, digest, _REMEMBERED)
+        _keep(self._versions, train_job.metadata.uid, (_version_of(stored), digest), _REMEMBERED)
         _keep(self._decoded, digest, runtime, _DECODED)
-
-    async def _may_exist(self, train_job: TrainJob) -> bool:
-        if train_job.metadata.uid in self._digests:
-            return True  # known, and no longer decoded
-        if self._since is None:
-            self.begin()
-        created = train_job.metadata.creation_timestamp
-        if created is not None and self._since is not None and parse_time(created) >= self._since:
-            return False
-        return self._creates or train_job.metadata.uid in await self._owners(train_job.namespace)
-
-    async def _owners(self, namespace: str) -> frozenset[str]:
-        """Return the uids of the TrainJobs with a snapshot in a namespace, listed once."""
-        if (known := self._listed.get(namespace)) is not None:
-            return known  # without a task switch, which even a free lock costs
-        async with self._listing:
-            if self._now() < self._denied.get(namespace, self._now()):
-                return frozenset()
-            if namespace not in self._listed:
-                try:
-                    found = await self._store.list(metadata_only(ConfigMap), namespace=namespace)
-                except ForbiddenError as error:  # the first generation needs no snapshots
-                    log.logger_from().info("Snapshots are not read", namespace=namespace, error=str(error))
-                    self._denied[namespace] = self._now() + _UNTIL_PERMITTED
-                    return frozenset()
-                controllers = (trainjob.controller_of(each) for each in found if each.name.endswith(_SUFFIX))
-                self._listed[namespace] = frozenset(each.uid for each in controllers if each is not None)
-        return self._listed[namespace]
 
     async def _read(self, train_job: TrainJob, kind: type[T]) -> T | None:
         """Return the runtime of the snapshot, or None if it does not exist."""
         try:
-            found = await self._store.get(ConfigMap, _key(train_job))
+            found = await self._reader.get(ConfigMap, _key(train_job))
         except NotFoundError:
             return None
         try:
@@ -208,7 +186,7 @@ class Snapshots:
                 runtime = await offload.run(decode, kind, text, train_job.spec.runtime_ref)
         except SnapshotTextError as error:
             raise SnapshotError(f"invalid runtime snapshot: {error}") from error
-        self._remember(train_job, text, runtime)
+        self._remember(train_job, found, text, runtime)
         return runtime
 
     async def _create(self, train_job: TrainJob, kind: type[T], runtime: T) -> T:
@@ -224,14 +202,14 @@ class Snapshots:
             data={_KEY: text},
         )
         try:
-            await self._store.create(config_map, field_owner=constants.FIELD_OWNER)
+            stored = await self._store.create(config_map, field_owner=constants.FIELD_OWNER)
         except AlreadyExistsError:
             return await self._read(train_job, kind) or runtime
         except (StatusError, RestError) as error:
             if isinstance(error, ForbiddenError) and _is_terminating(error):
                 raise
             raise SnapshotError(f"applying runtime snapshot ConfigMap: {error}") from error
-        self._remember(train_job, text, runtime)
+        self._remember(train_job, stored, text, runtime)
         return runtime
 
 
@@ -287,6 +265,10 @@ def _keep(kept: OrderedDict[K, V], key: K, value: V, most: int) -> None:
 def snapshot_name(train_job: TrainJob) -> str:
     """Return the name of the ConfigMap with the TrainJob's snapshot."""
     return train_job.name + _SUFFIX
+
+
+def _version_of(config_map: Object) -> str:
+    return f"{config_map.metadata.uid}/{config_map.metadata.resource_version}"
 
 
 def _key(train_job: TrainJob) -> NamespacedName:

@@ -54,6 +54,7 @@ async def new_training_runtime(
     *,
     cfg: Configuration | None = None,
     store: Client | None = None,
+    reader: Reader | None = None,
     published: Published | None = None,
 ) -> TrainingRuntime:
     """Create the runtime and its plugins, and register their cache indices. ``store`` has the snapshots."""
@@ -61,7 +62,8 @@ async def new_training_runtime(
     await index_runtime_references(indexer)
     gates = features.resolve(cfg.feature_gates or {})
     registry = plugins.new_registry(gates=gates, published=published)
-    return TrainingRuntime(await framework.new(client, registry, indexer, cfg), client, cfg, store)
+    snapshots = None if store is None else Snapshots(store, reader, creates=cfg.second_generation)
+    return TrainingRuntime(await framework.new(client, registry, indexer, cfg), client, cfg, snapshots)
 
 
 async def index_runtime_references(indexer: FieldIndexer) -> None:
@@ -84,12 +86,12 @@ class TrainingRuntime(interface.Runtime):
         fwk: framework.Framework,
         client: Reader,
         cfg: Configuration | None = None,
-        store: Client | None = None,
+        snapshots: Snapshots | None = None,
     ) -> None:
         self.framework = fwk
         self.client = client
         self.cfg = defaulted() if cfg is None else cfg
-        self._snapshots = None if store is None else Snapshots(store, creates=self.cfg.second_generation)
+        self._snapshots = snapshots
 
     def observe(self, observer: Observer | None) -> None:
         """Set the observer of all later passes, those of the cluster-scoped kind included."""
@@ -189,9 +191,9 @@ class TrainingRuntime(interface.Runtime):
         return await self.framework.why_waiting(train_job)
 
     def event_handler_registrars(self) -> list[interface.ReconcilerBuilder]:
-        """Return the plugins' watches."""
-        starts = [] if self._snapshots is None else [self._snapshots.watch_start]
-        return [*starts, *self.framework.reconciler_builders()]
+        """Return the watches of snapshots and of the plugins."""
+        watches = [] if self._snapshots is None else [self._snapshots.watch]
+        return [*watches, *self.framework.reconciler_builders()]
 
     async def validate_objects(
         self, old: trainer.TrainJob | None, new: trainer.TrainJob

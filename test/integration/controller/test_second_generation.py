@@ -4,6 +4,7 @@
 
 from typing import Any
 
+import anyio
 import pytest
 import structlog.testing
 from controller_runtime.apis.core.v1 import ConfigMap, Event
@@ -139,6 +140,65 @@ async def test_a_tenant_s_snapshot_is_one_failed_train_job(
             await eventually(reported, reason="the snapshot is not in the log")
             with pytest.raises(NotFoundError):
                 await live_client.get(JobSet, (namespace, "attacker"))
+
+
+def labelled(namespace: str, version: str) -> TrainingRuntime:
+    """Return the runtime; its JobSets have the label ``version``."""
+    made = runtime(namespace, {"containers": [{"name": "node", "image": "busybox"}]}, numNodes=1)
+    made.spec.template.metadata = ObjectMeta(labels={"version": version})
+    return made
+
+
+async def test_a_train_job_keeps_its_runtime_when_its_snapshot_is_deleted_and_follows_an_edit(
+    run_manager: Any, live_client: LiveClient, namespace: str, figure: Any
+) -> None:
+    """Until the manager restarts after a deletion: then the live runtime counts, as with Trainer v2.3."""
+    await live_client.create(labelled(namespace, "1"))
+    spec = {"runtimeRef": {"name": "runtime", "kind": "TrainingRuntime"}, "suspend": True}
+    await live_client.create(
+        TrainJob.from_dict({"metadata": {"name": "job", "namespace": namespace}, "spec": spec})
+    )
+    key = (namespace, "job-runtime-snapshot")
+
+    def built(version: str) -> Any:
+        async def look() -> bool:
+            return ((await live_client.get(JobSet, (namespace, "job"))).labels or {}).get(
+                "version"
+            ) == version
+
+        return look
+
+    async def delete() -> ConfigMap:
+        found = await live_client.get(ConfigMap, key)
+        await live_client.delete(found)
+        return found
+
+    sent: list[Request] = []
+    async with run_manager(version="2.3", sent=sent):
+        await eventually(built("1"), reason="no JobSet was built")
+        stored = await live_client.get(TrainingRuntime, (namespace, "runtime"))
+        await live_client.update(stored.model_copy(update={"spec": labelled(namespace, "2").spec}))
+
+        gone, began = await delete(), anyio.current_time()
+
+        async def back() -> ConfigMap:
+            return await live_client.get(ConfigMap, key)
+
+        found = await eventually(back, interval=0.01, reason="the snapshot is not written again")
+        figure("snapshot back after its deletion", anyio.current_time() - began, at_most=5)
+        assert found.data == gone.data
+        assert await built("1")()
+
+        found.data = {"runtime": (found.data or {})["runtime"].replace('version: "1"', 'version: "3"')}
+        await live_client.update(found)
+        await eventually(built("3"), reason="the JobSet does not follow the snapshot")
+    read = [each.path for each in sent if each.method == "GET" and each.path.endswith(key[1])]
+    assert len(read) == 1  # after the edit
+
+    await delete()
+    async with run_manager(version="2.3"):
+        await eventually(built("2"), reason="the live runtime is not used")
+        assert 'version: "2"' in ((await live_client.get(ConfigMap, key)).data or {})["runtime"]
 
 
 @pytest.mark.parametrize(

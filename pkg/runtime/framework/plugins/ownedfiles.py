@@ -4,14 +4,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 import anyio
 from controller_runtime.apis.core.v1 import ConfigMap, Secret
 from controller_runtime.apis.machinery.errors import NotFoundError
 from controller_runtime.apis.machinery.gvk import NamespacedName
-from controller_runtime.apis.machinery.object import metadata_only
+from controller_runtime.apis.machinery.object import Object, metadata_only
 from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.client import Reader
 
@@ -25,6 +24,7 @@ from pkg.runtime.interface import ReconcilerBuilder
 from pkg.util import trainjob
 
 if TYPE_CHECKING:
+    from controller_runtime import event, source
     from controller_runtime.builder import Builder
     from controller_runtime.cache import Cache
     from controller_runtime.client import Client
@@ -39,7 +39,12 @@ class FilesPlugin(EnforceMLPolicyPlugin, ComponentBuilderPlugin, WatchExtensionP
 
     def reconciler_builders(self) -> list[ReconcilerBuilder]:
         """Watch the metadata of the TrainJobs' ConfigMaps and Secrets, from the first TrainJob with such files on."""
-        return watches(self._needed.wait)
+        return [self._watch]
+
+    def _watch(self, builder: Builder, _client: Client, _cache: Cache) -> Builder:
+        for kind in (ConfigMap, Secret):
+            builder = watch(builder, kind, when=self._needed.wait)
+        return builder
 
 
 def metadata_for(train_job: TrainJob, suffix: str) -> ObjectMeta:
@@ -79,17 +84,15 @@ async def has_secret(
     return True
 
 
-def watches(needed: Callable[[], Awaitable[object]]) -> list[ReconcilerBuilder]:
-    """Return the function that watches the metadata of the TrainJobs' ConfigMaps and Secrets, once needed."""
+def watch(
+    builder: Builder, kind: type[Object], *, suffix: str = "", when: source.When | None = None
+) -> Builder:
+    """Watch the metadata of the TrainJobs' objects of a kind whose names have the suffix, once ``when`` returns."""
+    from controller_runtime import handler, predicate  # rendering without a cluster loads no controllers
 
-    def watch(builder: Builder, _client: Client, _cache: Cache) -> Builder:
-        from controller_runtime import handler, predicate  # rendering without a cluster loads no controllers
+    def named(evt: event.CreateEvent[Object] | event.UpdateEvent[Object] | event.DeleteEvent[Object]) -> bool:
+        return evt.key.name.endswith(suffix)
 
-        for kind in (ConfigMap, Secret):
-            owner = handler.enqueue_request_for_owner(TrainJob, only_controller=True)
-            builder = builder.watches(
-                kind, owner, predicates=[predicate.NotOwnWrite()], only_metadata=True, when=needed
-            )
-        return builder
-
-    return [watch]
+    owner = handler.enqueue_request_for_owner(TrainJob, only_controller=True)
+    predicates = [predicate.NotOwnWrite(), predicate.Funcs(create=named, update=named, delete=named)]
+    return builder.watches(kind, owner, predicates=predicates, only_metadata=True, when=when)

@@ -42,6 +42,7 @@ from pkg.runtime.framework.interface import (
     PluginError,
     WatchExtensionPlugin,
 )
+from pkg.runtime.framework.plugins import ownedfiles
 from pkg.runtime.interface import IndependentConfigMap, ReconcilerBuilder
 from pkg.runtime.runtime import Info
 from pkg.util import cert, trainjob
@@ -167,10 +168,7 @@ class Status(EnforceMLPolicyPlugin, ComponentBuilderPlugin, WatchExtensionPlugin
 # +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch
 # +kubebuilder:rbac:groups="",resources=configmaps,verbs=create;get;list;watch;update;patch
 def _watch_config_maps(builder: Builder, _client: Client, _cache: Cache) -> Builder:
-    from controller_runtime import handler, predicate
-
-    owner = handler.enqueue_request_for_owner(TrainJob, only_controller=True)
-    return builder.watches(ConfigMap, owner, predicates=[predicate.NotOwnWrite()], only_metadata=True)
+    return ownedfiles.watch(builder, ConfigMap, suffix=_CONFIG_MAP_SUFFIX)
 
 
 def _secret_key(cfg: Configuration, namespace: str = "") -> NamespacedName:

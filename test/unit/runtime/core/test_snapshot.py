@@ -5,16 +5,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import anyio
 import pytest
 import yaml
 from controller_runtime.apis.core.v1 import ConfigMap
-from controller_runtime.apis.machinery.errors import ForbiddenError
-from controller_runtime.apis.machinery.object import Object
-from controller_runtime.apis.machinery.time import format_time
+from controller_runtime.apis.machinery.object import Object, PartialObjectMetadata
+from controller_runtime.cache import CacheDegradedError
 from controller_runtime.client import FakeClient
 
 from pkg.apis.config.v1alpha1 import defaulted
@@ -30,29 +28,34 @@ from pkg.util.testing import (
     make_training_runtime_spec,
 )
 
-START = datetime(2030, 1, 1, tzinfo=UTC)
+
+class Store(FakeClient):
+    """A client that reads metadata from a cache: not recorded as a request, and refused while it may not watch."""
+
+    denied = False
+
+    async def get(self, kind: Any, key: Any, **options: Any) -> Any:
+        if not issubclass(kind, PartialObjectMetadata):
+            return await super().get(kind, key, **options)
+        if self.denied:
+            raise CacheDegradedError(kind.gvk, "configmaps is forbidden")
+        try:
+            return await super().get(kind, key, **options)
+        finally:
+            self.calls.pop()
 
 
 @pytest.fixture
 def runtime() -> ClusterTrainingRuntime:
-    return make_cluster_training_runtime("runtime", make_training_runtime_spec())
+    return make_cluster_training_runtime("runtime", make_training_runtime_spec(labels={"version": "1"}))
 
 
 def changed_runtime() -> ClusterTrainingRuntime:
-    """Return the runtime with other labels."""
-    return make_cluster_training_runtime("runtime", make_training_runtime_spec(labels={"new": "yes"}))
+    return make_cluster_training_runtime("runtime", make_training_runtime_spec(labels={"version": "2"}))
 
 
-def job(*, age: int | None = None, uid: str = "uid-1") -> TrainJob:
-    """Return a TrainJob created ``age`` seconds before the first call, or without a time."""
-    made = make_train_job("team-a", "job", uid=uid)
-    if age is not None:
-        made.metadata.creation_timestamp = format_time(START - timedelta(seconds=age))
-    return made
-
-
-def snapshots(store: FakeClient, *, creates: bool) -> Snapshots:
-    return Snapshots(store, creates=creates, now=lambda: START)
+def job(uid: str = "uid-1") -> TrainJob:
+    return make_train_job("team-a", "job", uid=uid)
 
 
 def config_map(train_job: TrainJob, runtime: Object) -> ConfigMap:
@@ -66,6 +69,13 @@ def config_map(train_job: TrainJob, runtime: Object) -> ConfigMap:
     return found
 
 
+async def change(store: FakeClient, data: dict[str, str]) -> None:
+    """Change the snapshot as a person does."""
+    stored = await store.get(ConfigMap, ("team-a", "job-runtime-snapshot"))
+    stored.data = data
+    await store.update(stored)
+
+
 def reading(runtime: ClusterTrainingRuntime) -> Callable[[], Any]:
     async def live() -> ClusterTrainingRuntime:
         return runtime
@@ -73,92 +83,155 @@ def reading(runtime: ClusterTrainingRuntime) -> Callable[[], Any]:
     return live
 
 
-async def verbs(
-    held: Snapshots, store: FakeClient, train_job: TrainJob, live: ClusterTrainingRuntime
-) -> list[str]:
-    """Return the requests of one call."""
+async def used(held: Snapshots, store: FakeClient, live: ClusterTrainingRuntime) -> tuple[list[str], str]:
+    """Return the requests for the TrainJob's runtime, and which version of it the TrainJob gets."""
     before = len(store.calls)
-    await held.runtime_of(train_job, ClusterTrainingRuntime, reading(live))
-    return [call.verb for call in store.calls[before:]]
+    found = await held.runtime_of(job(), ClusterTrainingRuntime, reading(live))
+    return [call.verb for call in store.calls[before:]], _version(found)
+
+
+def _version(runtime: ClusterTrainingRuntime) -> str:
+    metadata = runtime.spec.template.metadata
+    return ((metadata and metadata.labels) or {})["version"]
+
+
+async def text(store: FakeClient) -> str:
+    """Return the text of the snapshot."""
+    found = await store.get(ConfigMap, ("team-a", "job-runtime-snapshot"))
+    return (found.data or {})["runtime"]
 
 
 async def test_a_new_train_job_costs_one_request_and_keeps_its_runtime(
     runtime: ClusterTrainingRuntime,
 ) -> None:
-    store = FakeClient()
-    held = snapshots(store, creates=True)
-    changed = changed_runtime()
+    store = Store()
+    held = Snapshots(store, creates=True)
 
-    assert await verbs(held, store, job(age=0), runtime) == ["create"]
-    assert await verbs(held, store, job(age=0), changed) == []
-    assert await held.runtime_of(job(age=0), ClusterTrainingRuntime, reading(changed)) is runtime
+    assert await used(held, store, runtime) == (["create"], "1")
+    assert await used(held, store, changed_runtime()) == ([], "1")
 
-    after_a_restart = snapshots(store, creates=True)
-    assert await verbs(after_a_restart, store, job(age=9), changed) == ["get"]
-    found = await after_a_restart.runtime_of(job(age=9), ClusterTrainingRuntime, reading(changed))
-    assert snapshot.encode(found) == snapshot.encode(runtime)
+    after_a_restart = Snapshots(store, creates=True)
+    assert await used(after_a_restart, store, changed_runtime()) == (["get"], "1")
+    assert await used(after_a_restart, store, changed_runtime()) == ([], "1")
 
 
-async def test_the_first_generation_sends_nothing_for_new_train_jobs_and_lists_a_namespace_once(
+async def test_the_first_generation_sends_nothing_without_snapshots(runtime: ClusterTrainingRuntime) -> None:
+    store = Store()
+    held = Snapshots(store, creates=False)
+    assert await used(held, store, runtime) == ([], "1")
+    assert await used(held, store, changed_runtime()) == ([], "2")
+
+
+async def test_the_first_generation_works_without_the_permission_to_watch_until_it_is_granted(
     runtime: ClusterTrainingRuntime,
 ) -> None:
-    store = FakeClient()
-    held = snapshots(store, creates=False)
+    store = Store(config_map(job(), changed_runtime()))
+    store.denied = True
+    held = Snapshots(store, creates=False)
+    assert await used(held, store, runtime) == ([], "1")
+    store.denied = False
+    assert await used(held, store, runtime) == (["get"], "2")
 
-    assert await verbs(held, store, job(age=0), runtime) == []
-    assert await verbs(held, store, job(age=9, uid="a"), runtime) == ["list"]
-    assert await verbs(held, store, job(age=9, uid="b"), runtime) == []
-    assert not store.writes
 
-
-async def test_the_first_generation_works_without_the_permission_to_list_until_it_is_granted(
+async def test_the_second_generation_reads_a_snapshot_once_without_the_permission_to_watch(
     runtime: ClusterTrainingRuntime,
 ) -> None:
-    denied, lists, now = True, 0, START
-
-    class Denying(FakeClient):
-        async def list(self, kind: Any, **options: Any) -> Any:
-            nonlocal lists
-            lists += 1
-            if denied:
-                raise ForbiddenError("configmaps is forbidden", code=403, reason="Forbidden")
-            return await super().list(kind, **options)
-
-    held = Snapshots(Denying(config_map(job(), changed_runtime())), creates=False, now=lambda: now)
-    for _ in range(3):
-        assert await held.runtime_of(job(), ClusterTrainingRuntime, reading(runtime)) is runtime
-    assert lists == 1
-
-    denied, now = False, START + timedelta(seconds=60)
-    found = await held.runtime_of(job(), ClusterTrainingRuntime, reading(runtime))
-    assert snapshot.encode(found) == snapshot.encode(changed_runtime())
+    store = Store()
+    store.denied = True
+    held = Snapshots(store, creates=True)
+    assert await used(held, store, runtime) == (["get", "create"], "1")
+    assert await used(held, store, changed_runtime()) == ([], "1")
+    assert await used(Snapshots(store, creates=True), store, changed_runtime()) == (["get"], "1")
 
 
-@pytest.mark.parametrize(
-    ("age", "creates"),
-    [
-        pytest.param(0, True, id="another writer created it meanwhile"),
-        pytest.param(9, False, id="in the first generation"),
-    ],
-)
-async def test_a_snapshot_that_exists_is_used(
-    runtime: ClusterTrainingRuntime, age: int, creates: bool
+@pytest.mark.parametrize("creates", [True, False])
+async def test_a_snapshot_that_exists_is_used(runtime: ClusterTrainingRuntime, creates: bool) -> None:
+    store = Store(config_map(job(), changed_runtime()))
+    assert await used(Snapshots(store, creates=creates), store, runtime) == (["get"], "2")
+
+
+async def test_a_snapshot_that_the_cache_does_not_have_yet_is_used(runtime: ClusterTrainingRuntime) -> None:
+    server = Store(config_map(job(), changed_runtime()))
+
+    class Late(Store):
+        async def create(self, obj: Any, **options: Any) -> Any:
+            return await server.create(obj, **options)
+
+    held = Snapshots(Late(), server, creates=True)
+    assert await used(held, server, runtime) == (["create", "get"], "2")
+
+
+@pytest.mark.parametrize("creates", [True, False])
+async def test_an_edited_snapshot_is_used_and_read_once(
+    runtime: ClusterTrainingRuntime, creates: bool
 ) -> None:
-    train_job = job(age=age)
-    store = FakeClient(config_map(train_job, runtime))
-    changed = changed_runtime()
+    store = Store(config_map(job(), runtime))
+    held = Snapshots(store, creates=creates)
+    assert await used(held, store, runtime) == (["get"], "1")
+    await change(store, {"runtime": snapshot.encode(changed_runtime())})
+    assert await used(held, store, runtime) == (["get"], "2")
+    assert await used(held, store, runtime) == ([], "2")
 
-    found = await snapshots(store, creates=creates).runtime_of(
-        train_job, ClusterTrainingRuntime, reading(changed)
-    )
 
-    assert snapshot.encode(found) == snapshot.encode(runtime)
+async def test_a_deleted_snapshot_is_written_again_as_it_was(runtime: ClusterTrainingRuntime) -> None:
+    store = Store()
+    held = Snapshots(store, creates=True)
+    await used(held, store, runtime)
+    written = await text(store)
+
+    await store.delete(config_map(job(), runtime))
+    assert await used(held, store, changed_runtime()) == (["create"], "1")
+    assert await text(store) == written
+
+
+async def test_a_snapshot_deleted_before_a_restart_is_written_of_the_live_runtime(
+    runtime: ClusterTrainingRuntime,
+) -> None:
+    store = Store()
+    await used(Snapshots(store, creates=True), store, runtime)
+    await store.delete(config_map(job(), runtime))
+    assert await used(Snapshots(store, creates=True), store, changed_runtime()) == (["create"], "2")
+    assert await text(store) == snapshot.encode(changed_runtime())
+
+
+async def test_the_first_generation_writes_no_snapshot_in_place_of_a_deleted_one(
+    runtime: ClusterTrainingRuntime,
+) -> None:
+    store = Store(config_map(job(), runtime))
+    held = Snapshots(store, creates=False)
+    await used(held, store, runtime)
+    await store.delete(config_map(job(), runtime))
+    assert await used(held, store, changed_runtime()) == ([], "2")
+
+
+async def test_a_snapshot_that_was_spoiled_and_deleted_is_written_again_as_it_was(
+    runtime: ClusterTrainingRuntime,
+) -> None:
+    store = Store()
+    held = Snapshots(store, creates=True)
+    await used(held, store, runtime)
+    written = await text(store)
+
+    await change(store, {"runtime": "["})
+    for _ in range(2):
+        with pytest.raises(SnapshotError, match="unable to unmarshal"):
+            await used(held, store, runtime)
+    await store.delete(config_map(job(), runtime))
+    assert await used(held, store, changed_runtime()) == (["create"], "1")
+    assert await text(store) == written
 
 
 async def test_the_snapshot_of_another_train_job_is_refused(runtime: ClusterTrainingRuntime) -> None:
-    store = FakeClient(config_map(job(uid="other"), runtime))
+    store = Store(config_map(job("other"), runtime))
     with pytest.raises(SnapshotError, match="owned by another object"):
-        await snapshots(store, creates=True).runtime_of(job(), ClusterTrainingRuntime, reading(runtime))
+        await used(Snapshots(store, creates=True), store, runtime)
+
+
+async def test_the_first_generation_passes_over_the_snapshot_of_another_train_job(
+    runtime: ClusterTrainingRuntime,
+) -> None:
+    store = Store(config_map(job("other"), changed_runtime()))
+    assert await used(Snapshots(store, creates=False), store, runtime) == ([], "1")
 
 
 @pytest.mark.parametrize(
@@ -268,16 +341,30 @@ async def test_a_review_waits_for_a_snapshot_for_two_seconds_at_most() -> None:
             await anyio.sleep_forever()
 
     began = anyio.current_time()
-    assert await snapshots(Hanging(), creates=True).stored(job(), ClusterTrainingRuntime) is None
+    assert await Snapshots(Hanging(), creates=True).stored(job(), ClusterTrainingRuntime) is None
     assert anyio.current_time() - began == pytest.approx(2)
 
 
-async def test_reviews_read_a_bounded_number_of_snapshots() -> None:
-    store = FakeClient()
-    held = snapshots(store, creates=True)
+async def test_reviews_read_a_bounded_number_of_snapshots(runtime: ClusterTrainingRuntime) -> None:
+    store = Store(config_map(job(), runtime))
+    await change(store, {"runtime": "["})
+    held = Snapshots(store, creates=True)
+    before = len(store.calls)
     for _ in range(60):
         assert await held.stored(job(), ClusterTrainingRuntime) is None
-    assert len(store.calls) == 50
+    assert len(store.calls) - before == 50
     await anyio.sleep(1)
     assert await held.stored(job(), ClusterTrainingRuntime) is None
-    assert len(store.calls) == 51
+    assert len(store.calls) - before == 51
+
+
+async def test_a_review_sees_an_edited_snapshot(runtime: ClusterTrainingRuntime) -> None:
+    store = Store(config_map(job(), runtime))
+    held = Snapshots(store, creates=True)
+    assert await held.stored(job(), ClusterTrainingRuntime)
+    await change(store, {"runtime": snapshot.encode(changed_runtime())})
+    found = await held.stored(job(), ClusterTrainingRuntime)
+    assert found is not None
+    assert _version(found) == "2"
+    await store.delete(config_map(job(), runtime))
+    assert await held.stored(job(), ClusterTrainingRuntime) is None
