@@ -11,7 +11,7 @@ from typing import Any
 import anyio
 import pytest
 from controller_runtime import metrics
-from controller_runtime.apis.core.v1 import ConfigMap, Event, Namespace, Secret
+from controller_runtime.apis.core.v1 import ConfigMap, Event, Namespace
 from controller_runtime.client import MERGE, LiveClient, raw_patch
 from controller_runtime.envtest import consistently, eventually
 from controller_runtime.rest import Request

@@ -202,11 +202,11 @@ async def test_the_second_profile_refuses_with_the_causes_of_v23s_crd(
     admitting_manager: Running, live_client: LiveClient, namespace: str, torch_runtime: str
 ) -> None:
     async with admitting_manager(version="2.3"):
+        initializer = {"dataset": {"storageUri": "nowhere"}}
         with pytest.raises(InvalidError) as refusal:
-            initializer = {"dataset": {"storageUri": "nowhere"}}
             await live_client.create(job(namespace, torch_runtime, initializer=initializer))
         stored = await live_client.create(job(namespace, torch_runtime, trainer={"numNodes": 1}))
-        with pytest.raises(InvalidError, match="spec.trainer: Invalid value: field is immutable"):
+        with pytest.raises(InvalidError, match=r"spec\.trainer: Invalid value: field is immutable"):
             await live_client.patch(stored, raw_patch(MERGE, b'{"spec":{"trainer":{"numNodes":2}}}'))
     text = 'Invalid value: "nowhere": storageUri may be empty, or it must be a valid URI (scheme://...)'
     cause = {"reason": "FieldValueInvalid", "message": text, "field": "spec.initializer.dataset.storageUri"}
