@@ -198,9 +198,10 @@ class Applier:
 
     async def _newest(self, desired: T) -> T | None:
         """Return the uncached live object, unless it has been deleted or orphaned and must not be applied."""
+        controller = trainjob.controller_of(desired)
         try:
             live = await self.reader.get(type(desired), desired.key)
-            trainjob.require_control(live, trainjob.controller_of(desired))
+            trainjob.require_control(live, controller)
         except (NotFoundError, trainjob.ChildConflictError):
             return None
         return live if live.metadata.deletion_timestamp is None else None

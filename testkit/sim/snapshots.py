@@ -12,11 +12,11 @@ import yaml
 from controller_runtime.apis.core.v1 import ConfigMap
 from controller_runtime.simtest import Simulation
 from controller_runtime.simtest.history import Event
+
+from pkg.apis.trainer.v1alpha1 import TrainJob
 from testkit.sim.objects import by_name, by_uid, controller, is_deleted, is_true, refusals_expected
 from testkit.sim.past import Past
 from testkit.sim.renders import without_empty
-
-from pkg.apis.trainer.v1alpha1 import TrainJob
 
 Document = dict[str, Any]
 _SUFFIX = "-runtime-snapshot"

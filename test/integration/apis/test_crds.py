@@ -176,6 +176,9 @@ async def test_nothing_that_a_job_template_may_hold_is_pruned(
         ([("Suspended", "False")], None),
         ([("Suspended", "False"), ("Complete", "True")], "Complete"),
         ([("Failed", "True"), ("Suspended", "False")], "Failed"),
+        ([("Suspended", "True"), ("Complete", "True")], "Complete"),
+        ([("Complete", "True"), ("Suspended", "True")], "Complete"),
+        ([("Audited", "True"), ("Suspended", "True"), ("Failed", "True")], "Failed"),
     ],
 )
 async def test_the_state_that_kubectl_prints_is_the_condition_that_holds(

@@ -69,14 +69,12 @@ def test_a_webhook_that_answers_for_the_crd_names_each_field(
 ) -> None:
     text = JOB % ("bad", "torch-distributed") + "  initializer:\n    dataset:\n      storageUri: nowhere\n"
     code, out, _ = run(capsys, tmp_path, text, "--compatibility-version", "2.3")
+    detail = 'Invalid value: "nowhere": storageUri may be empty, or it must be a valid URI (scheme://...)'
     assert (code, out.splitlines()) == (
         1,
         [
             'in.yaml:2: document 1 (TrainJob bad): The TrainJob "bad" is invalid:',
-            (
-                'in.yaml:9: * spec.initializer.dataset.storageUri: Invalid value: "nowhere": storageUri may be empty, or '
-                "it must be a valid URI (scheme://...)"
-            ),
+            f"in.yaml:9: * spec.initializer.dataset.storageUri: {detail}",
         ],
     )
 

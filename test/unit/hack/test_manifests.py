@@ -98,7 +98,11 @@ DIGESTS = {
     "trainingruntimes": "e0fcc2c8efc168b6",
     "clustertrainingruntimes": "99fcb01c99ad3852",
 }
-STATE = {"name": "State", "type": "string", "jsonPath": '.status.conditions[?(@.status=="True")].type'}
+STATE = {
+    "name": "State",
+    "type": "string",
+    "jsonPath": '.status.conditions[ ?(@.type=="Complete"), ?(@.type=="Failed"), ?(@.status=="True")].type',
+}
 ELASTIC = {
     "message": "numNodes should not be set if torch.elasticPolicy is configured",
     "rule": "!(has(self.numNodes) && (has(self.torch) && has(self.torch.elasticPolicy)))",

@@ -288,8 +288,13 @@ class TrainJob(Object, group="trainer.kubeflow.org", version="v1alpha1", kind="T
 
     crd_kind: ClassVar[KindMarkers] = KindMarkers(
         printer_columns=(
-            # The conditions that hold; upstream shows the newest, so a job that was resumed looks suspended.
-            PrinterColumn("State", "string", '.status.conditions[?(@.status=="True")].type'),
+            # The server prints the first match: the end, or a condition that holds. Upstream shows the last condition,
+            # so a job that was resumed looks suspended. Without the space, "[?(" would be one filter, not a union.
+            PrinterColumn(
+                "State",
+                "string",
+                '.status.conditions[ ?(@.type=="Complete"), ?(@.type=="Failed"), ?(@.status=="True")].type',
+            ),
             PrinterColumn("Age", "date", ".metadata.creationTimestamp"),
         ),
         status_subresource=True,
