@@ -8,9 +8,9 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
+from controller_runtime.apis.admission.v1 import AdmissionRequest
 from controller_runtime.apis.machinery.object import Object
 from controller_runtime.client.fake import Call, FakeClient
-from controller_runtime.event import UpdateEvent
 from controller_runtime.reconcile import Result
 from jobset_server import KEY, Server
 
@@ -20,6 +20,7 @@ from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob
 from pkg.controller import TrainJobReconciler
 from pkg.runtime import core
 from pkg.runtime.framework.plugins.workload import Published
+from pkg.webhooks import TrainJobDefaulter
 
 START = datetime(2025, 3, 4, 5, 6, 7, tzinfo=UTC)
 
@@ -45,6 +46,8 @@ class World:
         """The schemas that the server publishes; None for the newest gang API."""
         self.cfg = defaulted()
         """The manager's Configuration from the next restart on."""
+        self.mutating = True
+        """Whether the mutating webhook is installed."""
 
     async def restart(self) -> None:
         """Replace the reconciler by one without state."""
@@ -62,7 +65,9 @@ class World:
     async def train_job(self, change: Callable[[TrainJob], None]) -> None:
         job, before = await self.server.get(TrainJob, KEY), await self.server.get(TrainJob, KEY)
         change(job)
-        self.reconciler.suspensions.update(UpdateEvent(before, await self.server.update(job)))
+        if self.mutating:
+            await TrainJobDefaulter(self.cfg).mutate(AdmissionRequest(uid="u"), before, job)
+        await self.server.update(job)
 
     async def suspend(self, suspend: bool) -> None:
         await self.train_job(lambda job: setattr(job.spec, "suspend", suspend))
