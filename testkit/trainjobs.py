@@ -9,10 +9,10 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
+from controller_runtime.apis.admission.v1 import AdmissionRequest
 from controller_runtime.apis.machinery.errors import ForbiddenError, NotFoundError
 from controller_runtime.apis.machinery.object import Object
 from controller_runtime.client.fake import Call, FakeClient
-from controller_runtime.event import UpdateEvent
 from controller_runtime.reconcile import Request, Result
 
 from pkg.apis.config.v1alpha1 import defaulted
@@ -22,6 +22,7 @@ from pkg.controller import TrainJobReconciler
 from pkg.runtime import core
 from pkg.runtime.framework.plugins.workload import Published
 from pkg.util.testing import make_ended_status
+from pkg.webhooks import TrainJobDefaulter
 
 T = TypeVar("T", bound=Object)
 KEY = Request("ns", "job")
@@ -159,6 +160,8 @@ class World:
         """The schemas that the server publishes; None for the newest gang API."""
         self.cfg = defaulted()
         """The manager's Configuration from the next restart on."""
+        self.mutating = True
+        """Whether the mutating webhook is installed."""
 
     async def restart(self) -> None:
         """Replace the reconciler by one without state."""
@@ -176,7 +179,9 @@ class World:
     async def train_job(self, change: Callable[[TrainJob], None]) -> None:
         job, before = await self.server.get(TrainJob, KEY), await self.server.get(TrainJob, KEY)
         change(job)
-        self.reconciler.suspensions.update(UpdateEvent(before, await self.server.update(job)))
+        if self.mutating:
+            await TrainJobDefaulter(self.cfg).mutate(AdmissionRequest(uid="u"), before, job)
+        await self.server.update(job)
 
     async def suspend(self, suspend: bool) -> None:
         await self.train_job(lambda job: setattr(job.spec, "suspend", suspend))

@@ -24,6 +24,9 @@ RESOURCE_IN_USE_FINALIZER: Final = f"{GROUP}/resource-in-use"
 TRAIN_JOB_CONTROLLER_NAME: Final = f"{GROUP}/trainjob-controller"
 """The value of a TrainJob's ``spec.managedBy`` for this manager, which is also the default."""
 
+SUSPENDED_ANNOTATION: Final = f"{GROUP}/suspended-generation"
+"""A TrainJob's generation when it was suspended and changed, until its JobSet does not run."""
+
 # --- clients of two API generations ---
 
 NUM_PROC_PER_NODE_ANNOTATION: Final = f"{GROUP}/num-proc-per-node"

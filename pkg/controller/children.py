@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reconciles a TrainJob's JobSet and its siblings (PodGroup, ConfigMap, Secret) as one unit.
 
-A running JobSet and its siblings are not changed, unless the TrainJob was suspended meanwhile: the JobSet is suspended
-then, too. A suspended JobSet follows the TrainJob: in place where JobSet allows it, else it is deleted and built again.
-Siblings are not written before the JobSet has the same spec, and a JobSet never starts with a spec other than the
-TrainJob's.
+A running JobSet and its siblings are not changed, unless the TrainJob was suspended meanwhile, which the webhook notes
+on it: the JobSet is suspended then, too. A suspended JobSet follows the TrainJob: in place where JobSet allows it, else
+it is deleted and built again. Siblings are not written before the JobSet has the same spec, and a JobSet never starts
+with a spec other than the TrainJob's.
 """
 
 from __future__ import annotations
@@ -38,14 +38,13 @@ from pkg.runtime import Runtime
 from pkg.runtime.interface import IndependentConfigMap
 from pkg.util import trainjob
 
-from . import adoption, deadline, gangs, objects
+from . import adoption, deadline, gangs, objects, patches
 from .applier import Applier, Outcome, at_version_of
 from .deletions import BeingDeletedError, Deletions, being_deleted, delete
 from .drift import Wire, content
 from .jobsetrule import JobSetRule, ended
 from .missing import MissingSiblings
 from .pending import SOON, UNTIL_DELETED, PendingError
-from .suspensions import Suspensions
 
 _UNTIL_NAMESPACE_IS_GONE: Final = timedelta(seconds=60)
 _UNTIL_OBSERVED: Final = timedelta(seconds=10)
@@ -53,6 +52,11 @@ _UNTIL_READABLE: Final = timedelta(seconds=30)
 _IMMUTABLE: Final = "immutable"
 """Part of the error that JobSet's webhook and CRD return for a change of an immutable field."""
 _EVENT_REASON: Final = "JobSetRecreating"
+_NOT_FOLLOWED_REASON: Final = "JobSetNotFollowing"
+_NOT_FOLLOWED: Final = (
+    "JobSet {} runs with an earlier spec: the TrainJob or its runtime has changed since it started. It follows when "
+    "the TrainJob is suspended and resumed"
+)
 
 Applied = list[tuple[Object, Outcome]]
 
@@ -71,7 +75,8 @@ class Children:
         self._rebuilt: dict[NamespacedName, tuple[bytes, str | None]] = {}
         self._deletions = Deletions(recorder, now)
         self._missing = MissingSiblings(client, recorder)
-        self.suspensions = Suspensions()
+        self._judged: dict[NamespacedName, tuple[str | None, int]] = {}
+        """The uid and generation of TrainJobs whose running JobSets were compared with them."""
 
     def forget(self, owner: NamespacedName) -> None:
         """Forget the children of ``owner``."""
@@ -80,7 +85,7 @@ class Children:
         self._rebuilt.pop(owner, None)
         self._deletions.forget(owner)
         self._missing.forget(owner)
-        self.suspensions.forget(owner)
+        self._judged.pop(owner, None)
 
     async def job_set(self, train_job: TrainJob) -> JobSet | None:
         """Return the JobSet of the TrainJob's name if the TrainJob controls it or may adopt it.
@@ -128,9 +133,9 @@ class Children:
             if live is not None and live.metadata.deletion_timestamp is not None:
                 raise BeingDeletedError(live)
             if live is None or live.spec.suspend:
-                self.suspensions.settle(train_job)
+                await self._settle(train_job)
             elif not train_job.spec.suspend:
-                if not adopts and self.suspensions.owed(train_job):
+                if not adopts:
                     await self._catch_up(runtime, train_job, live)
                 return await self._repair(runtime, train_job, live, adopted=adopts)
             try:
@@ -234,17 +239,43 @@ class Children:
     async def _catch_up(self, runtime: Runtime, train_job: TrainJob, live: JobSet) -> None:
         """Suspend the running JobSet of a TrainJob that was suspended, changed and resumed before it was reconciled.
 
-        Return if nothing that the JobSet is built from has changed, or it has ended.
+        Return if nothing that the JobSet is built from has changed, or it has ended. Where the webhook did not note a
+        suspension, the TrainJob may have been changed while it ran, or its runtime: this is reported.
 
         Raises:
             PendingError: the JobSet is being suspended.
         """
+        noted = trainjob.note(train_job) is not None
+        state = train_job.metadata.uid, train_job.metadata.generation or 0
+        if not noted and (state[1] <= 1 or self._judged.get(train_job.key) == state):
+            return
         job_set, _ = await objects.desired(runtime, train_job)
         rule = JobSetRule(live.to_dict())
         if job_set is not None and not rule.ended and await self._applier.pending(train_job.key, job_set):
-            log.logger_from().info("Suspending the JobSet as its TrainJob was", jobSet=str(live.key))
-            await self._stop(live, job_set, rule)
-        self.suspensions.settle(train_job)
+            if noted:
+                log.logger_from().info("Suspending the JobSet as its TrainJob was", jobSet=str(live.key))
+                await self._stop(live, job_set, rule)
+            self._recorder.event(train_job, "Warning", _NOT_FOLLOWED_REASON, _NOT_FOLLOWED.format(live.key))
+        self._judged[train_job.key] = state
+        await self._settle(train_job)
+
+    async def _settle(self, train_job: TrainJob) -> None:
+        """Remove the note of a suspension from a TrainJob whose JobSet does not run, or needs no suspension.
+
+        Raises:
+            PendingError: the TrainJob was suspended again, or deleted.
+        """
+        if trainjob.note(train_job) is None:
+            return
+        try:
+            patch = patches.remove_annotation(train_job, constants.SUSPENDED_ANNOTATION)
+            await client.patch_lazily(self._client, train_job, patch)
+        except NotFoundError as error:
+            raise PendingError("the TrainJob was deleted meanwhile") from error
+        except InvalidError as error:
+            if not patches.is_stale(error):
+                raise
+            raise PendingError("the TrainJob was suspended meanwhile") from error
 
     async def _repair(self, runtime: Runtime, train_job: TrainJob, live: JobSet, *, adopted: bool) -> Applied:
         """Restore siblings of a running JobSet, unless the TrainJob has changed since the JobSet was built."""

@@ -47,6 +47,12 @@ def replace_owners(live: Object, new: list[OwnerReference]) -> client.Patch:
     return _patch(live, [_test(path, old), _set(path, [each.to_dict() for each in new])])
 
 
+def remove_annotation(live: Object, name: str) -> client.Patch:
+    """Return the patch that removes an annotation with the value that ``live`` has."""
+    path = f"/metadata/annotations/{name.replace('~', '~0').replace('/', '~1')}"
+    return _patch(live, [_test(path, (live.metadata.annotations or {}).get(name)), _set(path, None)])
+
+
 def is_stale(error: InvalidError) -> bool:
     """Return True if a patch of this module was refused because the values it replaces have changed."""
     texts = [str(error), *(str(cause.get("message")) for cause in error.causes)]

@@ -81,7 +81,6 @@ class TrainJobReconciler:
         self._lifecycle = lifecycle or Lifecycle()
         self.alarms = deadline.Alarms()
         self.arrivals = Arrivals(now)
-        self.suspensions = self._children.suspensions
 
     async def reconcile(self, request: ctrl.Request) -> ctrl.Result:
         """Bring one TrainJob's children and status up to date.
@@ -253,9 +252,7 @@ class TrainJobReconciler:
         """Register the controller with the watches of TrainJobs, of the runtimes' plugins and of obstacles."""
         builder = ctrl.new_controller_managed_by(mgr).named(NAME).with_options(options)
         # A reconcile that writes a status has finished all other work before.
-        builder = builder.for_(
-            TrainJob, predicates=[predicate.NotOwnWrite(), self.arrivals, self.suspensions]
-        )
+        builder = builder.for_(TrainJob, predicates=[predicate.NotOwnWrite(), self.arrivals])
         for runtime in self._runtimes.values():
             for registrar in runtime.event_handler_registrars():
                 builder = registrar(builder, mgr.client, mgr.cache)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from controller_runtime.apis.machinery import equality
 from controller_runtime.apis.machinery.object import Object
 from controller_runtime.apis.meta.v1 import OwnerReference
 
@@ -18,6 +19,7 @@ from pkg.apis.trainer.v1alpha1 import (
     TrainingRuntime,
     TrainJob,
 )
+from pkg.constants import trainer as constants
 
 
 class ChildConflictError(Exception):
@@ -55,6 +57,29 @@ def deadline_exceeded(train_job: TrainJob) -> bool:
         and condition.reason == TRAIN_JOB_DEADLINE_EXCEEDED_REASON
         for condition in train_job.status.conditions or ()
     )
+
+
+def note(train_job: TrainJob) -> str | None:
+    """Return the webhook's note that a TrainJob was suspended and changed, and its JobSet has run on since."""
+    return (train_job.metadata.annotations or {}).get(constants.SUSPENDED_ANNOTATION)
+
+
+def note_of_update(old: TrainJob, new: TrainJob) -> str | None:
+    """Return the note that an update owes to a TrainJob; None if it owes none.
+
+    A suspension adds it. That of a first spec does not, as its JobSet does not differ; the next change does instead. A
+    client may replace a TrainJob without knowing its note: only an update that changes nothing in the spec removes it.
+    """
+    if not (old.spec.suspend or new.spec.suspend or note(old)):
+        return None
+    generation = old.metadata.generation or 1
+    suspends = bool(new.spec.suspend and not old.spec.suspend)
+    changes = not equality.deep_equal(old.spec.model_copy(update={"suspend": new.spec.suspend}), new.spec)
+    if (suspends and (changes or generation > 1)) or (old.spec.suspend and changes and generation == 2):
+        ours = new.spec.managed_by in (None, "", constants.TRAIN_JOB_CONTROLLER_NAME)
+        return str(generation + 1) if ours and not is_finished(old) else None
+    same = not changes and bool(old.spec.suspend) == bool(new.spec.suspend)
+    return None if same or note(new) else note(old)
 
 
 class Reference(Protocol):

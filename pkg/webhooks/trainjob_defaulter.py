@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The mutating webhook of TrainJobs: forms that clients of both API generations can read, and the times of patches."""
+"""The mutating webhook of TrainJobs: forms that clients of both API generations read, and suspensions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from controller_runtime.webhook.admission import CustomMutator
 from pkg.apis.config.v1alpha1 import MIRROR_ALWAYS, Configuration, defaulted
 from pkg.apis.trainer.v1alpha1 import RuntimePatch, TrainJob
 from pkg.constants import trainer as constants
-from pkg.util import generations
+from pkg.util import generations, trainjob
 
 from . import kueue, mirror, newerrules, putguard
 
@@ -35,7 +35,8 @@ class TrainJobDefaulter(CustomMutator[TrainJob]):
     that a client dropped without knowing them are put back, a placement by an older Kueue is handed over to a newer
     one, and the entry of the newer one stays the last patch; words in ``numProcPerNode`` move to an annotation; the
     first generation's fields are mirrored in ``runtimePatches`` where a newer client reads them; changed patches get a
-    time.
+    time. A TrainJob that is suspended and changed gets a note: it may be resumed before a manager sees it, or while
+    none leads.
     """
 
     leaves_undecodable = True
@@ -49,14 +50,16 @@ class TrainJobDefaulter(CustomMutator[TrainJob]):
         self._now = now
 
     def concerns(self, request: AdmissionRequest, old: TrainJob | None, new: TrainJob) -> bool:
-        """Return True if there is anything to put back, move, mirror, stamp or warn of."""
+        """Return True if there is anything to put back, move, mirror, stamp, note or warn of."""
         if new.metadata.deletion_timestamp is not None:
             return False
         return bool(
             _moves_number(new)
             or new.spec.runtime_patches
             or (generations.has_first_generation(new.spec) and self._mirrors(new))
-            or (old is not None and putguard.dropped(request, old, new))
+            or (
+                old is not None and (putguard.dropped(request, old, new) or trainjob.note_of_update(old, new))
+            )
             or next(newerrules.violations(old, new), None)
         )
 
@@ -74,6 +77,11 @@ class TrainJobDefaulter(CustomMutator[TrainJob]):
             warnings += putguard.put_back(old, new, dropped)
             kueue.hand_over(old, new, dropped)
         kueue.keep_last(old, new)
+        if old is not None and (note := trainjob.note_of_update(old, new)):
+            new.metadata.annotations = {
+                **(new.metadata.annotations or {}),
+                constants.SUSPENDED_ANNOTATION: note,
+            }
         _store_number(new)
         if (
             old is not None

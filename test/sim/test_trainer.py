@@ -49,7 +49,7 @@ def scenario(sim: Simulation) -> None:
 
 
 def moves(sim: Simulation) -> None:
-    """Users who suspend, change and resume running TrainJobs within one reconcile; nothing fails."""
+    """Users who suspend, change and resume running TrainJobs within one reconcile, or while no manager leads."""
     cluster = world(sim, pods_fail=0.0)
     past, users, administrators = Past(sim), Users(_NAMES), Administrators(cluster)
     rules, end = Rules(sim, past, administrators.lost), End(users, administrators, past)
@@ -60,7 +60,7 @@ def moves(sim: Simulation) -> None:
         await administrators.install(sim)
         rng, stories = random.Random(f"{sim.seed}/moves"), Stories(users, cluster.nodes)
         for name in users.pick_names(rng, _NAMES):
-            await stories.move(sim, rng, name)
+            await rng.choice([stories.move, stories.move_unled])(sim, rng, name)
         stories.let_pods_end()
         await end.check_rest(sim)
 

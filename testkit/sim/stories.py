@@ -195,9 +195,24 @@ class Stories:
         with sim.server.watches.delays.during(
             lambda watch: max(0.0, until - sim.loop.time()) if watch.table is table else 0.0
         ):
-            await self._users.change(sim, rng, name, {"suspend": True, **self._users.trainer(rng)})
-            await self._users.change(sim, rng, name, {"suspend": False})
+            await self._moved(sim, rng, name)
             await anyio.sleep(4.0)
+        await self._follows(sim, name)
+
+    async def move_unled(self, sim: Simulation, rng: random.Random, name: str) -> None:
+        """Kill the leader, and move a running TrainJob before another one leads: its JobSet follows."""
+        await self._run(sim, rng, name)
+        for manager in [each for each, mgr in sim.managers.items() if mgr.elected.is_set()]:
+            sim.kill(manager)
+        await self._moved(sim, rng, name)
+        await self._follows(sim, name)
+
+    async def _moved(self, sim: Simulation, rng: random.Random, name: str) -> None:
+        await self._users.change(sim, rng, name, {"suspend": True})
+        await self._users.change(sim, rng, name, self._users.trainer(rng))
+        await self._users.change(sim, rng, name, {"suspend": False})
+
+    async def _follows(self, sim: Simulation, name: str) -> None:
         await anyio.sleep(_FOLLOWED)
         job = _train_job(sim, name)
         if job is None or lacks_runtime(sim, job) or obstacle(sim, job) is not None:

@@ -73,9 +73,11 @@ def admitting_manager(
         return False
 
     @asynccontextmanager
-    async def run(sent: list[Request] | None = None, version: str = "2.1") -> AsyncIterator[None]:
+    async def run(
+        *arguments: str, sent: list[Request] | None = None, version: str = "2.1"
+    ) -> AsyncIterator[None]:
         serving = {"webhook_cert_dir": str(tmp_path), "webhook_host": "127.0.0.1", "webhook_port": 0}
-        async with run_manager(webhooks=True, sent=sent, version=version, **serving) as mgr:
+        async with run_manager(*arguments, webhooks=True, sent=sent, version=version, **serving) as mgr:
             url = f"https://127.0.0.1:{mgr.webhook_server.port}"
             inside = f"has(request.namespace) && request.namespace == '{namespace}'"
             ours = f"({inside}) || request.name.startsWith('{namespace[:20]}')"

@@ -50,7 +50,7 @@ async def test_an_edit_and_a_resumption_in_one_update_never_start_the_old_spec()
     await w.edit_nodes(5)
     await w.edit_image()
     await w.suspend(False)
-    assert await w.reconcile() == ["apply JobSet dry run", "delete JobSet"]
+    assert await w.reconcile() == ["patch TrainJob", "apply JobSet dry run", "delete JobSet"]
     assert (await w.server.get(PodGroup, KEY)).spec.min_member == 2
     assert await w.rebuilt() == ["apply PodGroup", "apply JobSet"]
     assert (await w.server.get(PodGroup, KEY)).spec.min_member == 5
@@ -94,7 +94,7 @@ async def test_a_job_set_that_no_controller_observed_follows_soon_after_it_is_su
     assert await w.reconcile() == ["apply JobSet dry run", "apply JobSet"]
     assert await w.image() == "one"
     assert w.result.requeue_after == timedelta(seconds=1)
-    assert await w.reconcile() == ["apply JobSet dry run", "apply JobSet"]
+    assert await w.reconcile() == ["patch TrainJob", "apply JobSet dry run", "apply JobSet"]
     assert await w.image() == "two"
 
 
@@ -189,7 +189,7 @@ async def test_an_edited_running_job_is_suspended_as_it_is_and_built_again_once_
     await w.suspend(True)
     assert await w.reconcile() == ["apply JobSet dry run", "apply JobSet"]
     assert (await w.job_set())["spec"] == {**before, "suspend": True}
-    assert await w.reconcile() == ["apply JobSet dry run"]
+    assert await w.reconcile() == ["patch TrainJob", "apply JobSet dry run"]
     assert (
         w.recorder.events[-1]
         == "Normal JobSetRecreating: Waiting until the Jobs of JobSet ns/job have stopped"

@@ -41,7 +41,7 @@ async def test_kueues_way_changes_the_job_set_in_place() -> None:
         assert await w.reconcile() == ["apply JobSet"]
         await w.server.observe(suspended=1)
         await set_overrides()
-        assert await w.reconcile() == ["apply JobSet"]
+        assert await w.reconcile() == ["patch TrainJob", "apply JobSet"]
         assert "nodeSelector" not in await w.pod()
         assert await w.reconcile() == []
     assert (await w.job_set())["metadata"]["uid"] == uid

@@ -1,17 +1,17 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""A TrainJob that is suspended, changed and resumed before it is reconciled."""
+"""A TrainJob that is suspended, changed and resumed before it is reconciled, or while no manager runs."""
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from controller_runtime.apis.machinery.errors import ForbiddenError
-from controller_runtime.event import UpdateEvent
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
-from pkg.apis.trainer.v1alpha1 import TrainJob
-from pkg.controller.suspensions import Suspensions
+from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob
+from pkg.util import trainjob
 from testkit.trainjobs import GANG, KEY, PLAIN, World, world
 
 
@@ -23,25 +23,32 @@ async def move(w: World) -> None:
     await w.suspend(False)
 
 
+async def noted(w: World) -> str | None:
+    return trainjob.note(await w.server.get(TrainJob, KEY))
+
+
+@pytest.mark.parametrize("killed", [False, True], ids=["", "killed"])
 @pytest.mark.parametrize("policy", [PLAIN, GANG], ids=["plain", "gang"])
-async def test_the_job_set_is_suspended_then_built_again(policy: dict[str, object]) -> None:
+async def test_the_job_set_is_suspended_then_built_again(policy: dict[str, object], killed: bool) -> None:
     w = await world(policy)
     await w.reconcile()
     await w.server.observe(active=1)
     assert await w.reconcile() == []
     await move(w)
+    if killed:
+        await w.restart()
 
     assert await w.reconcile() == ["apply JobSet"]
     assert (await w.job_set())["spec"]["suspend"] is True
     assert await w.image() == "one"  # its Jobs still run
     assert w.result.requeue_after == timedelta(seconds=10)
     await w.server.observe(suspended=1)
-    assert await w.reconcile() == ["apply JobSet dry run", "delete JobSet"]
+    assert await w.reconcile() == ["patch TrainJob", "apply JobSet dry run", "delete JobSet"]
+    assert await noted(w) is None
     assert (await w.rebuilt())[-1] == "apply JobSet"
     assert (await w.job_set())["spec"]["suspend"] is False
     assert await w.image() == "two"
     assert await w.reconcile() == []
-    assert len(w.reconciler.suspensions) == 0
     if policy is GANG:
         (group,) = await w.server.list(PodGroup)
         assert group.spec.min_member == 5
@@ -93,6 +100,37 @@ async def test_without_a_change_the_pods_run_on() -> None:
     assert await w.reconcile() == []
     await w.edit_image()  # waits for the next suspension
     assert await w.reconcile() == []
+    assert await w.reconcile() == []
+    assert len(w.recorder.events) == 1
+    assert "Warning JobSetNotFollowing: JobSet ns/job runs with an earlier spec" in w.recorder.events[0]
+
+
+async def test_without_the_webhook_the_pods_run_on_and_an_event_says_so() -> None:
+    w = await world()
+    w.mutating = False
+    await w.reconcile()
+    await w.server.observe(active=1)
+    await move(w)
+    await w.restart()
+    assert await w.reconcile() == []
+    assert await w.image() == "one"
+    assert [each.split(":")[0] for each in w.recorder.events] == ["Warning JobSetNotFollowing"]
+
+
+async def test_a_changed_runtime_does_not_restart_pods_of_a_train_job_that_was_suspended_before() -> None:
+    w = await world()
+    await w.reconcile()
+    for suspend in (True, False, True, False):
+        await w.suspend(suspend)
+    assert await noted(w) is not None
+    assert await w.reconcile() == ["patch TrainJob"]
+    changed = await w.server.get(ClusterTrainingRuntime, ("", "rt"))
+    (job,) = changed.spec.template.spec.replicated_jobs or []
+    job.template.spec.template.spec.host_network = True
+    await w.server.update(changed)
+    await w.restart()
+    assert await w.reconcile() == []
+    assert (await w.job_set())["spec"]["suspend"] is False
 
 
 async def test_a_job_set_that_has_ended_stays() -> None:
@@ -104,6 +142,7 @@ async def test_a_job_set_that_has_ended_stays() -> None:
         {"conditions": [{"type": "Completed", "status": "True", "reason": "r", "message": "m"}]}
     )
     await w.server.status.update(job_set)
+    assert await w.reconcile() == ["patch TrainJob"]
     assert await w.reconcile() == []
 
 
@@ -111,30 +150,57 @@ async def test_a_suspension_that_was_reconciled_is_over() -> None:
     w = await world()
     await w.reconcile()
     await w.suspend(True)
-    await w.reconcile()
+    await w.edit_image()
+    assert await w.reconcile() == ["apply JobSet dry run", "apply JobSet"]
+    await w.server.observe(suspended=1)
+    assert await w.reconcile() == ["patch TrainJob", "apply JobSet dry run", "delete JobSet"]
+    await w.rebuilt()
     await w.suspend(False)
     assert await w.reconcile() == ["apply JobSet"]
-    await w.edit_image()
+    await w.edit_image("three")  # waits for the next suspension
     assert await w.reconcile() == []
-    assert len(w.reconciler.suspensions) == 0
+    await w.suspend(True)
+    await w.suspend(False)
+    assert await w.reconcile() == ["apply JobSet"]
+    assert (await w.job_set())["spec"]["suspend"] is True
 
 
-async def test_a_suspension_is_of_one_train_job_and_stays_until_a_later_state_is_reconciled() -> None:
+async def stopped() -> World:
+    """Return a world whose JobSet was suspended since its TrainJob was moved; the note is there."""
     w = await world()
-    before = await w.server.get(TrainJob, KEY)
-    after = before.shallow_copy()
-    after.metadata = before.metadata.model_copy(update={"generation": 9})
-    after.spec = before.spec.model_copy(update={"suspend": True})
-    suspensions = Suspensions()
-    assert suspensions.update(UpdateEvent(before, after))
-    assert suspensions.update(UpdateEvent(after, after))
-    suspensions.settle(before)  # it was read before the suspension
-    assert suspensions.owed(before)
-    suspensions.settle(after)
-    assert not suspensions.owed(before)
+    await w.reconcile()
+    await move(w)
+    assert await w.reconcile() == ["apply JobSet"]
+    assert await noted(w) is not None
+    return w
 
-    suspensions.update(UpdateEvent(before, after))
-    before.metadata.uid = "another"
-    assert not suspensions.owed(before)
-    suspensions.forget(KEY)
-    assert len(suspensions) == 0
+
+async def test_a_note_that_cannot_be_removed_holds_the_job_set() -> None:
+    """A note that outlived the start would make a later edit of the runtime stop the pods."""
+    w = await stopped()
+
+    async def refuse(*_args: object, **_options: object) -> None:
+        raise ForbiddenError("not now", code=403, reason="Forbidden")
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(w.server, "patch", refuse)
+        with pytest.raises(ForbiddenError):
+            await w.reconcile()
+    assert (await w.job_set())["spec"]["suspend"] is True
+    assert (await w.reconcile())[0] == "patch TrainJob"
+
+
+async def test_a_note_of_a_later_suspension_stays() -> None:
+    w = await stopped()
+    stale, first = await w.server.get(TrainJob, KEY), await noted(w)
+    await move(w)
+    get = w.server.get
+
+    async def read(kind: Any, key: Any) -> Any:
+        return stale if kind is TrainJob else await get(kind, key)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(w.server, "get", read)
+        await w.reconcile()
+    assert await noted(w) not in (None, first)
+    assert (await w.job_set())["spec"]["suspend"] is True

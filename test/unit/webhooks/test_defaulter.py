@@ -22,6 +22,7 @@ THEN = "2001-01-01T00:00:00Z"
 WORD = "trainer.kubeflow.org/num-proc-per-node"
 DIGEST = "trainer.kubeflow.org/first-generation-digest"
 MIRROR = "trainer.kubeflow.org/first-generation"
+OTHERS = "kueue.x-k8s.io/multikueue"
 SDK = "trainer.kubeflow.org/kubeflow-sdk"
 QUEUE = {"labels": {"kueue.x-k8s.io/queue-name": "q"}}
 Document = dict[str, Any]
@@ -268,3 +269,70 @@ async def test_thousands_of_overrides_are_not_mirrored_and_cost_little() -> None
     assert time.process_time() - began < 20
     (warning,) = response.warnings or [""]
     assert "write more than 500000 values" in warning
+
+
+NOTE = "trainer.kubeflow.org/suspended-generation"
+NEW, SECOND, RUNS = {"generation": 1}, {"generation": 2}, {"generation": 4}
+A, B = {"trainer": {"image": "a"}}, {"trainer": {"image": "b"}}
+
+
+def note_of(stored: Document) -> Any:
+    return stored["metadata"].get("annotations", {}).get(NOTE)
+
+
+@pytest.mark.parametrize(
+    ("metadata", "old", "new", "note"),
+    [
+        (RUNS, A, {**B, "suspend": True}, "5"),
+        (NEW, A, {**B, "suspend": True}, "2"),
+        (RUNS, A, {**A, "suspend": True}, "5"),  # it may have been changed while it ran
+        (
+            SECOND,
+            {**A, "suspend": True},
+            {**B, "suspend": True},
+            "3",
+        ),  # the suspension may not have been noted
+        (SECOND, {**A, "suspend": True}, {**B, "suspend": False}, "3"),
+        (RUNS, {**A, "suspend": True}, {**B, "suspend": True}, None),  # the suspension was noted
+        (NEW, A, {**A, "suspend": True}, None),  # its JobSet has its spec, which has never changed
+        (
+            NEW,
+            {**A, "suspend": True},
+            {**B, "suspend": False},
+            None,
+        ),  # no JobSet has run, as when Kueue starts it
+        (RUNS, {**A, "suspend": True}, {**A, "suspend": False}, None),
+        (RUNS, A, B, None),
+        (
+            RUNS,
+            {**A, "suspend": True, "managedBy": OTHERS},
+            {**B, "suspend": True, "managedBy": OTHERS},
+            None,
+        ),
+    ],
+)
+async def test_a_change_of_a_suspended_train_job_is_noted_with_the_generation_that_it_makes(
+    metadata: Document, old: Document, new: Document, note: str | None
+) -> None:
+    stored = await mutated(job(metadata, **new), job(metadata, **old))
+    assert note_of(stored) == note
+    assert stored["spec"] == job(**new)["spec"]
+
+
+@pytest.mark.parametrize("status", ["Complete", "Failed"])
+async def test_a_train_job_that_has_ended_gets_no_note(status: str) -> None:
+    ended = {"status": {"conditions": [{"type": status, "status": "True", "reason": "r", "message": "m"}]}}
+    assert note_of(await mutated(job(RUNS, suspend=True, **B), {**job(RUNS, **A), **ended})) is None
+
+
+async def test_a_new_train_job_gets_no_note() -> None:
+    assert note_of(await mutated(job(suspend=True))) is None
+
+
+async def test_a_note_stays_until_it_is_removed_alone() -> None:
+    """A client that replaces the TrainJob by a file of its own drops the note unknowingly."""
+    noted = job({**RUNS, "annotations": {NOTE: "3", "a": "b"}}, suspend=True)
+    resumed = await mutated(job({**RUNS, "annotations": {"a": "b"}}, suspend=False), noted)
+    assert resumed["metadata"]["annotations"] == {NOTE: "3", "a": "b"}
+    assert note_of(await mutated(job(RUNS, **B), job({**RUNS, "annotations": {NOTE: "3"}}, **A))) == "3"
+    assert note_of(await mutated(job(RUNS, suspend=True), noted)) is None
