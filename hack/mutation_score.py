@@ -1,0 +1,270 @@
+#!/usr/bin/env python3
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Measure how many small random edits of the code the unit tests notice: ``python -m hack.mutation_score --seed 1 --count 300``.
+
+``hack.mutants`` counts how long simulations take to find bugs that people wrote down. Here chance draws: a line of ``pkg`` or
+``controller_runtime``, and one of the edits that Poodle's operators offer there. Each edit is made in a copy of the commit,
+and the tests of the package are run until one fails or their CPU time is used up: those named like the module, then those of the folder that mirrors its
+package, then parity.
+
+Results are appended to a file, and a later run continues there. ``--only PATH …`` draws from some files or folders.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import difflib
+import json
+import math
+import os
+import random
+import re
+import subprocess
+import sys
+import tempfile
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import SimpleNamespace
+
+from poodle.mutate import builtin_mutators, create_mutants_for_file  # type: ignore[import-untyped]  # it has no types
+
+from hack.commits import ROOT, resolve, unpack
+
+HOUSES = ("pkg", "controller-runtime/controller_runtime")
+SECONDS = 60
+WALL_SECONDS = 900
+ADDRESS_SPACE = 8 << 30
+"""An edit may make a loop allocate for ever."""
+KILLED, SURVIVED, TIMED_OUT, BROKEN = "killed", "survived", "timed out", "broken"
+
+
+@dataclass(frozen=True)
+class Edit:
+    """One random edit of a file."""
+
+    file: str
+    line: int
+    operator: str
+    diff: str
+    source: str
+    """The file's text with the edit."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What the tests made of an edit."""
+
+    file: str
+    line: int
+    operator: str
+    diff: str
+    outcome: str
+    by: str = ""
+    """The test that failed."""
+
+    @property
+    def package(self) -> str:
+        """The first package below ``pkg`` or ``controller_runtime``; modules without one are together."""
+        house, *rest = self.file.removeprefix("controller-runtime/").split("/")
+        return f"{house}.{rest[0]}" if len(rest) > 1 else house
+
+
+def edits(file: Path, root: Path) -> dict[int, list[Edit]]:
+    """Return all edits of a file that compile and change what is compiled, by their first line."""
+    work = SimpleNamespace(
+        mutators=[each(SimpleNamespace(mutator_opts={}), None) for each in builtin_mutators.values()]
+    )
+    source, found = file.read_bytes(), defaultdict[int, list[Edit]](list)
+    lines, name = source.splitlines(keepends=True), str(file.relative_to(root))
+    before = ast.dump(ast.parse(source))
+    for each in create_mutants_for_file(work, root, file):
+        # Columns are of the encoded text.
+        head = b"".join(lines[: each.lineno - 1]) + lines[each.lineno - 1][: each.col_offset]
+        tail = lines[each.end_lineno - 1][each.end_col_offset :] + b"".join(lines[each.end_lineno :])
+        text = (head + each.text.encode() + tail).decode()
+        try:
+            compile(text, name, "exec")
+        except SyntaxError:
+            continue
+        if ast.dump(ast.parse(text)) != before:
+            diff = difflib.unified_diff(source.decode().splitlines(), text.splitlines(), n=0, lineterm="")
+            shown = "\n".join(line for line in diff if not line.startswith(("---", "+++", "@@")))
+            found[each.lineno].append(Edit(name, each.lineno, each.mutator_name, shown, text))
+    return found
+
+
+def draw(root: Path, seed: int, only: Sequence[str] = HOUSES) -> Iterator[Edit]:
+    """Yield one edit each of all lines that have some, in an order that the seed decides."""
+    chance = random.Random(seed)  # noqa: S311 no secret
+    files = sorted(
+        file
+        for path in only
+        for file in ([root / path] if path.endswith(".py") else (root / path).rglob("*.py"))
+    )
+    lines = [(file, number) for file in files for number in range(1, len(file.read_bytes().splitlines()) + 1)]
+    chance.shuffle(lines)
+    known: dict[Path, dict[int, list[Edit]]] = {}
+    for file, number in lines:
+        if file not in known:
+            known[file] = edits(file, root)
+        if number in known[file]:
+            yield chance.choice(known[file][number])
+
+
+def tests_of(file: str, root: Path) -> tuple[Path, list[str]]:
+    """Return where pytest runs for a file, and the paths it is given: unit tests mirror packages."""
+    *packages, module = Path(file).with_suffix("").parts
+    house = root / "controller-runtime" if packages[0] == "controller-runtime" else root
+    packages = packages[2 if house != root else 1 :]
+    folder = house / "test/unit"
+    while packages and (folder / packages[0]).is_dir():
+        folder /= packages.pop(0)
+    names = [*packages, *([] if module == "__init__" else [module])]
+    first = [test for name in reversed(names) for test in sorted(folder.glob(f"test_*{name.strip('_')}*.py"))]
+    parity = [house / "test/parity"] if house == root else []
+    return house, [str(path.relative_to(house)) for path in (*dict.fromkeys(first), folder, *parity)]
+
+
+def test(root: Path, house: Path, paths: Sequence[str], seconds: int) -> tuple[str, str]:
+    """Run tests in a copy until one fails or the CPU time is used up; return the outcome, and which test failed."""
+    limits = ["prlimit", f"--cpu={seconds}:{seconds + 10}", f"--as={ADDRESS_SPACE}", "--core=0"]
+    pytest = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-x",
+        "-q",
+        "--timeout=60",
+        "-m",
+        "not slow and not alone",
+        *paths,
+    ]
+    environment = {**os.environ, "PYTHONPATH": f"{root}:{root / 'controller-runtime'}"}
+    try:
+        done = subprocess.run(  # noqa: S603
+            [*limits, *pytest],
+            cwd=house,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=WALL_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return TIMED_OUT, ""
+    failed = re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)
+    by = failed.group(1) if failed else done.stdout[-300:] if done.returncode else ""
+    if done.returncode in (0, -24):  # all passed; SIGXCPU: all did until then
+        return SURVIVED, ""
+    if done.returncode == 1:
+        return TIMED_OUT if "from pytest-timeout" in done.stdout else KILLED, by
+    return BROKEN if done.returncode > 1 else KILLED, by
+
+
+def run(options: argparse.Namespace, commit: str, results: list[Result]) -> None:
+    """Draw and test what the results lack."""
+    with tempfile.TemporaryDirectory(prefix="mutation-score-") as folder:
+        root = Path(folder)
+        unpack(commit, root)
+        if not results:
+            for house in (root, root / "controller-runtime"):
+                outcome = test(root, house, ["test/unit", *(["test/parity"] if house == root else [])], 3600)
+                if outcome != (SURVIVED, ""):
+                    raise SystemExit(f"without an edit the tests do not pass: {outcome}")
+        for number, edit in zip(range(options.count), draw(root, options.seed, options.only), strict=False):
+            if number < len(results):
+                continue
+            path = root / edit.file
+            healthy, stat = path.read_text(), path.stat()
+            path.write_text(edit.source)
+            os.utime(path, (number, number))  # no compiled file is of this time
+            outcome, by = test(root, *tests_of(edit.file, root), options.seconds)
+            path.write_text(healthy)
+            os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+            results.append(Result(edit.file, edit.line, edit.operator, edit.diff, outcome, by))
+            with options.results.open("a") as stream:
+                stream.write(json.dumps(asdict(results[-1])) + "\n")
+
+
+def report(results: Sequence[Result], title: str) -> str:
+    """Return the table of the packages, and the edits that no test noticed, in Markdown."""
+    by_package: dict[str, Counter[str]] = defaultdict(Counter)
+    for each in results:
+        by_package[each.package][each.outcome] += 1
+    total = sum(by_package.values(), Counter[str]())
+    head = ["package", "drawn", KILLED, TIMED_OUT, BROKEN, SURVIVED, "noticed (95 % interval)"]
+    rows = [
+        head,
+        ["---"] * len(head),
+        *(_row(name, by_package[name]) for name in sorted(by_package)),
+        _row("all", total),
+    ]
+    lines = [f"{title}.", "", *(f"| {' | '.join(row)} |" for row in rows), ""]
+    for each in results:
+        if each.outcome == SURVIVED:
+            lines += [f"{each.file}:{each.line} ({each.operator})", each.diff, ""]
+    return "\n".join(lines)
+
+
+def _row(name: str, outcomes: Counter[str]) -> list[str]:
+    noticed = outcomes[KILLED] + outcomes[TIMED_OUT]
+    low, high = interval(noticed, noticed + outcomes[SURVIVED])
+    counts = [outcomes.total(), *(outcomes[each] for each in (KILLED, TIMED_OUT, BROKEN, SURVIVED))]
+    share = noticed / max(1, noticed + outcomes[SURVIVED])
+    return [name, *map(str, counts), f"{share:.0%} ({low:.0%} to {high:.0%})"]
+
+
+def interval(hits: int, tries: int) -> tuple[float, float]:
+    """Return the 95 % interval of a rate, as Wilson has it."""
+    if not tries:
+        return 0.0, 1.0
+    z, rate = 1.96, hits / tries
+    middle = rate + z * z / (2 * tries)
+    half = z * math.sqrt(rate * (1 - rate) / tries + z * z / (4 * tries * tries))
+    return (middle - half) / (1 + z * z / tries), (middle + half) / (1 + z * z / tries)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Draw, test and report."""
+    parser = argparse.ArgumentParser(
+        description="Measure how many random edits of the code the unit tests notice."
+    )
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument(
+        "--count", type=int, default=300, help="edits to draw, those of an earlier run included (300)"
+    )
+    parser.add_argument("--commit", default="HEAD", help="the commit to edit; the working tree plays no part")
+    parser.add_argument(
+        "--only", nargs="*", default=HOUSES, metavar="PATH", help="files or folders to draw from"
+    )
+    parser.add_argument(
+        "--seconds", type=int, default=SECONDS, help=f"CPU seconds of tests for each edit ({SECONDS})"
+    )
+    parser.add_argument("--results", type=Path, default=ROOT / "build/mutation-score.jsonl", metavar="FILE")
+    options = parser.parse_args(arguments)
+    drawn_by = {name: getattr(options, name) for name in ("seed", "commit", "only", "seconds")}
+    drawn_by |= {"commit": resolve(options.commit), "only": list(options.only)}
+    results: list[Result] = []
+    if options.results.exists():
+        first, *rest = map(json.loads, options.results.read_text().splitlines())
+        if options.commit == "HEAD":
+            drawn_by["commit"] = first["commit"]
+        if first != drawn_by:
+            parser.error(f"{options.results} has the results of {first}")
+        results = [Result(**each) for each in rest]
+    else:
+        options.results.parent.mkdir(parents=True, exist_ok=True)
+        options.results.write_text(json.dumps(drawn_by) + "\n")
+    if len(results) < options.count:
+        run(options, drawn_by["commit"], results)
+    title = f"Seed {options.seed}, commit {drawn_by['commit'][:12]}, {options.seconds} CPU s of tests for each edit"
+    sys.stdout.write(report(results, title) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
