@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Measure how many small random edits of the code the unit tests notice: ``python -m hack.mutation_score --seed 1 --count 300``.
+"""Measure how many random edits of the code the unit tests notice: ``python -m hack.mutation_score --seed 1``.
 
-``hack.mutants`` counts how long simulations take to find bugs that people wrote down. Here chance draws: a line of ``pkg`` or
-``controller_runtime``, and one of the edits that Poodle's operators offer there. Each edit is made in a copy of the commit,
-and the tests of the package are run until one fails or their CPU time is used up: those named like the module, then those of the folder that mirrors its
-package, then parity.
+``hack.mutants`` searches for bugs that people wrote down, by simulated lives. Here chance draws a line of ``pkg`` or
+``controller_runtime``, and one of the edits that Poodle's operators offer for it. The edit is made in a copy of a
+commit, and tests run there until one fails or their CPU time is used up: first those that are named like the module,
+then all of the folder that mirrors its package, then parity.
 
-Results are appended to a file, and a later run continues there. ``--only PATH …`` draws from some files or folders.
+Results are appended to a file, and a later run continues there.
 """
 
 from __future__ import annotations
@@ -16,30 +16,38 @@ from __future__ import annotations
 import argparse
 import ast
 import difflib
+import functools
 import json
 import math
 import os
 import random
 import re
+import signal
 import subprocess
 import sys
 import tempfile
+import warnings
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import SimpleNamespace
 
+from poodle.data_types import FileMutation  # type: ignore[import-untyped]  # it has no types
 from poodle.mutate import builtin_mutators, create_mutants_for_file  # type: ignore[import-untyped]  # it has no types
+from poodle.mutators import ComparisonMutator  # type: ignore[import-untyped]  # it has no types
 
 from hack.commits import ROOT, resolve, unpack
 
 HOUSES = ("pkg", "controller-runtime/controller_runtime")
 SECONDS = 60
-WALL_SECONDS = 900
+WALL_SECONDS = 3600
+"""The machine may be busy."""
 ADDRESS_SPACE = 8 << 30
 """An edit may make a loop allocate for ever."""
 KILLED, SURVIVED, TIMED_OUT, BROKEN = "killed", "survived", "timed out", "broken"
+SPENT = "spent"
+"""No test had failed when the time was used up: so it is with many tests, or an edit made a loop endless."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +71,7 @@ class Result:
     operator: str
     diff: str
     outcome: str
-    by: str = ""
+    by: str
     """The test that failed."""
 
     @property
@@ -73,46 +81,60 @@ class Result:
         return f"{house}.{rest[0]}" if len(rest) > 1 else house
 
 
-def edits(file: Path, root: Path) -> dict[int, list[Edit]]:
-    """Return all edits of a file that compile and change what is compiled, by their first line."""
-    work = SimpleNamespace(
-        mutators=[each(SimpleNamespace(mutator_opts={}), None) for each in builtin_mutators.values()]
-    )
-    source, found = file.read_bytes(), defaultdict[int, list[Edit]](list)
-    lines, name = source.splitlines(keepends=True), str(file.relative_to(root))
-    before = ast.dump(ast.parse(source))
-    for each in create_mutants_for_file(work, root, file):
-        # Columns are of the encoded text.
-        head = b"".join(lines[: each.lineno - 1]) + lines[each.lineno - 1][: each.col_offset]
-        tail = lines[each.end_lineno - 1][each.end_col_offset :] + b"".join(lines[each.end_lineno :])
-        text = (head + each.text.encode() + tail).decode()
-        try:
-            compile(text, name, "exec")
-        except SyntaxError:
-            continue
-        if ast.dump(ast.parse(text)) != before:
-            diff = difflib.unified_diff(source.decode().splitlines(), text.splitlines(), n=0, lineterm="")
-            shown = "\n".join(line for line in diff if not line.startswith(("---", "+++", "@@")))
-            found[each.lineno].append(Edit(name, each.lineno, each.mutator_name, shown, text))
-    return found
-
-
 def draw(root: Path, seed: int, only: Sequence[str] = HOUSES) -> Iterator[Edit]:
     """Yield one edit each of all lines that have some, in an order that the seed decides."""
     chance = random.Random(seed)  # noqa: S311 no secret
     files = sorted(
-        file
-        for path in only
-        for file in ([root / path] if path.endswith(".py") else (root / path).rglob("*.py"))
+        each for path in only for each in [*(root / path).rglob("*.py"), root / path] if each.is_file()
     )
-    lines = [(file, number) for file in files for number in range(1, len(file.read_bytes().splitlines()) + 1)]
+    lines = [(file, number) for file in files for number, _ in enumerate(file.read_bytes().splitlines(), 1)]
     chance.shuffle(lines)
-    known: dict[Path, dict[int, list[Edit]]] = {}
+    offers: dict[Path, dict[int, list[FileMutation]]] = {}
     for file, number in lines:
-        if file not in known:
-            known[file] = edits(file, root)
-        if number in known[file]:
-            yield chance.choice(known[file][number])
+        if file not in offers:
+            offers[file] = _offers(file)
+        offered = offers[file].get(number, [])
+        chance.shuffle(offered)
+        made = (_edit(file, root, each) for each in offered)
+        if (edit := next(filter(None, made), None)) is not None:
+            yield edit
+
+
+class _Compare(ComparisonMutator):  # type: ignore[misc]  # Poodle has no types
+    @staticmethod
+    def add_parent_attr(_: ast.Module) -> None:
+        """Set no parents: each comparison is copied with all that it refers to, which is then the whole module."""
+
+
+def _offers(file: Path) -> dict[int, list[FileMutation]]:
+    settings = SimpleNamespace(mutator_opts={})
+    operators = (builtin_mutators | {_Compare.mutator_name: _Compare}).values()
+    work = SimpleNamespace(mutators=[each(settings, None) for each in operators])
+    found = defaultdict[int, list[FileMutation]](list)
+    for each in create_mutants_for_file(work, file.parent, file):
+        found[each.lineno].append(each)
+    return found
+
+
+def _edit(file: Path, root: Path, offered: FileMutation) -> Edit | None:
+    """Return the edit; None if the text with it does not compile without a warning, or means the same."""
+    source, name = file.read_bytes(), str(file.relative_to(root))
+    lines = source.splitlines(keepends=True)
+    # Columns are of the encoded text.
+    head = b"".join(lines[: offered.lineno - 1]) + lines[offered.lineno - 1][: offered.col_offset]
+    tail = lines[offered.end_lineno - 1][offered.end_col_offset :] + b"".join(lines[offered.end_lineno :])
+    text = (head + offered.text.encode() + tail).decode()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        try:
+            compile(text, name, "exec")
+        except SyntaxError:
+            return None
+    if ast.dump(ast.parse(text)) == ast.dump(ast.parse(source)):
+        return None
+    diff = difflib.unified_diff(source.decode().splitlines(), text.splitlines(), n=0, lineterm="")
+    shown = [line for line in diff if not line.startswith(("---", "+++", "@@"))]
+    return Edit(name, offered.lineno, offered.mutator_name, "\n".join(shown), text)
 
 
 def tests_of(file: str, root: Path) -> tuple[Path, list[str]]:
@@ -158,11 +180,9 @@ def test(root: Path, house: Path, paths: Sequence[str], seconds: int) -> tuple[s
         return TIMED_OUT, ""
     failed = re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)
     by = failed.group(1) if failed else done.stdout[-300:] if done.returncode else ""
-    if done.returncode in (0, -24):  # all passed; SIGXCPU: all did until then
-        return SURVIVED, ""
     if done.returncode == 1:
         return TIMED_OUT if "from pytest-timeout" in done.stdout else KILLED, by
-    return BROKEN if done.returncode > 1 else KILLED, by
+    return {0: SURVIVED, -signal.SIGXCPU: SPENT}.get(done.returncode, BROKEN), by
 
 
 def run(options: argparse.Namespace, commit: str, results: list[Result]) -> None:
@@ -172,9 +192,12 @@ def run(options: argparse.Namespace, commit: str, results: list[Result]) -> None
         unpack(commit, root)
         if not results:
             for house in (root, root / "controller-runtime"):
-                outcome = test(root, house, ["test/unit", *(["test/parity"] if house == root else [])], 3600)
-                if outcome != (SURVIVED, ""):
-                    raise SystemExit(f"without an edit the tests do not pass: {outcome}")
+                outcome, by = test(
+                    root, house, ["test/unit", *(["test/parity"] if house == root else [])], 3600
+                )
+                if outcome != SURVIVED:
+                    raise SystemExit(f"without an edit, a test of {house} failed: {by}")
+        healthy_outcome = functools.cache(lambda file: test(root, *tests_of(file, root), options.seconds)[0])
         for number, edit in zip(range(options.count), draw(root, options.seed, options.only), strict=False):
             if number < len(results):
                 continue
@@ -185,6 +208,8 @@ def run(options: argparse.Namespace, commit: str, results: list[Result]) -> None
             outcome, by = test(root, *tests_of(edit.file, root), options.seconds)
             path.write_text(healthy)
             os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+            if outcome == SPENT:
+                outcome = SURVIVED if healthy_outcome(edit.file) == SPENT else TIMED_OUT
             results.append(Result(edit.file, edit.line, edit.operator, edit.diff, outcome, by))
             with options.results.open("a") as stream:
                 stream.write(json.dumps(asdict(results[-1])) + "\n")
