@@ -17,6 +17,7 @@ import argparse
 import ast
 import difflib
 import functools
+import itertools
 import json
 import math
 import os
@@ -28,7 +29,7 @@ import sys
 import tempfile
 import warnings
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -137,7 +138,7 @@ def _edit(file: Path, root: Path, offered: FileMutation) -> Edit | None:
     return Edit(name, offered.lineno, offered.mutator_name, "\n".join(shown), text)
 
 
-def tests_of(file: str, root: Path) -> tuple[Path, list[str]]:
+def selected(file: str, root: Path) -> tuple[Path, list[str]]:
     """Return where pytest runs for a file, and the paths it is given: unit tests mirror packages."""
     *packages, module = Path(file).with_suffix("").parts
     house = root / "controller-runtime" if packages[0] == "controller-runtime" else root
@@ -145,7 +146,7 @@ def tests_of(file: str, root: Path) -> tuple[Path, list[str]]:
     folder = house / "test/unit"
     while packages and (folder / packages[0]).is_dir():
         folder /= packages.pop(0)
-    names = [*packages, *([] if module == "__init__" else [module])]
+    names = [*packages, *([] if module in ("__init__", "_") else [module])]
     first = [test for name in reversed(names) for test in sorted(folder.glob(f"test_*{name.strip('_')}*.py"))]
     parity = [house / "test/parity"] if house == root else []
     return house, [str(path.relative_to(house)) for path in (*dict.fromkeys(first), folder, *parity)]
@@ -154,17 +155,7 @@ def tests_of(file: str, root: Path) -> tuple[Path, list[str]]:
 def test(root: Path, house: Path, paths: Sequence[str], seconds: int) -> tuple[str, str]:
     """Run tests in a copy until one fails or the CPU time is used up; return the outcome, and which test failed."""
     limits = ["prlimit", f"--cpu={seconds}:{seconds + 10}", f"--as={ADDRESS_SPACE}", "--core=0"]
-    pytest = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-x",
-        "-q",
-        "--timeout=60",
-        "-m",
-        "not slow and not alone",
-        *paths,
-    ]
+    pytest = [sys.executable, "-m", "pytest", "-x", "-q", "-m", "not slow and not alone", *paths]
     environment = {**os.environ, "PYTHONPATH": f"{root}:{root / 'controller-runtime'}"}
     try:
         done = subprocess.run(  # noqa: S603
@@ -179,40 +170,44 @@ def test(root: Path, house: Path, paths: Sequence[str], seconds: int) -> tuple[s
     except subprocess.TimeoutExpired:
         return TIMED_OUT, ""
     failed = re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)
-    by = failed.group(1) if failed else done.stdout[-300:] if done.returncode else ""
-    if done.returncode == 1:
+    by = failed.group(1) if failed else ""
+    if "::" in by:  # else, a file could not be imported
         return TIMED_OUT if "from pytest-timeout" in done.stdout else KILLED, by
     return {0: SURVIVED, -signal.SIGXCPU: SPENT}.get(done.returncode, BROKEN), by
 
 
-def run(options: argparse.Namespace, commit: str, results: list[Result]) -> None:
-    """Draw and test what the results lack."""
+def run(root: Path, edits: Iterable[Edit], seconds: int) -> Iterator[Result]:
+    """Make each edit in a copy, run its tests, and take it back."""
+    healthy = functools.cache(lambda file: test(root, *selected(file, root), seconds)[0])
+    for number, edit in enumerate(edits):
+        path = root / edit.file
+        source, stat = path.read_bytes(), path.stat()
+        path.write_text(edit.source)
+        os.utime(path, (number, number))  # no compiled file is of this time
+        outcome, by = test(root, *selected(edit.file, root), seconds)
+        path.write_bytes(source)
+        os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+        if outcome == SPENT:
+            outcome = SURVIVED if healthy(edit.file) == SPENT else TIMED_OUT
+        yield Result(edit.file, edit.line, edit.operator, edit.diff, outcome, by)
+
+
+def _continue(options: argparse.Namespace, commit: str, results: list[Result]) -> None:
+    """Draw and test what the results lack; the first time, see that the tests pass without an edit."""
     with tempfile.TemporaryDirectory(prefix="mutation-score-") as folder:
         root = Path(folder)
         unpack(commit, root)
-        if not results:
-            for house in (root, root / "controller-runtime"):
-                outcome, by = test(
-                    root, house, ["test/unit", *(["test/parity"] if house == root else [])], 3600
-                )
-                if outcome != SURVIVED:
-                    raise SystemExit(f"without an edit, a test of {house} failed: {by}")
-        healthy_outcome = functools.cache(lambda file: test(root, *tests_of(file, root), options.seconds)[0])
-        for number, edit in zip(range(options.count), draw(root, options.seed, options.only), strict=False):
-            if number < len(results):
-                continue
-            path = root / edit.file
-            healthy, stat = path.read_text(), path.stat()
-            path.write_text(edit.source)
-            os.utime(path, (number, number))  # no compiled file is of this time
-            outcome, by = test(root, *tests_of(edit.file, root), options.seconds)
-            path.write_text(healthy)
-            os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
-            if outcome == SPENT:
-                outcome = SURVIVED if healthy_outcome(edit.file) == SPENT else TIMED_OUT
-            results.append(Result(edit.file, edit.line, edit.operator, edit.diff, outcome, by))
+        for path in () if results else options.only:
+            outcome, by = test(
+                root, *selected(path if path.endswith(".py") else f"{path}/_", root), WALL_SECONDS
+            )
+            if outcome != SURVIVED:
+                raise SystemExit(f"a test of {path} failed without an edit: {by}")
+        edits = itertools.islice(draw(root, options.seed, options.only), len(results), options.count)
+        for result in run(root, edits, options.seconds):
+            results.append(result)
             with options.results.open("a") as stream:
-                stream.write(json.dumps(asdict(results[-1])) + "\n")
+                stream.write(json.dumps(asdict(result)) + "\n")
 
 
 def report(results: Sequence[Result], title: str) -> str:
@@ -285,7 +280,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options.results.parent.mkdir(parents=True, exist_ok=True)
         options.results.write_text(json.dumps(drawn_by) + "\n")
     if len(results) < options.count:
-        run(options, drawn_by["commit"], results)
+        _continue(options, drawn_by["commit"], results)
     title = f"Seed {options.seed}, commit {drawn_by['commit'][:12]}, {options.seconds} CPU s of tests for each edit"
     sys.stdout.write(report(results, title) + "\n")
     return 0
