@@ -21,9 +21,9 @@ from controller_runtime.event import CreateEvent, GenericEvent
 from controller_runtime.httpserver import HTTPRequest
 from controller_runtime.reconcile import Request
 from controller_runtime.workqueue import PriorityQueue
-from ctrl_testkit.kinds import Boat, BoatV1alpha1
 from ctrl_testkit.managers import failure_of, new_manager
 from ctrl_testkit.odd_exceptions import Odd, Written, errors
+from ctrl_testkit.versions import Boat, BoatV1alpha1
 
 MakePod = Callable[..., Pod]
 Settle = Callable[[], Awaitable[None]]

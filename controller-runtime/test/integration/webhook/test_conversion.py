@@ -12,7 +12,7 @@ import controller_runtime as ctrl
 from controller_runtime.apis.machinery.errors import StatusError
 from controller_runtime.client import LiveClient, merge_from
 from controller_runtime.envtest import Environment
-from ctrl_testkit.kinds import Boat, BoatV1alpha1, boat_crd
+from ctrl_testkit.versions import Boat, BoatV1alpha1, boat_crd
 
 pytestmark = pytest.mark.integration
 

@@ -10,7 +10,7 @@ from controller_runtime.apis.core.v1 import ConfigMap
 from controller_runtime.apis.machinery.object import Object
 from controller_runtime.apis.machinery.scheme import Scheme
 from controller_runtime.builder.webhook import WebhookBuilder, new_webhook_managed_by
-from ctrl_testkit.kinds import Boat, BoatV1alpha1
+from ctrl_testkit.versions import Boat, BoatV1alpha1
 
 
 class Anything(webhook.CustomValidator[Lease], webhook.CustomDefaulter[Lease]):

@@ -17,7 +17,7 @@ MARKER = "# +kubebuilder:rbac:groups=example.com,resources=websites,verbs=get\n"
 def test_a_module_with_kinds_becomes_one_file_for_each_kind(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    command = ["crd", "sample_kinds", "--output", str(tmp_path)]
+    command = ["crd", "ctrl_testkit.kinds", "--output", str(tmp_path)]
     assert main(command) == 0
     names = sorted(path.name for path in tmp_path.iterdir())
     assert names
@@ -31,10 +31,10 @@ def test_a_module_with_kinds_becomes_one_file_for_each_kind(
 
 
 def test_one_kind_of_a_module_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["crd", "sample_kinds"]) == 0
+    assert main(["crd", "ctrl_testkit.kinds"]) == 0
     every = list(yaml.safe_load_all(capsys.readouterr().out))
     kind = every[0]["spec"]["names"]["kind"]
-    assert main(["crd", f"sample_kinds:{kind}"]) == 0
+    assert main(["crd", f"ctrl_testkit.kinds:{kind}"]) == 0
     assert list(yaml.safe_load_all(capsys.readouterr().out)) == [every[0]]
 
 
@@ -67,9 +67,11 @@ def test_webhooks_are_written_for_a_service(tmp_path: Path, capsys: pytest.Captu
     ("command", "problem"),
     [
         pytest.param(["crd", "no_such_module"], "cannot import no_such_module", id="no module"),
-        pytest.param(["crd", "sample_kinds:Missing"], "defines no kind Missing", id="no kind"),
+        pytest.param(["crd", "ctrl_testkit.kinds:Missing"], "defines no kind Missing", id="no kind"),
         pytest.param(["crd", "json"], "json defines no kind", id="no kinds"),
-        pytest.param(["crd", "sample_kinds", "--check"], "--check needs --output", id="check of nothing"),
+        pytest.param(
+            ["crd", "ctrl_testkit.kinds", "--check"], "--check needs --output", id="check of nothing"
+        ),
         pytest.param(["rbac", "/missing", "--name", "a"], "/missing: no such file", id="no path"),
         pytest.param(
             ["webhook", ".", "--name", "a", "--service", "b"], "must be NAMESPACE/NAME", id="service"

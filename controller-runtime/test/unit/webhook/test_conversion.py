@@ -10,7 +10,7 @@ from controller_runtime.apis.apiextensions.v1 import CustomResourceDefinition
 from controller_runtime.apis.coordination.v1 import Lease
 from controller_runtime.apis.machinery.object import Object, ObjectMeta
 from controller_runtime.httpserver import HTTPRequest, HTTPResponse
-from ctrl_testkit.kinds import Boat, BoatSpec, BoatV1alpha1, boat_crd
+from ctrl_testkit.versions import Boat, BoatSpec, BoatV1alpha1, boat_crd
 
 GROUP = "fleets.example.org"
 
