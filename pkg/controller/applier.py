@@ -186,25 +186,26 @@ class Applier:
             drift.content(answer.object.to_dict()), drift.content(desired.to_dict())
         ):
             return answer
-        live = answer.object
+        try:
+            return await self._apply(desired, answer.object)
+        except ConflictError as error:
+            return await self._apply_newest(desired, error)
+
+    async def _apply_newest(self, desired: T, error: ConflictError) -> LazyObject[T]:
+        """Apply to the uncached live object. Raise ``error`` if it has been deleted or orphaned."""
         for _ in range(_CONFLICTS):
             try:
-                return await self._apply(desired, live)
-            except ConflictError:
-                if (newest := await self._newest(desired)) is None:
-                    raise
-                live = newest
-        return await self._apply(desired, live)
-
-    async def _newest(self, desired: T) -> T | None:
-        """Return the uncached live object, unless it has been deleted or orphaned and must not be applied."""
-        controller = trainjob.controller_of(desired)
-        try:
-            live = await self.reader.get(type(desired), desired.key)
-            trainjob.require_control(live, controller)
-        except (NotFoundError, trainjob.ChildConflictError):
-            return None
-        return live if live.metadata.deletion_timestamp is None else None
+                found = await self.reader.get(type(desired), desired.key)
+                trainjob.require_control(found, trainjob.controller_of(desired))
+            except (NotFoundError, trainjob.ChildConflictError):
+                break
+            if found.metadata.deletion_timestamp is not None:
+                break
+            try:
+                return await self._apply(desired, found)
+            except ConflictError as again:
+                error = again
+        raise error
 
     async def _apply(self, desired: T, live: Object | None) -> LazyObject[T]:
         """Apply, provided that ``live`` has neither been deleted nor changed; otherwise raise ConflictError.
