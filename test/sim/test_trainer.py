@@ -13,6 +13,7 @@ from controller_runtime.apis.core.v1 import ConfigMap, LimitRange, Pod, PodTempl
 from controller_runtime.apis.node.v1 import RuntimeClass
 from controller_runtime.apis.scheduling.v1 import PriorityClass
 from controller_runtime.simtest import Simulation
+from controller_runtime.simtest.loop import CURRENT
 from sim_administrators import Administrators
 from sim_calm import Calm
 from sim_end import End
@@ -29,6 +30,7 @@ from sim_world import Cluster
 
 from pkg import controller as controllers
 from pkg import webhooks
+from pkg.apis.config.v1alpha1 import defaulted
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
@@ -38,8 +40,12 @@ _NAMES = 6
 """How many names of TrainJobs a whole life has."""
 
 
-def world(sim: Simulation, pods_fail: float = 0.1) -> Cluster:
-    """Set up Kubernetes' controllers, Kueue and two managers."""
+def world(sim: Simulation, pods_fail: float = 0.1, *, alone: str = "") -> Cluster:
+    """Set up Kubernetes' controllers, Kueue and two managers.
+
+    With a profile, ``alone`` runs the controllers of its own, without leader election, in ``manager-1``; ``manager-0``
+    only serves webhooks.
+    """
     sim.serve(TrainJob, TrainingRuntime, ClusterTrainingRuntime, JobSet, Job, Pod, ConfigMap, Secret, Service)
     sim.serve(PodGroup, PriorityClass, RuntimeClass, LimitRange, PodTemplate)
     cluster = Cluster(pods_fail)
@@ -48,16 +54,20 @@ def world(sim: Simulation, pods_fail: float = 0.1) -> Cluster:
         """Set a manager up as its program does, without servers."""
         referred = (ClusterTrainingRuntime, TrainingRuntime, PriorityClass)
         reader = client.ReadThrough(mgr.client, mgr.api_reader, referred)
-        runtimes = await core.new(reader, mgr.field_indexer)
-        controllers.setup_controllers(mgr, runtimes, controller.Options(skip_name_validation=True))
-        webhooks.setup(mgr, runtimes)
+        cfg, process, options = defaulted(), CURRENT.get(), controller.Options(skip_name_validation=True)
+        cfg.compatibility_version = alone or cfg.compatibility_version
+        store = mgr.api_reader if alone else None
+        runtimes = await core.new(reader, mgr.field_indexer, cfg=cfg, store=store)
+        if not alone or (process is not None and process.name == "manager-1"):
+            controllers.setup_controllers(mgr, runtimes, options, cfg=cfg)
+        webhooks.setup(mgr, runtimes, cfg)
 
     sim.server.admit[JobSet.gvk] = [review_job_set]
     sim.server.admit[Secret.gvk] = [review_secret]
     sim.server.admit[PodGroup.gvk] = sim.server.admit[ConfigMap.gvk] = [tune]
     sim.admission(*configurations())
     sim.actor(cluster.run, "cluster")
-    sim.manager(setup)
+    sim.manager(setup, options=simtest.options(leader_election=not alone))
     return cluster
 
 
