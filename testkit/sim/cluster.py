@@ -11,7 +11,7 @@ from typing import Any
 
 import anyio
 import controller_runtime as ctrl
-from controller_runtime import client, controller
+from controller_runtime import client, controller, simtest
 from controller_runtime.apis.batch.v1 import Job
 from controller_runtime.apis.core.v1 import ConfigMap, LimitRange, Pod, PodTemplate, Secret, Service
 from controller_runtime.apis.machinery.gvk import NamespacedName
@@ -21,6 +21,7 @@ from controller_runtime.apis.scheduling.v1 import PriorityClass
 from controller_runtime.client import MERGE, ignore_not_found, raw_patch
 from controller_runtime.simtest import Simulation
 from controller_runtime.simtest.history import Event
+from controller_runtime.simtest.loop import CURRENT
 
 from pkg import controller as controllers
 from pkg import webhooks
@@ -221,8 +222,11 @@ async def _garbage(sim: Simulation, _: random.Random) -> None:
     sim.server.collect_garbage()
 
 
-def world(sim: Simulation, pods_fail: float = 0.1, version: str = V2_1) -> Cluster:
-    """Set up Kubernetes' controllers, Kueue and two managers."""
+def world(sim: Simulation, pods_fail: float = 0.1, version: str = V2_1, *, alone: bool = False) -> Cluster:
+    """Set up Kubernetes' controllers, Kueue and two managers.
+
+    With ``alone`` there is no leader election: ``manager-1`` runs the controllers, ``manager-0`` only serves webhooks.
+    """
     cfg = defaulted(version)
     sim.serve(TrainJob, TrainingRuntime, ClusterTrainingRuntime, JobSet, Job, Pod, ConfigMap, Secret, Service)
     sim.serve(PodGroup, PriorityClass, RuntimeClass, LimitRange, PodTemplate)
@@ -233,8 +237,9 @@ def world(sim: Simulation, pods_fail: float = 0.1, version: str = V2_1) -> Clust
         referred = (ClusterTrainingRuntime, TrainingRuntime, PriorityClass)
         reader = client.ReadThrough(mgr.client, mgr.api_reader, referred)
         runtimes = await core.new(reader, mgr.field_indexer, cfg=cfg, store=mgr.client, reader=mgr.api_reader)
-        options = controller.Options(skip_name_validation=True)
-        controllers.setup_controllers(mgr, runtimes, options, cfg=cfg)
+        process, options = CURRENT.get(), controller.Options(skip_name_validation=True)
+        if not alone or (process is not None and process.name == "manager-1"):
+            controllers.setup_controllers(mgr, runtimes, options, cfg=cfg)
         webhooks.setup(mgr, runtimes, cfg)
 
     sim.server.admit[JobSet.gvk] = [review_job_set]
@@ -242,5 +247,5 @@ def world(sim: Simulation, pods_fail: float = 0.1, version: str = V2_1) -> Clust
     sim.server.admit[PodGroup.gvk] = sim.server.admit[ConfigMap.gvk] = [tune]
     sim.admission(*configurations())
     sim.actor(cluster.run, "cluster")
-    sim.manager(setup)
+    sim.manager(setup, options=simtest.options(leader_election=not alone))
     return cluster

@@ -1,0 +1,229 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Memory only saves requests: a manager that is killed at every step leaves the same objects as one that is not.
+
+A script of users' actions is lived twice. In the second life the manager is killed before and after each of its writes,
+and at some moment before or after the changes that its watches report.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable
+from typing import Any, Final
+
+import anyio
+import msgspec
+import pytest
+from controller_runtime import simtest
+from controller_runtime.apis.machinery.object import Object
+from controller_runtime.rest import Request
+from controller_runtime.simtest import Simulation
+from controller_runtime.simtest.history import Event as Change
+from controller_runtime.simtest.loop import Process
+from controller_runtime.simtest.network import WRITES, Observer, is_aside
+
+from pkg.apis.jobset.v1alpha2 import JobSet
+from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
+from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
+from testkit.sim import runtimes
+from testkit.sim import script as actions
+from testkit.sim.cluster import world
+from testkit.sim.script import Action
+
+Document = dict[str, Any]
+MANAGER: Final = "manager-1"
+_PASSING: Final = re.compile(rb'"(uid|resourceVersion|lastTransitionTime|time)":"[^"]*"|[0-9TZ:.-]{20,}Z')
+_UNEQUAL: Final = {
+    "uid",
+    "resourceVersion",
+    "creationTimestamp",
+    "managedFields",
+    "lastTransitionTime",
+    "time",
+}
+_QUIET: Final = 75.0
+"""Seconds without a change or a kill: more than pods run."""
+_LONGEST: Final = 3600.0
+_STATUS: Final = {"succeeded", "status"}
+"""Fields of the items of a status whose order is not determined."""
+_GANG: Final = TrainingRuntime.from_dict(
+    {"metadata": {"name": "gang", "namespace": "default"}, "spec": runtimes.SPECS["gang"]}
+)
+# A task of a killed process may not have begun.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+WHOLE: Final[tuple[type[Object], ...]] = (TrainJob, JobSet, PodGroup, TrainingRuntime)
+
+
+class Kills(Observer):
+    """Kills the manager before each write is sent, when it arrives on the next attempt, and around changes.
+
+    The attempt after that succeeds, so that each write is made at last.
+    """
+
+    def __init__(self, sim: Simulation) -> None:
+        self._sim = sim
+        self._rng = random.Random(f"{sim.seed}/kills")
+        self._tried: dict[tuple[str, str, bytes], int] = {}
+        self._held: Process | None = None
+        self.last = 0.0
+        self.count = 0
+        sim.network.observers.append(self)
+        sim.on_change(self._see)
+
+    def again(self) -> None:
+        """Kill at equal writes once more: they belong to another action."""
+        self._tried.clear()
+
+    def sends(self, process: Process, request: Request) -> None:
+        if process.name != MANAGER:
+            return
+        if self._held is not None and process is not self._held:
+            self._held = None
+            self._sim.network.cut_off.discard(MANAGER)
+        if _is_write(request) and self._attempt(request, 0):
+            self._held = process
+            self._sim.network.cut_off.add(MANAGER)
+            self._kill()
+
+    def arrives(self, process: Process, request: Request) -> None:
+        if process.name == MANAGER and not process.dead and _is_write(request) and self._attempt(request, 1):
+            self._kill()
+
+    def _attempt(self, request: Request, number: int) -> bool:
+        drawn = "/secrets" in request.path  # new keys at each attempt
+        key = request.method, request.path, b"" if drawn else _PASSING.sub(b"", request.body or b"")
+        if self._tried.get(key, 0) != number:
+            return False
+        self._tried[key] = number + 1
+        return True
+
+    def _see(self, event: Change) -> None:
+        self.last = self._sim.loop.time()
+        if event.table.facts.gvk.kind not in ("Lease", "Event") and self._rng.random() < 0.3:
+            self._sim.loop.call_later(self._rng.random() * 0.05, self._kill)
+
+    def _kill(self) -> None:
+        self.count += 1
+        self.last = self._sim.loop.time()
+        self._sim.kill(MANAGER)
+
+
+def _is_write(request: Request) -> bool:
+    return request.method in WRITES and not is_aside(request)
+
+
+def one_by_one(seed: int) -> list[list[Action]]:
+    """Return the actions of a script, each of which is followed by rest."""
+    return [[action] for action in actions.script(seed)]
+
+
+def moves(seed: int) -> list[list[Action]]:
+    """Return actions that follow each other at once: suspensions that no manager may see."""
+    rng = random.Random(f"{seed}/moves")
+    reference = {"apiGroup": "trainer.kubeflow.org", "kind": "TrainingRuntime"}
+
+    def create(number: int) -> Action:
+        runtime = {**reference, "name": rng.choice(["held", "mpi", "initialized", "gang"])}
+        spec = {"runtimeRef": runtime, "trainer": {"image": f"image:{number}"}, "suspend": False}
+        return Action("create", "first", spec)
+
+    bursts = [[create(0)]]
+    for number in range(1, 11):
+        trainer = {"trainer": {"image": f"image:{number}", "numNodes": rng.choice([1, 2])}}
+        suspend, edit = Action("patch", "first", {"suspend": True}), Action("patch", "first", trainer)
+        resume = Action("patch", "first", {"suspend": False})
+        bursts.append(
+            rng.choice(
+                [
+                    [suspend, edit, resume],
+                    [Action("patch", "first", {"suspend": True, **trainer}), resume],
+                    [suspend, Action("patch", "first", {"suspend": False, **trainer})],
+                    [suspend, resume],
+                    [suspend],
+                    [edit],
+                    [resume],
+                    [Action("delete", "first", {}, "Background"), create(number)],
+                ]
+            )
+        )
+    return bursts
+
+
+def lived(
+    script: Callable[[int], list[list[Action]]], seed: int, profile: str, *, killed: bool
+) -> tuple[list[Document], int]:
+    """Return the objects after each burst of actions, and how often the manager was killed."""
+    states: list[Document] = []
+    made: list[Kills] = []
+
+    async def play(sim: Simulation) -> None:
+        last = 0.0
+
+        def see(event: Change) -> None:
+            nonlocal last
+            if event.table.facts.gvk.kind not in ("Lease", "Event"):
+                last = sim.loop.time()
+
+        sim.on_change(see)
+        for runtime in (*actions.runtimes("default"), _GANG):
+            await sim.client().create(runtime)
+        kills = Kills(sim) if killed else None
+        made.extend([kills] if kills else [])
+        for burst in script(seed):
+            for action in burst:
+                await actions.perform(sim.client(), "default", action)
+            until, last = sim.loop.time() + _LONGEST, sim.loop.time()
+            while sim.loop.time() < max(last, kills.last if kills else 0.0) + _QUIET:
+                assert sim.loop.time() < until, "the cluster does not come to rest"
+                await anyio.sleep(5.0)
+            if kills:
+                kills.again()
+            found = {kind: sim.server.objects(kind) for kind in actions.KINDS}
+            gangs = {each["metadata"]["name"]: each["spec"] for each in sim.server.objects(PodGroup)}
+            whole = _whole(sim) if script is one_by_one else {}
+            states.append(actions.state(found) | {"gangs": gangs} | whole)
+
+    def scenario(sim: Simulation) -> None:
+        world(sim, pods_fail=0.0, version=profile, alone=True)
+        sim.finally_(play)
+
+    outcome = simtest.run(scenario, seed, steps=[], minutes=0.5, faults=0.0)
+    if outcome.failure is not None:
+        raise outcome.failure
+    return states, made[0].count if made else 0
+
+
+def _whole(sim: Simulation) -> Document:
+    return {
+        f"{kind.gvk.kind} {each['metadata']['name']}": _equal_part(each)
+        for kind in WHOLE
+        for each in sim.server.objects(kind)
+    }
+
+
+def _equal_part(value: Any) -> Any:
+    """Return an object without uid, resourceVersion and times, and with the lists of its status in order."""
+    if isinstance(value, dict):
+        return {key: _equal_part(each) for key, each in value.items() if key not in _UNEQUAL}
+    if isinstance(value, list):
+        found = [_equal_part(each) for each in value]
+        in_status = all(isinstance(each, dict) and not _STATUS.isdisjoint(each) for each in found)
+        return sorted(found, key=msgspec.json.encode) if in_status else found
+    return value
+
+
+@pytest.mark.parametrize("script", [one_by_one, moves])
+@pytest.mark.parametrize("profile", ["2.1", "2.3"])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_manager_that_is_killed_at_every_step_leaves_the_same_objects(
+    seed: int, profile: str, script: Callable[[int], list[list[Action]]]
+) -> None:
+    wanted, _ = lived(script, seed, profile, killed=False)
+    found, kills = lived(script, seed, profile, killed=True)
+    assert kills > 20
+    for number, (left, right) in enumerate(zip(found, wanted, strict=True)):
+        differ = [key for key in left | right if left.get(key) != right.get(key)]
+        shown = {key: {"killed": left.get(key), "not": right.get(key)} for key in differ}
+        assert not differ, f"after {script(seed)[: number + 1]}: {msgspec.json.encode(shown).decode()}"
