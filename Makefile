@@ -127,6 +127,12 @@ LIVES ?= 2000
 mutants: $(VENV)/.dev ## Plant bugs, and count the simulated lives until each is found; LIVES=100 for a short search
 	$(BIN)/python -m hack.mutants test/sim/mutants/*.toml --lives $(LIVES)
 
+SEED ?= 1
+COUNT ?= 300
+.PHONY: mutation-score
+mutation-score: $(VENV)/.dev ## Draw COUNT random edits of the code by SEED, and count those that the unit tests notice; takes hours, and continues
+	$(BIN)/python -m hack.mutation_score --seed $(SEED) --count $(COUNT) $(MUTATION_ARGS)
+
 .PHONY: soak
 soak: $(VENV)/.dev binaries ## Put 2,000 TrainJobs through the local cluster in at most 20 minutes; SOAK_JOBS=300 for fewer
 	$(BIN)/pytest test/soak $(PYTEST_ARGS)

@@ -1,0 +1,32 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The files of a commit beside the working tree: for what is measured or broken there."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import tarfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def resolve(commit: str) -> str:
+    """Return the full hash of a commit. Raises ValueError if there is none."""
+    done = _git("rev-parse", "--verify", "--quiet", f"{commit}^{{commit}}")
+    if done.returncode != 0:
+        raise ValueError(f"{commit!r} is not a commit of {ROOT}")
+    return done.stdout.decode().strip()
+
+
+def unpack(commit: str, folder: Path) -> None:
+    """Write the files of a commit into a folder; Git does not remember it, as it would a worktree."""
+    done = _git("archive", commit)
+    done.check_returncode()
+    with tarfile.open(fileobj=io.BytesIO(done.stdout)) as files:
+        files.extractall(folder, filter="data")
+
+
+def _git(*arguments: str) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(["git", *arguments], cwd=ROOT, stdout=subprocess.PIPE, check=False)  # noqa: S603, S607

@@ -1,0 +1,290 @@
+#!/usr/bin/env python3
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Measure how many random edits of the code the unit tests notice: ``python -m hack.mutation_score --seed 1``.
+
+``hack.mutants`` searches for bugs that people wrote down, by simulated lives. Here chance draws a line of ``pkg`` or
+``controller_runtime``, and one of the edits that Poodle's operators offer for it. The edit is made in a copy of a
+commit, and tests run there until one fails or their CPU time is used up: first those that are named like the module,
+then all of the folder that mirrors its package, then parity.
+
+Results are appended to a file, and a later run continues there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import difflib
+import functools
+import itertools
+import json
+import math
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import warnings
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import SimpleNamespace
+
+from poodle.data_types import FileMutation  # type: ignore[import-untyped]  # it has no types
+from poodle.mutate import builtin_mutators, create_mutants_for_file  # type: ignore[import-untyped]  # it has no types
+from poodle.mutators import ComparisonMutator  # type: ignore[import-untyped]  # it has no types
+
+from hack.commits import ROOT, resolve, unpack
+
+HOUSES = ("pkg", "controller-runtime/controller_runtime")
+SECONDS = 60
+WALL_SECONDS = 3600
+"""The machine may be busy."""
+ADDRESS_SPACE = 8 << 30
+"""An edit may make a loop allocate for ever."""
+KILLED, SURVIVED, TIMED_OUT, BROKEN = "killed", "survived", "timed out", "broken"
+SPENT = "spent"
+"""No test had failed when the time was used up: so it is with many tests, or an edit made a loop endless."""
+
+
+@dataclass(frozen=True)
+class Edit:
+    """One random edit of a file."""
+
+    file: str
+    line: int
+    operator: str
+    diff: str
+    source: str
+    """The file's text with the edit."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What the tests made of an edit."""
+
+    file: str
+    line: int
+    operator: str
+    diff: str
+    outcome: str
+    by: str
+    """The test that failed."""
+
+    @property
+    def package(self) -> str:
+        """The first package below ``pkg`` or ``controller_runtime``; modules without one are together."""
+        house, *rest = self.file.removeprefix("controller-runtime/").split("/")
+        return f"{house}.{rest[0]}" if len(rest) > 1 else house
+
+
+def draw(root: Path, seed: int, only: Sequence[str] = HOUSES) -> Iterator[Edit]:
+    """Yield one edit each of all lines that have some, in an order that the seed decides."""
+    chance = random.Random(seed)  # noqa: S311 no secret
+    files = sorted(
+        each for path in only for each in [*(root / path).rglob("*.py"), root / path] if each.is_file()
+    )
+    lines = [(file, number) for file in files for number, _ in enumerate(file.read_bytes().splitlines(), 1)]
+    chance.shuffle(lines)
+    offers: dict[Path, dict[int, list[FileMutation]]] = {}
+    for file, number in lines:
+        if file not in offers:
+            offers[file] = _offers(file)
+        offered = offers[file].get(number, [])
+        chance.shuffle(offered)
+        made = (_edit(file, root, each) for each in offered)
+        if (edit := next(filter(None, made), None)) is not None:
+            yield edit
+
+
+class _Compare(ComparisonMutator):  # type: ignore[misc]  # Poodle has no types
+    @staticmethod
+    def add_parent_attr(_: ast.Module) -> None:
+        """Set no parents: each comparison is copied with all that it refers to, which is then the whole module."""
+
+
+def _offers(file: Path) -> dict[int, list[FileMutation]]:
+    settings = SimpleNamespace(mutator_opts={})
+    operators = (builtin_mutators | {_Compare.mutator_name: _Compare}).values()
+    work = SimpleNamespace(mutators=[each(settings, None) for each in operators])
+    found = defaultdict[int, list[FileMutation]](list)
+    for each in create_mutants_for_file(work, file.parent, file):
+        found[each.lineno].append(each)
+    return found
+
+
+def _edit(file: Path, root: Path, offered: FileMutation) -> Edit | None:
+    """Return the edit; None if the text with it does not compile without a warning, or means the same."""
+    source, name = file.read_bytes(), str(file.relative_to(root))
+    lines = source.splitlines(keepends=True)
+    # Columns are of the encoded text.
+    head = b"".join(lines[: offered.lineno - 1]) + lines[offered.lineno - 1][: offered.col_offset]
+    tail = lines[offered.end_lineno - 1][offered.end_col_offset :] + b"".join(lines[offered.end_lineno :])
+    text = (head + offered.text.encode() + tail).decode()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        try:
+            compile(text, name, "exec")
+        except SyntaxError:
+            return None
+    if ast.dump(ast.parse(text)) == ast.dump(ast.parse(source)):
+        return None
+    diff = difflib.unified_diff(source.decode().splitlines(), text.splitlines(), n=0, lineterm="")
+    shown = [line for line in diff if not line.startswith(("---", "+++", "@@"))]
+    return Edit(name, offered.lineno, offered.mutator_name, "\n".join(shown), text)
+
+
+def selected(file: str, root: Path) -> tuple[Path, list[str]]:
+    """Return where pytest runs for a file, and the paths it is given: unit tests mirror packages."""
+    *packages, module = Path(file).with_suffix("").parts
+    house = root / "controller-runtime" if packages[0] == "controller-runtime" else root
+    packages = packages[2 if house != root else 1 :]
+    folder = house / "test/unit"
+    while packages and (folder / packages[0]).is_dir():
+        folder /= packages.pop(0)
+    names = [*packages, *([] if module in ("__init__", "_") else [module])]
+    first = [test for name in reversed(names) for test in sorted(folder.glob(f"test_*{name.strip('_')}*.py"))]
+    parity = [house / "test/parity"] if house == root else []
+    return house, [str(path.relative_to(house)) for path in (*dict.fromkeys(first), folder, *parity)]
+
+
+def test(root: Path, house: Path, paths: Sequence[str], seconds: int) -> tuple[str, str]:
+    """Run tests in a copy until one fails or the CPU time is used up; return the outcome, and which test failed."""
+    limits = ["prlimit", f"--cpu={seconds}:{seconds + 10}", f"--as={ADDRESS_SPACE}", "--core=0"]
+    pytest = [sys.executable, "-m", "pytest", "-x", "-q", "-m", "not slow and not alone", *paths]
+    environment = {**os.environ, "PYTHONPATH": f"{root}:{root / 'controller-runtime'}"}
+    try:
+        done = subprocess.run(  # noqa: S603
+            [*limits, *pytest],
+            cwd=house,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=WALL_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return TIMED_OUT, ""
+    failed = re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)
+    by = failed.group(1) if failed else ""
+    if "::" in by:  # else, a file could not be imported
+        return TIMED_OUT if "from pytest-timeout" in done.stdout else KILLED, by
+    return {0: SURVIVED, -signal.SIGXCPU: SPENT}.get(done.returncode, BROKEN), by
+
+
+def run(root: Path, edits: Iterable[Edit], seconds: int) -> Iterator[Result]:
+    """Make each edit in a copy, run its tests, and take it back."""
+    healthy = functools.cache(lambda file: test(root, *selected(file, root), seconds)[0])
+    for number, edit in enumerate(edits):
+        path = root / edit.file
+        source, stat = path.read_bytes(), path.stat()
+        path.write_text(edit.source)
+        os.utime(path, (number, number))  # no compiled file is of this time
+        outcome, by = test(root, *selected(edit.file, root), seconds)
+        path.write_bytes(source)
+        os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+        if outcome == SPENT:
+            outcome = SURVIVED if healthy(edit.file) == SPENT else TIMED_OUT
+        yield Result(edit.file, edit.line, edit.operator, edit.diff, outcome, by)
+
+
+def _continue(options: argparse.Namespace, commit: str, results: list[Result]) -> None:
+    """Draw and test what the results lack; the first time, see that the tests pass without an edit."""
+    with tempfile.TemporaryDirectory(prefix="mutation-score-") as folder:
+        root = Path(folder)
+        unpack(commit, root)
+        for path in () if results else options.only:
+            outcome, by = test(
+                root, *selected(path if path.endswith(".py") else f"{path}/_", root), WALL_SECONDS
+            )
+            if outcome != SURVIVED:
+                raise SystemExit(f"a test of {path} failed without an edit: {by}")
+        edits = itertools.islice(draw(root, options.seed, options.only), len(results), options.count)
+        for result in run(root, edits, options.seconds):
+            results.append(result)
+            with options.results.open("a") as stream:
+                stream.write(json.dumps(asdict(result)) + "\n")
+
+
+def report(results: Sequence[Result], title: str) -> str:
+    """Return the table of the packages, and the edits that no test noticed, in Markdown."""
+    by_package: dict[str, Counter[str]] = defaultdict(Counter)
+    for each in results:
+        by_package[each.package][each.outcome] += 1
+    total = sum(by_package.values(), Counter[str]())
+    head = ["package", "drawn", KILLED, TIMED_OUT, BROKEN, SURVIVED, "noticed (95 % interval)"]
+    rows = [
+        head,
+        ["---"] * len(head),
+        *(_row(name, by_package[name]) for name in sorted(by_package)),
+        _row("all", total),
+    ]
+    lines = [f"{title}.", "", *(f"| {' | '.join(row)} |" for row in rows), ""]
+    for each in results:
+        if each.outcome == SURVIVED:
+            lines += [f"{each.file}:{each.line} ({each.operator})", each.diff, ""]
+    return "\n".join(lines)
+
+
+def _row(name: str, outcomes: Counter[str]) -> list[str]:
+    noticed = outcomes[KILLED] + outcomes[TIMED_OUT]
+    low, high = interval(noticed, noticed + outcomes[SURVIVED])
+    counts = [outcomes.total(), *(outcomes[each] for each in (KILLED, TIMED_OUT, BROKEN, SURVIVED))]
+    share = noticed / max(1, noticed + outcomes[SURVIVED])
+    return [name, *map(str, counts), f"{share:.0%} ({low:.0%} to {high:.0%})"]
+
+
+def interval(hits: int, tries: int) -> tuple[float, float]:
+    """Return the 95 % interval of a rate, as Wilson has it."""
+    if not tries:
+        return 0.0, 1.0
+    z, rate = 1.96, hits / tries
+    middle = rate + z * z / (2 * tries)
+    half = z * math.sqrt(rate * (1 - rate) / tries + z * z / (4 * tries * tries))
+    return (middle - half) / (1 + z * z / tries), (middle + half) / (1 + z * z / tries)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Draw, test and report."""
+    parser = argparse.ArgumentParser(
+        description="Measure how many random edits of the code the unit tests notice."
+    )
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument(
+        "--count", type=int, default=300, help="edits to draw, those of an earlier run included (300)"
+    )
+    parser.add_argument("--commit", default="HEAD", help="the commit to edit; the working tree plays no part")
+    parser.add_argument(
+        "--only", nargs="*", default=HOUSES, metavar="PATH", help="files or folders to draw from"
+    )
+    parser.add_argument(
+        "--seconds", type=int, default=SECONDS, help=f"CPU seconds of tests for each edit ({SECONDS})"
+    )
+    parser.add_argument("--results", type=Path, default=ROOT / "build/mutation-score.jsonl", metavar="FILE")
+    options = parser.parse_args(arguments)
+    drawn_by = {name: getattr(options, name) for name in ("seed", "commit", "only", "seconds")}
+    drawn_by |= {"commit": resolve(options.commit), "only": list(options.only)}
+    results: list[Result] = []
+    if options.results.exists():
+        first, *rest = map(json.loads, options.results.read_text().splitlines())
+        if options.commit == "HEAD":
+            drawn_by["commit"] = first["commit"]
+        if first != drawn_by:
+            parser.error(f"{options.results} has the results of {first}")
+        results = [Result(**each) for each in rest]
+    else:
+        options.results.parent.mkdir(parents=True, exist_ok=True)
+        options.results.write_text(json.dumps(drawn_by) + "\n")
+    if len(results) < options.count:
+        _continue(options, drawn_by["commit"], results)
+    title = f"Seed {options.seed}, commit {drawn_by['commit'][:12]}, {options.seconds} CPU s of tests for each edit"
+    sys.stdout.write(report(results, title) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
