@@ -14,6 +14,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
+BASE ?=
 CODE := pkg cmd hack test examples
 LIBRARY := controller-runtime
 
@@ -127,11 +128,11 @@ LIVES ?= 2000
 mutants: $(VENV)/.dev ## Plant bugs, and count the simulated lives until each is found; LIVES=100 for a short search
 	$(BIN)/python -m hack.mutants test/sim/mutants/*.toml --lives $(LIVES)
 
-SEED ?= 1
 COUNT ?= 300
+MUTATION_ARGS ?=
 .PHONY: mutation-score
-mutation-score: $(VENV)/.dev ## Draw COUNT random edits of the code by SEED, and count those that the unit tests notice; takes hours, and continues
-	$(BIN)/python -m hack.mutation_score --seed $(SEED) --count $(COUNT) $(MUTATION_ARGS)
+mutation-score: $(VENV)/.dev ## Make COUNT random edits, one at a time, and count those that unit tests notice; takes hours, and continues where it was stopped
+	$(BIN)/python -m hack.mutation_score --seed $(or $(SEED),1) --count $(COUNT) $(MUTATION_ARGS)
 
 .PHONY: soak
 soak: $(VENV)/.dev binaries ## Put 2,000 TrainJobs through the local cluster in at most 20 minutes; SOAK_JOBS=300 for fewer
@@ -160,8 +161,8 @@ bench-go: $(VENV)/.dev binaries ## Measure beside Trainer's Go managers of GO_MA
 	$(BIN)/python test/bench/main.py $(BENCH_GO) --go $(GO_MANAGERS) $(BENCH_GO_ARGS) $(BENCH_ARGS)
 
 .PHONY: bench
-bench: $(VENV)/.dev binaries ## Measure speed and memory beside alternatives; BENCH_ARGS="--list" lists the workloads
-	$(BIN)/python test/bench/main.py $(BENCH_ARGS)
+bench: $(VENV)/.dev binaries ## Measure speed and memory beside alternatives; BASE=COMMIT beside a commit, and fail if CPU, requests or memory are 5 % worse
+	$(BIN)/python test/bench/main.py $(if $(BASE),--base $(BASE)) $(BENCH_ARGS)
 
 .PHONY: manifests
 manifests: $(VENV)/.dev ## Write config/crd, the ClusterRoles, the chart's copies of config and docs/reference from the code

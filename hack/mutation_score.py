@@ -46,7 +46,8 @@ WALL_SECONDS = 3600
 """The machine may be busy."""
 ADDRESS_SPACE = 8 << 30
 """An edit may make a loop allocate for ever."""
-KILLED, SURVIVED, TIMED_OUT, BROKEN = "killed", "survived", "timed out", "broken"
+KILLED, SURVIVED, TIMED_OUT, UNJUDGED = "killed", "survived", "timed out", "not judged"
+"""Not judged is what makes a test module fail to be imported, or a test fail that fails without the edit, too."""
 SPENT = "spent"
 """No test had failed when the time was used up: so it is with many tests, or an edit made a loop endless."""
 
@@ -146,7 +147,7 @@ def selected(file: str, root: Path) -> tuple[Path, list[str]]:
     folder = house / "test/unit"
     while packages and (folder / packages[0]).is_dir():
         folder /= packages.pop(0)
-    names = [*packages, *([] if module in ("__init__", "_") else [module])]
+    names = [*packages, *([] if module == "__init__" else [module])]
     first = [test for name in reversed(names) for test in sorted(folder.glob(f"test_*{name.strip('_')}*.py"))]
     parity = [house / "test/parity"] if house == root else []
     return house, [str(path.relative_to(house)) for path in (*dict.fromkeys(first), folder, *parity)]
@@ -173,36 +174,32 @@ def test(root: Path, house: Path, paths: Sequence[str], seconds: int) -> tuple[s
     by = failed.group(1) if failed else ""
     if "::" in by:  # else, a file could not be imported
         return TIMED_OUT if "from pytest-timeout" in done.stdout else KILLED, by
-    return {0: SURVIVED, -signal.SIGXCPU: SPENT}.get(done.returncode, BROKEN), by
+    return {0: SURVIVED, -signal.SIGXCPU: SPENT}.get(done.returncode, UNJUDGED), by
 
 
 def run(root: Path, edits: Iterable[Edit], seconds: int) -> Iterator[Result]:
     """Make each edit in a copy, run its tests, and take it back."""
-    healthy = functools.cache(lambda file: test(root, *selected(file, root), seconds)[0])
+    healthy = functools.cache(lambda house, *paths: test(root, house, paths, seconds)[0])
     for number, edit in enumerate(edits):
-        path = root / edit.file
+        path, (house, paths) = root / edit.file, selected(edit.file, root)
         source, stat = path.read_bytes(), path.stat()
         path.write_text(edit.source)
         os.utime(path, (number, number))  # no compiled file is of this time
-        outcome, by = test(root, *selected(edit.file, root), seconds)
+        outcome, by = test(root, house, paths, seconds)
         path.write_bytes(source)
         os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
         if outcome == SPENT:
-            outcome = SURVIVED if healthy(edit.file) == SPENT else TIMED_OUT
+            outcome = SURVIVED if healthy(house, *paths) == SPENT else TIMED_OUT
+        elif outcome == KILLED and healthy(house, by.partition("::")[0]) not in (SURVIVED, SPENT):
+            outcome = UNJUDGED
         yield Result(edit.file, edit.line, edit.operator, edit.diff, outcome, by)
 
 
 def _continue(options: argparse.Namespace, commit: str, results: list[Result]) -> None:
-    """Draw and test what the results lack; the first time, see that the tests pass without an edit."""
+    """Draw and test what the results lack."""
     with tempfile.TemporaryDirectory(prefix="mutation-score-") as folder:
         root = Path(folder)
         unpack(commit, root)
-        for path in () if results else options.only:
-            outcome, by = test(
-                root, *selected(path if path.endswith(".py") else f"{path}/_", root), WALL_SECONDS
-            )
-            if outcome != SURVIVED:
-                raise SystemExit(f"a test of {path} failed without an edit: {by}")
         edits = itertools.islice(draw(root, options.seed, options.only), len(results), options.count)
         for result in run(root, edits, options.seconds):
             results.append(result)
@@ -216,7 +213,7 @@ def report(results: Sequence[Result], title: str) -> str:
     for each in results:
         by_package[each.package][each.outcome] += 1
     total = sum(by_package.values(), Counter[str]())
-    head = ["package", "drawn", KILLED, TIMED_OUT, BROKEN, SURVIVED, "noticed (95 % interval)"]
+    head = ["package", "drawn", KILLED, TIMED_OUT, UNJUDGED, SURVIVED, "noticed (95 % interval)"]
     rows = [
         head,
         ["---"] * len(head),
@@ -233,7 +230,7 @@ def report(results: Sequence[Result], title: str) -> str:
 def _row(name: str, outcomes: Counter[str]) -> list[str]:
     noticed = outcomes[KILLED] + outcomes[TIMED_OUT]
     low, high = interval(noticed, noticed + outcomes[SURVIVED])
-    counts = [outcomes.total(), *(outcomes[each] for each in (KILLED, TIMED_OUT, BROKEN, SURVIVED))]
+    counts = [outcomes.total(), *(outcomes[each] for each in (KILLED, TIMED_OUT, UNJUDGED, SURVIVED))]
     share = noticed / max(1, noticed + outcomes[SURVIVED])
     return [name, *map(str, counts), f"{share:.0%} ({low:.0%} to {high:.0%})"]
 

@@ -123,11 +123,8 @@ def test_figures_without_an_alternative_are_drawn_as_they_are(tmp_path: Path) ->
 
 
 def test_programs_are_measured_beside_ours_which_comes_first() -> None:
-    assert entrants([OURS], ["go=trainer --config {config}"], ours=True) == (
-        OURS,
-        Entrant("go", "trainer --config {config}"),
-    )
-    assert entrants([OURS], ["a=x", "b=y"], ours=False) == (Entrant("a", "x"), Entrant("b", "y"))
+    beside = [Entrant("go", "trainer")]
+    assert entrants([OURS], ["b=y"], beside) == (OURS, *beside, Entrant("b", "y"))
 
 
 def measured() -> list[figures.Figure]:
@@ -187,4 +184,4 @@ def test_a_chart_beside_a_go_manager_names_the_ceiling(tmp_path: Path) -> None:
 @pytest.mark.parametrize("given", [["go"], ["=x"], ["go= "], ["ours=x"], ["a=x", "a=y"], ["ceiling=x"]])
 def test_a_program_without_name_or_command_or_with_anothers_name_is_refused(given: list[str]) -> None:
     with pytest.raises(ValueError, match=r"NAME=CMD|same name"):
-        entrants([OURS], given, ours=True)
+        entrants([OURS], given)

@@ -12,8 +12,8 @@ from hack.mutation_score import (
     KILLED,
     SURVIVED,
     TIMED_OUT,
+    UNJUDGED,
     Edit,
-    Result,
     draw,
     interval,
     main,
@@ -130,6 +130,9 @@ def test_results_of_other_draws_are_refused_and_enough_ones_only_reported(
         main([*given, "--seed", "2"])
 
 
-def test_what_cannot_be_imported_counts_neither_way() -> None:
-    broken = Result("pkg/__init__.py", 1, "Number", "", "broken", "")
-    assert "| pkg | 1 | 0 | 0 | 1 | 0 | 0% (0% to 100%) |" in report([broken], "title")
+def test_what_cannot_be_imported_and_a_test_that_fails_anyway_count_neither_way(root: Path) -> None:
+    (unimported,) = run(root, [edit(root, "def larger(left", "def smaller(left")], 60)
+    (root / "test/unit/room/test_module.py").write_text("def test_it() -> None:\n    assert False\n")
+    (failing,) = run(root, [edit(root, "left > right", "left < right")], 60)
+    assert (unimported.outcome, failing.outcome) == (UNJUDGED, UNJUDGED)
+    assert "| pkg.room | 2 | 0 | 0 | 2 | 0 | 0% (0% to 100%) |" in report([unimported, failing], "title")

@@ -4,14 +4,15 @@
 
     main.py [WORKLOAD …] [--rounds N] [--quick | --full] [--manager NAME=CMD …] [--go RELEASES]
             [--ceiling] [--table] [--json FILE] [--charts DIR]
-    main.py --compare BEFORE AFTER
+    main.py --base COMMIT [WORKLOAD …] [--rounds N]
     main.py --list
 
 Without a workload, all. Some measure parts of the project; others run managers against an API server of their own:
 ours, and every ``--manager`` beside it, which take turns. CMD finds its Configuration at ``{config}``, the API
 server by KUBECONFIG, and certificates in ``$TMPDIR/k8s-webhook-server/serving-certs``; ``{metrics}`` and
-``{health}`` are the addresses that the Configuration names. ``--go`` builds Trainer's own managers. Judge the ratios, and CPU rather than wall where others
-use the machine. The exit code is 1 when a target is missed, 2 when a workload failed.
+``{health}`` are the addresses that the Configuration names. ``--go`` builds Trainer's own managers. ``--base`` measures
+a commit's manager and pod grouper beside ours, and sets a target for CPU, requests and memory. Judge the ratios, and
+CPU rather than wall where others use the machine. The exit code is 1 when a target is missed, 2 when a workload failed.
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ from typing import Final
 
 import anyio
 from controller_runtime import log
-from harness import charts, figures, gomanagers, interpreter, summary
+from harness import base, charts, figures, gomanagers, interpreter, summary
 from harness.cluster import cluster
-from harness.plan import FULL, MODERATE, QUICK, Entrant, Plan, entrants, quick
+from harness.plan import FULL, MODERATE, QUICK, Plan, entrants, quick
 
 WORKLOADS: Final = ("ingest", "cached_get", "memory", "apply_rate", "start_up", "imports")
 ON_MANAGERS: Final = (
@@ -52,9 +53,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, or compare; return the exit code."""
     parser = _parser()
     options = parser.parse_args(arguments)
-    if options.compare:
-        figures.show_comparison(*(figures.read(path) for path in options.compare))
-        return 0
+    if options.rounds is None:
+        options.rounds = base.ROUNDS if options.base else 3
     if options.draw is not None:
         _draw(options.charts, figures.read(options.draw))
         return 0
@@ -67,7 +67,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ValueError as error:
         parser.error(str(error))
     log.configure(log.Options(verbosity=log.ERROR))
-    found, failed = measure(options.workloads or (*WORKLOADS, *ON_MANAGERS), plan, options.json)
+    workloads = options.workloads or (base.WORKLOADS if options.base else (*WORKLOADS, *ON_MANAGERS))
+    found, failed = measure(workloads, plan, options.json)
+    if options.base:
+        found = base.judged(found)
     if options.table:
         sys.stdout.write("\n".join([*summary.table(found), "", ""]))
     else:
@@ -129,7 +132,7 @@ def _plan(options: argparse.Namespace) -> Plan:
     """
     if options.rounds < 1:
         raise ValueError("there must be a round")
-    sizes = QUICK if options.quick else FULL if options.full else MODERATE
+    sizes = QUICK if options.quick else FULL if options.full else base.SIZES if options.base else MODERATE
     chosen = {
         name: value
         for name in (each.name for each in dataclasses.fields(sizes))
@@ -137,16 +140,14 @@ def _plan(options: argparse.Namespace) -> Plan:
     }
     sizes = dataclasses.replace(sizes, **chosen)
     plan = dataclasses.replace(quick() if options.quick else Plan(3), rounds=options.rounds, sizes=sizes)
-    ours = not options.without_ours
-    managers: tuple[Entrant, ...] = plan.managers
-    groupers: tuple[Entrant, ...] = plan.groupers
-    if options.manager or options.go:
-        managers = entrants(
-            managers, options.manager, ours=ours, others=anyio.run(gomanagers.entrants, options.go)
-        )
-    if options.grouper:
-        groupers = entrants(groupers, options.grouper, ours=ours)
-    return dataclasses.replace(plan, managers=managers, groupers=groupers, ceiling=options.ceiling)
+    before = [(each,) for each in base.entrants(options.base)] if options.base else [(), ()]
+    go = anyio.run(gomanagers.entrants, options.go)
+    return dataclasses.replace(
+        plan,
+        managers=entrants(plan.managers, options.manager, others=(*before[0], *go)),
+        groupers=entrants(plan.groupers, options.grouper, others=before[1]),
+        ceiling=options.ceiling,
+    )
 
 
 def _counts(text: str) -> tuple[int, ...]:
@@ -167,7 +168,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("workloads", nargs="*", choices=[*WORKLOADS, *ON_MANAGERS, []], metavar="WORKLOAD")
-    add("--rounds", type=int, default=3, metavar="N", help="rounds of each workload (3)")
+    add("--rounds", type=int, metavar="N", help=f"rounds of each workload (3; {base.ROUNDS} with --base)")
+    add(
+        "--base", metavar="COMMIT", help="measure a commit, too; a cost that is 5 % higher is a missed target"
+    )
     add("--json", type=Path, metavar="FILE", help="write the figures there, too")
     add("--charts", type=Path, metavar="DIR", help="draw the figures there")
     add("--table", action="store_true", help="print what matters most, in Markdown")
@@ -177,7 +181,6 @@ def _parser() -> argparse.ArgumentParser:
         metavar="FILE",
         help="measure nothing; draw an earlier run's figures into --charts",
     )
-    add("--compare", type=Path, nargs=2, metavar="FILE", help="show two earlier runs")
     add("--list", action="store_true", help="say what each workload measures")
     managers = parser.add_argument_group("workloads on managers")
     add = managers.add_argument
@@ -191,7 +194,6 @@ def _parser() -> argparse.ArgumentParser:
     )
     add("--ceiling", action="store_true", help="measure the burst of a bare loop of applies, too")
     add("--grouper", action="append", default=[], metavar="NAME=CMD", help="measure this pod grouper, too")
-    add("--without-ours", action="store_true", help="measure only those")
     add("--quick", action="store_true", help="a handful of each: whether it works")
     add("--full", action="store_true", help="3,000 TrainJobs at once, starts with 10,000, 10,000 pods")
     add("--jobs", type=_counts, metavar="N,…", help="TrainJobs of burst and status (200,1000)")

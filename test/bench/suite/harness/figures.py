@@ -130,25 +130,6 @@ def show(found: Iterable[Figure]) -> None:
     _print(table)
 
 
-def show_comparison(before: Sequence[Figure], after: Sequence[Figure]) -> None:
-    """Print two runs side by side; where machines differ, judge the ratios."""
-    table = Table("figure", "unit", "before", "after", "after / before", "ratio before", "ratio after")
-    old = {(each.name, each.alternative): each for each in before}
-    for new in after:
-        if (was := old.get((new.name, new.alternative))) is None:
-            continue
-        table.add_row(
-            f"{new.name} ({new.alternative})" if new.alternative else new.name,
-            new.unit,
-            short(was.value),
-            short(new.value),
-            short(new.value / was.value) if was.value else "",
-            "" if was.ratio is None else short(was.ratio),
-            "" if new.ratio is None else short(new.ratio),
-        )
-    _print(table)
-
-
 def _spread(values: Sequence[float]) -> str:
     return f"{short(min(values))} … {short(max(values))}" if len(values) > 1 else ""
 

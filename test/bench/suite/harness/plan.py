@@ -75,14 +75,14 @@ def quick() -> Plan:
 
 
 def entrants(
-    default: Sequence[Entrant], given: Sequence[str], *, ours: bool, others: Sequence[Entrant] = ()
+    default: Sequence[Entrant], given: Sequence[str], others: Sequence[Entrant] = ()
 ) -> tuple[Entrant, ...]:
-    """Return our own program, ``others``, and those given as ``NAME=CMD``, or the latter two alone.
+    """Return our own program, ``others``, and those given as ``NAME=CMD``.
 
     Raises:
         ValueError: one has no name or no command, or two have the same name.
     """
-    found = [*(default if ours else ()), *others]
+    found = [*default, *others]
     for each in given:
         name, _, command = each.partition("=")
         if not name or not command.strip():
@@ -90,6 +90,4 @@ def entrants(
         found.append(Entrant(name, command))
     if len({CEILING, *(each.name for each in found)}) <= len(found):
         raise ValueError(f"two programs have the same name, or one is called {OURS!r} or {CEILING!r}")
-    if not found:
-        raise ValueError("there is no program to measure")
     return tuple(found)

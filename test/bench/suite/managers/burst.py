@@ -25,6 +25,8 @@ async def run(plan: Plan, where: Cluster) -> list[figures.Figure]:
             return await ceiling.burst(where, plan.sizes.jobs, job_set)
         found = Found()
         async with started(entrant, where) as manager, manager.asked():
+            await manager.settled(plan.quiet)
+            found.memory("idle", manager)
             await _warm(plan, manager, objects.TORCH, min(plan.sizes.few, 50))
             for count in plan.sizes.jobs:
                 await _measure(plan, manager, found, objects.TORCH, count)

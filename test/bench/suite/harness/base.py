@@ -1,0 +1,81 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""An earlier commit as the alternative: what a refactoring may not make worse.
+
+CPU, requests and memory are binding. Rates and quantiles measure the API server and the machine, and are only shown.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Final
+
+from harness import measure
+from harness.figures import Figure
+from harness.plan import MODERATE, Entrant
+
+from hack.commits import resolve, unpack
+
+WORKLOADS: Final = ("burst", "status", "pod_grouping")
+SIZES: Final = dataclasses.replace(MODERATE, jobs=(1_000,), few=50)
+ROUNDS: Final = 5
+TARGET: Final = "ratio ≤ 1.05"
+_PHASES: Final = ("burst.torch.*", "status.torch.*", "pod_grouping.burst")
+_BINDING: Final = (
+    "burst.idle.rss",
+    "pod_grouping.idle.rss",
+    *(f"{phase}.{what}" for phase in _PHASES for what in ("manager_cpu", "requests", "rss")),
+)
+_SHOWN: Final = tuple(f"{phase}.{what}" for phase in _PHASES for what in ("rate", "p50", "p99", "others"))
+_LOCK: Final = "requirements/runtime.lock"
+_START: Final = """
+from harness import interpreter, plan
+interpreter.compile_as_image()
+it = plan.Plan(1)
+print(it.managers[0].command, it.groupers[0].command, sep="\\n")
+"""
+
+
+def entrants(commit: str) -> tuple[Entrant, Entrant]:
+    """Return the manager and the pod grouper of a commit, which starts them as its own bench does.
+
+    They use this environment's packages; where the commit pins others, those, in an environment of its own.
+
+    Raises:
+        ValueError: there is no such commit.
+    """
+    full = resolve(commit)
+    root = measure.ROOT / "build/bench" / f"base-{full[:12]}"
+    if not root.exists():
+        root.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=root.parent) as folder:
+            unpack(full, Path(folder) / "unpacked")
+            (Path(folder) / "unpacked").rename(root)
+    python = sys.executable
+    if (root / _LOCK).read_bytes() != (measure.ROOT / _LOCK).read_bytes():
+        python = str(root / ".venv/bin/python")
+        subprocess.run([sys.executable, "-m", "venv", root / ".venv"], check=True)
+        install = [python, "-m", "pip", "install", "--quiet", "--no-deps", "--require-hashes", "-r", _LOCK]
+        subprocess.run(install, cwd=root, check=True)
+    suite = {**os.environ, "PYTHONPATH": str(root / "test/bench/suite")}
+    done = subprocess.run(
+        [python, "-P", "-c", _START], cwd=root, env=suite, stdout=subprocess.PIPE, text=True, check=True
+    )
+    manager, grouper = done.stdout.splitlines()
+    return Entrant(full[:8], manager), Entrant(full[:8], grouper)
+
+
+def judged(found: Sequence[Figure]) -> list[Figure]:
+    """Return the binding figures with their target, then those that are only shown."""
+
+    def like(patterns: Sequence[str]) -> list[Figure]:
+        return [each for each in found if any(fnmatchcase(each.name, pattern) for pattern in patterns)]
+
+    return [dataclasses.replace(each, target=TARGET) for each in like(_BINDING)] + like(_SHOWN)
