@@ -4,6 +4,8 @@
 
 import dataclasses
 import importlib
+import shlex
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,8 +13,10 @@ import anyio
 import pytest
 from controller_runtime.envtest import Environment
 from controller_runtime.rest import Transport
-from harness import cluster, command, figures, interpreter
+from harness import base, cluster, command, figures, interpreter, measure
 from harness.plan import Entrant, quick
+
+from hack.commits import resolve
 
 pytestmark = pytest.mark.integration
 
@@ -52,6 +56,18 @@ def environment(folder: Path) -> Iterator[Environment]:
     anyio.run(start)
     yield environment
     anyio.run(environment.stop)
+
+
+def test_a_base_runs_the_code_of_its_commit() -> None:
+    shown = "import controller_runtime, pkg.app; print(controller_runtime.__file__, pkg.app.__file__)"
+    folders = {measure.ROOT / "build/bench" / f"base-{resolve('HEAD')[:12]}"}
+    for entrant in base.entrants("HEAD"):
+        python, _, _ = entrant.command.partition(" -m ")
+        done = subprocess.run(
+            [*shlex.split(python), "-c", shown], stdout=subprocess.PIPE, text=True, check=True
+        )
+        library, manager = map(Path, done.stdout.split())
+        assert {library.parents[2], manager.parents[2]} == folders
 
 
 @pytest.mark.parametrize("name", command.ON_MANAGERS)

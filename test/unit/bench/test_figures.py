@@ -7,7 +7,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from harness import charts, contest, figures, summary
+from harness import base, charts, contest, figures, summary
 from harness.contest import Found
 from harness.manager import ManagerError
 from harness.plan import Entrant, entrants
@@ -120,6 +120,29 @@ def test_figures_without_an_alternative_are_drawn_as_they_are(tmp_path: Path) ->
         if each.get("class") == "plain"
     ]
     assert widths[1] == pytest.approx(2 * widths[0])
+
+
+def test_cost_is_binding_beside_a_base_and_rates_are_only_shown() -> None:
+    units = {
+        "manager_cpu": "CPU s",
+        "requests": "/job",
+        "requests.patch jobsets": "/job",
+        "rss": "MiB",
+        "rate": "x/s",
+    }
+    ours, before = (
+        [found(**{f"torch.1000.{name}": (each, unit) for name, unit in units.items()}) for each in rounds]
+        for rounds in ((1.06, 1.04, 1.2), (1.0, 1.0, 1.0))
+    )
+    made = base.judged(contest.combine("burst", {"ours": ours, "dfca04bb": before}))
+    assert [(each.name.rpartition("1000.")[2], each.met) for each in made] == [
+        ("manager_cpu", False),
+        ("requests", False),
+        ("rss", False),
+        ("rate", None),
+    ]
+    made = base.judged(contest.combine("burst", {"ours": before, "dfca04bb": ours}))
+    assert all(each.met in (True, None) for each in made)
 
 
 def test_programs_are_measured_beside_ours_which_comes_first() -> None:
