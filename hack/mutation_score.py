@@ -30,7 +30,7 @@ import tempfile
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -54,26 +54,14 @@ SPENT = "spent"
 
 @dataclass(frozen=True)
 class Edit:
-    """One random edit of a file."""
+    """One random edit of a file, and what the tests made of it."""
 
     file: str
     line: int
     operator: str
     diff: str
-    source: str
-    """The file's text with the edit."""
-
-
-@dataclass(frozen=True)
-class Result:
-    """What the tests made of an edit."""
-
-    file: str
-    line: int
-    operator: str
-    diff: str
-    outcome: str
-    by: str
+    outcome: str = ""
+    by: str = ""
     """The test that failed."""
 
     @property
@@ -83,8 +71,8 @@ class Result:
         return f"{house}.{rest[0]}" if len(rest) > 1 else house
 
 
-def draw(root: Path, seed: int, only: Sequence[str] = HOUSES) -> Iterator[Edit]:
-    """Yield one edit each of all lines that have some, in an order that the seed decides."""
+def draw(root: Path, seed: int, only: Sequence[str]) -> Iterator[tuple[Edit, str]]:
+    """Yield one edit of each line that has some, with the text of the edited file, in an order that the seed decides."""
     chance = random.Random(seed)  # noqa: S311 no secret
     files = sorted(
         each for path in only for each in [*(root / path).rglob("*.py"), root / path] if each.is_file()
@@ -98,8 +86,7 @@ def draw(root: Path, seed: int, only: Sequence[str] = HOUSES) -> Iterator[Edit]:
         offered = offers[file].get(number, [])
         chance.shuffle(offered)
         made = (_edit(file, root, each) for each in offered)
-        if (edit := next(filter(None, made), None)) is not None:
-            yield edit
+        yield from itertools.islice(filter(None, made), 1)
 
 
 class _Compare(ComparisonMutator):  # type: ignore[misc]  # Poodle has no types
@@ -118,8 +105,8 @@ def _offers(file: Path) -> dict[int, list[FileMutation]]:
     return found
 
 
-def _edit(file: Path, root: Path, offered: FileMutation) -> Edit | None:
-    """Return the edit; None if the text with it does not compile without a warning, or means the same."""
+def _edit(file: Path, root: Path, offered: FileMutation) -> tuple[Edit, str] | None:
+    """Return the edit and the edited text; None if the text with it does not compile without a warning, or means the same."""
     source, name = file.read_bytes(), str(file.relative_to(root))
     lines = source.splitlines(keepends=True)
     # Columns are of the encoded text.
@@ -136,7 +123,7 @@ def _edit(file: Path, root: Path, offered: FileMutation) -> Edit | None:
         return None
     diff = difflib.unified_diff(source.decode().splitlines(), text.splitlines(), n=0, lineterm="")
     shown = [line for line in diff if not line.startswith(("---", "+++", "@@"))]
-    return Edit(name, offered.lineno, offered.mutator_name, "\n".join(shown), text)
+    return Edit(name, offered.lineno, offered.mutator_name, "\n".join(shown)), text
 
 
 def selected(file: str, root: Path) -> tuple[Path, list[str]]:
@@ -177,13 +164,13 @@ def test(root: Path, house: Path, paths: Sequence[str], seconds: int) -> tuple[s
     return {0: SURVIVED, -signal.SIGXCPU: SPENT}.get(done.returncode, UNJUDGED), by
 
 
-def run(root: Path, edits: Iterable[Edit], seconds: int) -> Iterator[Result]:
+def run(root: Path, edits: Iterable[tuple[Edit, str]], seconds: int = SECONDS) -> Iterator[Edit]:
     """Make each edit in a copy, run its tests, and take it back."""
     healthy = functools.cache(lambda house, *paths: test(root, house, paths, seconds)[0])
-    for number, edit in enumerate(edits):
+    for number, (edit, text) in enumerate(edits):
         path, (house, paths) = root / edit.file, selected(edit.file, root)
         source, stat = path.read_bytes(), path.stat()
-        path.write_text(edit.source)
+        path.write_text(text)
         os.utime(path, (number, number))  # no compiled file is of this time
         outcome, by = test(root, house, paths, seconds)
         path.write_bytes(source)
@@ -192,22 +179,10 @@ def run(root: Path, edits: Iterable[Edit], seconds: int) -> Iterator[Result]:
             outcome = SURVIVED if healthy(house, *paths) == SPENT else TIMED_OUT
         elif outcome == KILLED and healthy(house, by.partition("::")[0]) not in (SURVIVED, SPENT):
             outcome = UNJUDGED
-        yield Result(edit.file, edit.line, edit.operator, edit.diff, outcome, by)
+        yield replace(edit, outcome=outcome, by=by)
 
 
-def _continue(options: argparse.Namespace, commit: str, results: list[Result]) -> None:
-    """Draw and test what the results lack."""
-    with tempfile.TemporaryDirectory(prefix="mutation-score-") as folder:
-        root = Path(folder)
-        unpack(commit, root)
-        edits = itertools.islice(draw(root, options.seed, options.only), len(results), options.count)
-        for result in run(root, edits, options.seconds):
-            results.append(result)
-            with options.results.open("a") as stream:
-                stream.write(json.dumps(asdict(result)) + "\n")
-
-
-def report(results: Sequence[Result], title: str) -> str:
+def report(results: Sequence[Edit], title: str) -> str:
     """Return the table of the packages, and the edits that no test noticed, in Markdown."""
     by_package: dict[str, Counter[str]] = defaultdict(Counter)
     for each in results:
@@ -252,33 +227,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument(
-        "--count", type=int, default=300, help="edits to draw, those of an earlier run included (300)"
+        "--count", type=int, default=300, help="edits in all, those of earlier runs included (300)"
     )
-    parser.add_argument("--commit", default="HEAD", help="the commit to edit; the working tree plays no part")
     parser.add_argument(
         "--only", nargs="*", default=HOUSES, metavar="PATH", help="files or folders to draw from"
     )
-    parser.add_argument(
-        "--seconds", type=int, default=SECONDS, help=f"CPU seconds of tests for each edit ({SECONDS})"
-    )
     parser.add_argument("--results", type=Path, default=ROOT / "build/mutation-score.jsonl", metavar="FILE")
     options = parser.parse_args(arguments)
-    drawn_by = {name: getattr(options, name) for name in ("seed", "commit", "only", "seconds")}
-    drawn_by |= {"commit": resolve(options.commit), "only": list(options.only)}
-    results: list[Result] = []
-    if options.results.exists():
-        first, *rest = map(json.loads, options.results.read_text().splitlines())
-        if options.commit == "HEAD":
-            drawn_by["commit"] = first["commit"]
-        if first != drawn_by:
-            parser.error(f"{options.results} has the results of {first}")
-        results = [Result(**each) for each in rest]
-    else:
+    if not options.results.exists():
         options.results.parent.mkdir(parents=True, exist_ok=True)
-        options.results.write_text(json.dumps(drawn_by) + "\n")
-    if len(results) < options.count:
-        _continue(options, drawn_by["commit"], results)
-    title = f"Seed {options.seed}, commit {drawn_by['commit'][:12]}, {options.seconds} CPU s of tests for each edit"
+        head = {"seed": options.seed, "only": options.only, "commit": resolve("HEAD")}
+        options.results.write_text(json.dumps(head) + "\n")
+    head, *lines = map(json.loads, options.results.read_text().splitlines())
+    if (head["seed"], head["only"]) != (options.seed, list(options.only)):
+        parser.error(f"{options.results} has the results of another draw: {head}")
+    results = [Edit(**each) for each in lines]
+    with tempfile.TemporaryDirectory(prefix="mutation-score-") as folder, options.results.open("a") as stream:
+        root = Path(folder)
+        unpack(head["commit"], root)
+        edits = itertools.islice(draw(root, options.seed, options.only), len(results), options.count)
+        for result in run(root, edits) if len(results) < options.count else ():
+            results.append(result)
+            stream.write(json.dumps(asdict(result)) + "\n")
+            stream.flush()
+    title = (
+        f"Seed {options.seed}, commit {head['commit'][:12]}, at most {SECONDS} CPU s of tests for each edit"
+    )
     sys.stdout.write(report(results, title) + "\n")
     return 0
 

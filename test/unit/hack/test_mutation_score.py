@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from hack.commits import resolve
 from hack.mutation_score import (
     KILLED,
     SURVIVED,
@@ -51,9 +52,9 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def edit(root: Path, old: str, new: str) -> Edit:
+def edit(old: str, new: str) -> tuple[Edit, str]:
     assert old in SOURCE
-    return Edit("pkg/room/module.py", 5, "by hand", "", SOURCE.replace(old, new))
+    return Edit("pkg/room/module.py", 5, "by hand", ""), SOURCE.replace(old, new)
 
 
 def test_the_seed_decides_which_edits_are_drawn(tmp_path: Path) -> None:
@@ -62,33 +63,32 @@ def test_the_seed_decides_which_edits_are_drawn(tmp_path: Path) -> None:
     drawn = [list(itertools.islice(draw(tmp_path, seed, ["pkg"]), 20)) for seed in (1, 1, 2)]
     assert drawn[0] == drawn[1]
     assert drawn[0] != drawn[2]
-    assert len({each.line for each in drawn[0]}) == 20
+    assert len({each.line for each, _ in drawn[0]}) == 20
 
 
 def test_an_edit_replaces_the_operator_and_leaves_the_rest(root: Path) -> None:
-    drawn = list(draw(root, 1, ["pkg/room/module.py"]))
-    assert len(drawn) == 1  # of the only line that can be edited
-    (made,) = drawn
+    drawn = draw(root, 1, ["pkg/room/module.py"])  # one line can be edited
+    ((made, text),) = drawn
     assert (made.file, made.line) == ("pkg/room/module.py", 5)
     assert made.diff.startswith("-    return left if left > right else right  # é\n+    return ")
-    assert made.source.splitlines()[:4] == SOURCE.splitlines()[:4]
+    assert text.splitlines()[:4] == SOURCE.splitlines()[:4]
 
 
 def test_an_edit_is_noticed_unless_all_tests_pass_and_then_taken_back(root: Path) -> None:
-    edits = [edit(root, "left > right", "left < right"), edit(root, "left > right", "left >= right")]
-    killed, survived = run(root, edits, 60)
+    edits = [edit("left > right", "left < right"), edit("left > right", "left >= right")]
+    killed, survived = run(root, edits)
     assert (killed.outcome, survived.outcome) == (KILLED, SURVIVED)
     assert killed.by == "test/unit/room/test_module.py::test_larger"
     assert (root / "pkg/room/module.py").read_text() == SOURCE
 
 
 def test_an_endless_loop_is_timed_out_and_a_long_test_is_not(root: Path) -> None:
-    endless = edit(root, "return left if", "while True: ...\n    return left if")
+    endless = edit("return left if", "while True: ...\n    return left if")
     (result,) = run(root, [endless], 3)
     assert result.outcome == TIMED_OUT
 
     (root / "test/unit/room/test_module.py").write_text("def test_long() -> None:\n    while True: ...\n")
-    (result,) = run(root, [edit(root, "left > right", "left < right")], 3)
+    (result,) = run(root, [edit("left > right", "left < right")], 3)
     assert result.outcome == SURVIVED
 
 
@@ -116,7 +116,7 @@ def test_results_of_other_draws_are_refused_and_enough_ones_only_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     results = tmp_path / "results"
-    first = {"seed": 1, "commit": "c" * 40, "only": ["pkg"], "seconds": 60}
+    first = {"seed": 1, "commit": resolve("HEAD"), "only": ["pkg"]}
     found = {"file": "pkg/a/b.py", "line": 7, "operator": "Number", "diff": "-1\n+2", "by": ""}
     lines = [first, found | {"outcome": SURVIVED}, found | {"outcome": KILLED}]
     results.write_text("".join(json.dumps(each) + "\n" for each in lines))
@@ -131,8 +131,8 @@ def test_results_of_other_draws_are_refused_and_enough_ones_only_reported(
 
 
 def test_what_cannot_be_imported_and_a_test_that_fails_anyway_count_neither_way(root: Path) -> None:
-    (unimported,) = run(root, [edit(root, "def larger(left", "def smaller(left")], 60)
+    (unimported,) = run(root, [edit("def larger(left", "def smaller(left")])
     (root / "test/unit/room/test_module.py").write_text("def test_it() -> None:\n    assert False\n")
-    (failing,) = run(root, [edit(root, "left > right", "left < right")], 60)
+    (failing,) = run(root, [edit("left > right", "left < right")])
     assert (unimported.outcome, failing.outcome) == (UNJUDGED, UNJUDGED)
     assert "| pkg.room | 2 | 0 | 0 | 2 | 0 | 0% (0% to 100%) |" in report([unimported, failing], "title")

@@ -35,7 +35,7 @@ from harness import base, charts, figures, gomanagers, interpreter, summary
 from harness.cluster import cluster
 from harness.plan import FULL, MODERATE, QUICK, Plan, entrants, quick
 
-WORKLOADS: Final = ("ingest", "cached_get", "memory", "apply_rate", "start_up", "imports")
+WORKLOADS: Final = ("ingest", "cached_get", "memory", "apply_rate", "imports")
 ON_MANAGERS: Final = (
     "burst",
     "paced",
