@@ -72,7 +72,7 @@ class Edit:
 
 
 def draw(root: Path, seed: int, only: Sequence[str]) -> Iterator[tuple[Edit, str]]:
-    """Yield one edit of each line that has some, with the text of the edited file, in an order that the seed decides."""
+    """Yield one edit of each line that has some, and the edited text of its file, in an order that the seed decides."""
     chance = random.Random(seed)  # noqa: S311 no secret
     files = sorted(
         each for path in only for each in [*(root / path).rglob("*.py"), root / path] if each.is_file()
@@ -106,7 +106,7 @@ def _offers(file: Path) -> dict[int, list[FileMutation]]:
 
 
 def _edit(file: Path, root: Path, offered: FileMutation) -> tuple[Edit, str] | None:
-    """Return the edit and the edited text; None if the text with it does not compile without a warning, or means the same."""
+    """Return the edit and the edited text; None if that does not compile without a warning, or means the same."""
     source, name = file.read_bytes(), str(file.relative_to(root))
     lines = source.splitlines(keepends=True)
     # Columns are of the encoded text.
@@ -242,14 +242,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if (head["seed"], head["only"]) != (options.seed, list(options.only)):
         parser.error(f"{options.results} has the results of another draw: {head}")
     results = [Edit(**each) for each in lines]
-    with tempfile.TemporaryDirectory(prefix="mutation-score-") as folder, options.results.open("a") as stream:
-        root = Path(folder)
-        unpack(head["commit"], root)
-        edits = itertools.islice(draw(root, options.seed, options.only), len(results), options.count)
-        for result in run(root, edits) if len(results) < options.count else ():
-            results.append(result)
-            stream.write(json.dumps(asdict(result)) + "\n")
-            stream.flush()
+    if len(results) < options.count:
+        with tempfile.TemporaryDirectory(prefix="mutation-score-") as folder:
+            root = Path(folder)
+            unpack(head["commit"], root)
+            edits = itertools.islice(draw(root, options.seed, options.only), len(results), options.count)
+            for result in run(root, edits):
+                results.append(result)
+                with options.results.open("a") as stream:
+                    stream.write(json.dumps(asdict(result)) + "\n")
     title = (
         f"Seed {options.seed}, commit {head['commit'][:12]}, at most {SECONDS} CPU s of tests for each edit"
     )

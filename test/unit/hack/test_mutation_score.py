@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from hack.commits import resolve
 from hack.mutation_score import (
     KILLED,
     SURVIVED,
@@ -116,7 +115,7 @@ def test_results_of_other_draws_are_refused_and_enough_ones_only_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     results = tmp_path / "results"
-    first = {"seed": 1, "commit": resolve("HEAD"), "only": ["pkg"]}
+    first = {"seed": 1, "commit": "c" * 40, "only": ["pkg"]}
     found = {"file": "pkg/a/b.py", "line": 7, "operator": "Number", "diff": "-1\n+2", "by": ""}
     lines = [first, found | {"outcome": SURVIVED}, found | {"outcome": KILLED}]
     results.write_text("".join(json.dumps(each) + "\n" for each in lines))
