@@ -147,6 +147,14 @@ def test_a_subresource_is_below_its_object() -> None:
     assert (made.method, made.path) == ("PUT", "/api/v1/namespaces/a/pods/x/status")
 
 
+def test_a_post_to_a_subresource_is_as_dry_as_was_asked() -> None:
+    target = request.subresource(request.get(PODS, "a", "x"), "eviction")
+    made = request.post(target, b"{}", field_owner="trainer", dry_run=True)
+    assert (made.method, made.path, made.body) == ("POST", "/api/v1/namespaces/a/pods/x/eviction", b"{}")
+    assert made.query == (("fieldManager", "trainer"), ("dryRun", "All"))
+    assert made.headers["Content-Type"] == request.JSON
+
+
 def test_create_and_delete_collection_need_the_namespace() -> None:
     with pytest.raises(ValueError, match="namespace may not be empty"):
         request.create(PODS, "", b"{}")
