@@ -59,6 +59,17 @@ def test_jobset_and_the_manager_work_under_their_own_roles_and_nobody_is_made_an
     }
 
 
+@pytest.mark.parametrize("processes", [True, False])
+def test_each_rule_of_a_role_says_what_may_be_done_to_what(tmp_path: Path, processes: bool) -> None:
+    shipped_role = binary(tmp_path, role("manager-role"))
+    manifests = contents.rights(shipped_role, None if processes else shipped_role)
+    rules = [rule for each in manifests if each["kind"] == "ClusterRole" for rule in each.get("rules", [])]
+    assert rules
+    for rule in rules:
+        assert rule.keys() - {"resourceNames"} == {"apiGroups", "resources", "verbs"}, rule
+        assert all(rule.values()), rule
+
+
 @pytest.mark.parametrize("enabled", [True, False])
 def test_the_manager_may_look_at_pods_only_if_they_report_their_progress(
     tmp_path: Path, enabled: bool
