@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The files of a commit beside the working tree: for what is measured or broken there."""
+"""Unpack a commit, to run its code or to edit it, beside the working tree."""
 
 from __future__ import annotations
 

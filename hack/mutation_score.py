@@ -47,14 +47,14 @@ WALL_SECONDS = 3600
 ADDRESS_SPACE = 8 << 30
 """An edit may make a loop allocate for ever."""
 KILLED, SURVIVED, TIMED_OUT, UNJUDGED = "killed", "survived", "timed out", "not judged"
-"""Not judged is what makes a test module fail to be imported, or a test fail that fails without the edit, too."""
+"""An edit is not judged if a test module cannot be imported, or if the test that fails does so without it, too."""
 SPENT = "spent"
 """No test had failed when the time was used up: so it is with many tests, or an edit made a loop endless."""
 
 
 @dataclass(frozen=True)
 class Edit:
-    """One random edit of a file, and what the tests made of it."""
+    """One random edit of a file, and the outcome of its tests."""
 
     file: str
     line: int
