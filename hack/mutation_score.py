@@ -135,9 +135,11 @@ def selected(file: str, root: Path) -> tuple[Path, list[str]]:
     while packages and (folder / packages[0]).is_dir():
         folder /= packages.pop(0)
     names = [*packages, *([] if module == "__init__" else [module])]
-    first = [test for name in reversed(names) for test in sorted(folder.glob(f"test_*{name.strip('_')}*.py"))]
+    like = [f"test_*{name.strip('_')}*.py" for name in reversed(names)]
+    # Not the folder: pytest would run its files in its own order.
+    files = sorted(folder.rglob("test_*.py"), key=lambda path: (not any(map(path.match, like)), path))
     parity = [house / "test/parity"] if house == root else []
-    return house, [str(path.relative_to(house)) for path in (*dict.fromkeys(first), folder, *parity)]
+    return house, [str(path.relative_to(house)) for path in (*files, *parity)]
 
 
 def test(root: Path, house: Path, paths: Sequence[str], seconds: int) -> tuple[str, str]:

@@ -43,6 +43,8 @@ def root(tmp_path: Path) -> Path:
         "pkg/__init__.py": "",  # else the installed one would come first
         "pkg/room/module.py": SOURCE,
         "test/unit/room/test_module.py": TEST,
+        "test/unit/room/test_earlier.py": TEST,  # by name
+        "test/unit/test_other.py": TEST,
         "test/parity/test_parity.py": "def test_nothing() -> None: ...\n",
         "pytest.ini": "[pytest]\nmarkers =\n  slow\n  alone\n",
     }.items():
@@ -86,7 +88,10 @@ def test_an_endless_loop_is_timed_out_and_a_long_test_is_not(root: Path) -> None
     (result,) = run(root, [endless], 3)
     assert result.outcome == TIMED_OUT
 
-    (root / "test/unit/room/test_module.py").write_text("def test_long() -> None:\n    while True: ...\n")
+    for name in ("module", "earlier"):
+        (root / f"test/unit/room/test_{name}.py").write_text(
+            "def test_long() -> None:\n    while True: ...\n"
+        )
     (result,) = run(root, [edit("left > right", "left < right")], 3)
     assert result.outcome == SURVIVED
 
@@ -94,15 +99,19 @@ def test_an_endless_loop_is_timed_out_and_a_long_test_is_not(root: Path) -> None
 @pytest.mark.parametrize(
     ("file", "house", "paths"),
     [
-        ("pkg/room/module.py", ".", ["test/unit/room/test_module.py", "test/unit/room", "test/parity"]),
-        ("pkg/room/inner/__init__.py", ".", ["test/unit/room", "test/parity"]),
-        ("controller-runtime/controller_runtime/cache/a.py", "controller-runtime", ["test/unit"]),
+        ("pkg/room/module.py", ".", ["room/test_module.py", "room/test_earlier.py"]),
+        ("pkg/room/_earlier/__init__.py", ".", ["room/test_earlier.py", "room/test_module.py"]),
+        ("pkg/none/other.py", ".", ["test_other.py", "room/test_earlier.py", "room/test_module.py"]),
+        ("controller-runtime/controller_runtime/cache/a.py", "controller-runtime", ["cache/test_a.py"]),
     ],
 )
-def test_the_folder_that_mirrors_the_package_has_the_tests(
+def test_the_folder_that_mirrors_the_package_has_the_tests_and_the_modules_own_are_first(
     root: Path, file: str, house: str, paths: list[str]
 ) -> None:
-    assert selected(file, root) == (root / house, paths)
+    (root / "controller-runtime/test/unit/cache").mkdir(parents=True)
+    (root / "controller-runtime/test/unit/cache/test_a.py").touch()
+    parity = ["test/parity"] if house == "." else []
+    assert selected(file, root) == (root / house, [*(f"test/unit/{path}" for path in paths), *parity])
 
 
 def test_the_interval_contains_the_rate_and_shrinks_with_the_number() -> None:
