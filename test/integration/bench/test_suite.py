@@ -14,7 +14,7 @@ import pytest
 from controller_runtime.envtest import Environment
 from controller_runtime.rest import Transport
 from harness import base, cluster, command, figures, interpreter, measure
-from harness.plan import Entrant, quick
+from harness.plan import quick
 
 from hack.commits import resolve
 
@@ -77,7 +77,9 @@ def test_a_workload_runs_and_finds_no_needless_request(
     workload = importlib.import_module(f"managers.{name}")
     (ours,) = quick().managers
     # A name that is not a label, as that of a release.
-    plan = dataclasses.replace(quick(), managers=(Entrant("ours-1.0.0", ours.command),), ceiling=True)
+    plan = dataclasses.replace(
+        quick(), managers=(dataclasses.replace(ours, name="ours-1.0.0"),), ceiling=True
+    )
 
     async def measure() -> list[figures.Figure]:
         async with Transport(environment.config) as transport:

@@ -69,7 +69,7 @@ def entrants(commit: str) -> tuple[Entrant, Entrant]:
         [python, "-P", "-c", _START], cwd=root, env=suite, stdout=subprocess.PIPE, text=True, check=True
     )
     manager, grouper = done.stdout.splitlines()
-    return Entrant(full[:8], manager), Entrant(full[:8], grouper)
+    return Entrant(full[:8], manager, ours=True), Entrant(full[:8], grouper, ours=True)
 
 
 def judged(found: Sequence[Figure]) -> list[Figure]:

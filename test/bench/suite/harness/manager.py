@@ -67,7 +67,9 @@ class Manager:
         self.port, self._health, metrics = free_ports(3)
         health = f"127.0.0.1:{self._health}"
         config = folder / "config.yaml"
-        config.write_text(yaml.safe_dump(_configuration(self.port, health, metrics, grouper=grouper)))
+        config.write_text(
+            yaml.safe_dump(_configuration(self.port, health, metrics, entrant, grouper=grouper))
+        )
         cluster.authority.server("webhooks", ["127.0.0.1"]).write(
             folder / "k8s-webhook-server" / "serving-certs"
         )
@@ -228,7 +230,9 @@ def cpu_of(process: psutil.Process) -> float:
     return float(times.user + times.system)
 
 
-def _configuration(port: int, health: str, metrics: int, *, grouper: bool) -> dict[str, Any]:
+def _configuration(
+    port: int, health: str, metrics: int, entrant: Entrant, *, grouper: bool
+) -> dict[str, Any]:
     configuration: dict[str, Any] = {
         "apiVersion": "config.trainer.kubeflow.org/v1alpha1",
         "kind": "Configuration",
@@ -240,6 +244,10 @@ def _configuration(port: int, health: str, metrics: int, *, grouper: bool) -> di
         "certManagement": {"enable": False},
         "clientConnection": {"qps": 1000, "burst": 2000},
     }
+    if entrant.ours:
+        configuration["notStartedAfter"] = (
+            "1h"  # nothing starts here, and a slow machine would have events of that
+        )
     if grouper:
         configuration["podGrouper"] = {
             "enable": True,

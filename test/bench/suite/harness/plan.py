@@ -22,6 +22,8 @@ class Entrant:
 
     name: str
     command: str
+    ours: bool = False
+    """Whether it is this project's manager, of whichever commit: it knows more fields of the Configuration."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -59,8 +61,8 @@ class Plan:
 
     rounds: int
     sizes: Sizes = MODERATE
-    managers: tuple[Entrant, ...] = (Entrant(OURS, _PROGRAM),)
-    groupers: tuple[Entrant, ...] = (Entrant(OURS, f"{_PROGRAM} --controllers=podgrouper"),)
+    managers: tuple[Entrant, ...] = (Entrant(OURS, _PROGRAM, ours=True),)
+    groupers: tuple[Entrant, ...] = (Entrant(OURS, f"{_PROGRAM} --controllers=podgrouper", ours=True),)
     ceiling: bool = False
     """Measure a burst of a bare loop, too."""
     patience: float = 600.0
