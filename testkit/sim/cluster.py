@@ -225,7 +225,7 @@ async def _garbage(sim: Simulation, _: random.Random) -> None:
 def world(sim: Simulation, pods_fail: float = 0.1, version: str = V2_1, *, alone: bool = False) -> Cluster:
     """Set up Kubernetes' controllers, Kueue and two managers.
 
-    With ``alone`` there is no leader election: ``manager-1`` runs the controllers, ``manager-0`` only serves webhooks.
+    With ``alone``, ``manager-1`` runs the controllers without leader election, and ``manager-0`` only serves webhooks.
     """
     cfg = defaulted(version)
     sim.serve(TrainJob, TrainingRuntime, ClusterTrainingRuntime, JobSet, Job, Pod, ConfigMap, Secret, Service)

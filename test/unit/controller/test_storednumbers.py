@@ -78,9 +78,11 @@ async def test_many_are_rewritten_at_a_bounded_rate() -> None:
 
 async def test_a_train_job_that_changes_meanwhile_is_read_again_and_left_for_later_after_some_tries() -> None:
     client, conflicts = FakeClient(job("a", "auto"), job("b", "auto")), {"a": TRIES - 1, "b": TRIES}
-    began = anyio.current_time()
+    began, tried = anyio.current_time(), []
 
     async def patch(inner: Any, obj: TrainJob, change: Any, **options: Any) -> Any:
+        if anyio.current_time() - began < FIRST_RETRY:
+            tried.append(obj.name)
         if conflicts[obj.name] > 0:
             conflicts[obj.name] -= 1
             raise ConflictError("changed", code=409, reason="Conflict")
@@ -88,6 +90,7 @@ async def test_a_train_job_that_changes_meanwhile_is_read_again_and_left_for_lat
 
     await rewrite(client, interceptor.wrap(client, interceptor.Funcs(patch=patch)))
     assert await values(client) == {"a": (None, "auto"), "b": (None, "auto")}
+    assert tried == ["a"] * TRIES + ["b"] * TRIES
     assert anyio.current_time() - began >= FIRST_RETRY
 
 
