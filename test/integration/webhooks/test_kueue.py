@@ -290,13 +290,14 @@ async def test_placing_evicting_and_placing_again_loses_nothing(
     for method in ("PUT", "PATCH"):
         assert 0 <= kueue.writes[method] - 3 * JOBS <= kueue.writes["conflict"]
     # The manager's: two applies for each start at most, two for the eviction; one status for each change of state,
-    # and a patch that removes the note of the eviction.
+    # and a patch that removes the note of the eviction. Every second TrainJob was changed before its first start, which
+    # looks like a suspension to the webhook: one note more.
     counts = Counter(
         each.path.removesuffix("/status").rsplit("/", 2)[-2] for each in sent if namespace in each.path
     )
     assert counts.keys() == {"jobsets", "trainjobs"}
     assert counts["jobsets"] <= 6 * JOBS
-    assert counts["trainjobs"] <= 6 * JOBS
+    assert counts["trainjobs"] <= 6 * JOBS + JOBS // 2
 
 
 @pytest.mark.parametrize("before", [1, 2])
