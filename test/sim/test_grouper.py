@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import controller_runtime as ctrl
+import pytest
 from controller_runtime import simtest
 from controller_runtime.apis.batch.v1 import Job
 from controller_runtime.apis.core.v1 import ConfigMap, Pod
@@ -24,6 +25,10 @@ from testkit.sim.rivals import Rivals
 from testkit.sim.stewards import Stewards
 from testkit.sim.stragglers import Stragglers
 from testkit.sim.workloads import NOTEBOOK_CRD, RAY_CRD, Workloads
+
+pytestmark = pytest.mark.timeout(
+    1800
+)  # they compute for minutes, and a busy machine takes several times as long
 
 
 def scenario(sim: Simulation) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 import random
 
+import pytest
 from controller_runtime import simtest
 from controller_runtime.simtest import Simulation
 
@@ -24,6 +25,10 @@ from testkit.sim.rules import Rules
 from testkit.sim.snapshots import Snapshots
 from testkit.sim.stories import Stories
 from testkit.sim.users import Users
+
+pytestmark = pytest.mark.timeout(
+    1800
+)  # they compute for minutes, and a busy machine takes several times as long
 
 _NAMES = 6
 """How many names of TrainJobs a whole life has."""

@@ -52,7 +52,10 @@ _GANG: Final = TrainingRuntime.from_dict(
     {"metadata": {"name": "gang", "namespace": "default"}, "spec": runtimes.SPECS["gang"]}
 )
 # A task of a killed process may not have begun.
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+    pytest.mark.timeout(1800),  # a busy machine takes several times as long
+]
 WHOLE: Final[tuple[type[Object], ...]] = (TrainJob, JobSet, PodGroup, TrainingRuntime)
 
 
