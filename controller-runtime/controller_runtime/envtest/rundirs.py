@@ -8,6 +8,7 @@ import os
 import shutil
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -45,11 +46,12 @@ def sweep(root: Path, *, keep: float) -> None:
     A directory is kept for ``keep`` seconds: for its logs, and because its owner may not have signed it yet.
     """
     for directory in root.glob("run-*"):
-        if any(each.component == _OWNER and each.alive() for each in pidfile.read(directory)):
-            continue
-        pidfile.end_leftovers(directory / "pids")
-        if time.time() - directory.stat().st_mtime > keep:
-            shutil.rmtree(directory, ignore_errors=True)
+        with suppress(FileNotFoundError):  # another process has removed it meanwhile
+            if any(each.component == _OWNER and each.alive() for each in pidfile.read(directory)):
+                continue
+            pidfile.end_leftovers(directory / "pids")
+            if time.time() - directory.stat().st_mtime > keep:
+                shutil.rmtree(directory, ignore_errors=True)
 
 
 def _root(base: Path) -> Path:

@@ -38,6 +38,16 @@ def test_only_old_directories_of_owners_that_are_gone_are_removed(tmp_path: Path
     assert sorted(tmp_path.iterdir()) == [fresh, running, unsigned, tmp_path / "unrelated"]
 
 
+def test_a_directory_that_another_process_removes_meanwhile_is_skipped(tmp_path: Path) -> None:
+    gone = tmp_path / "run-gone"
+    gone.symlink_to(tmp_path / "removed")  # it is listed, and there is nothing behind the name
+    dead = pidfile.Identity("owner", os.getpid(), [], "0")
+    for name in ("a", "z"):
+        run_directory(tmp_path, name, dead, old=True)
+    sweep(tmp_path, keep=60)
+    assert list(tmp_path.iterdir()) == [gone]
+
+
 @pytest.mark.parametrize("body", ["exec /bin/sleep 300", "/bin/sleep 300; exit 1"])
 def test_a_script_is_recognized_whether_or_not_it_replaces_itself(body: str, tmp_path: Path) -> None:
     script = tmp_path / "component"
