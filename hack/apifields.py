@@ -10,7 +10,7 @@ import typing
 from collections.abc import Iterator
 from typing import Final
 
-from controller_runtime.apis.machinery.base import JSON, Struct
+from controller_runtime.apis.machinery.base import JSON, Struct, wire_name
 from controller_runtime.apis.machinery.crd_schema import custom_resource_definition
 from controller_runtime.apis.machinery.object import Object
 
@@ -53,7 +53,7 @@ def _models(model: type[Struct], schema: dict[str, JSON]) -> Iterator[tuple[type
     """Yield the model and every one below it that is Trainer's own, each with its schema."""
     yield model, schema
     for name, info in model.model_fields.items():
-        wire = info.alias or name
+        wire = wire_name(name, info)
         nested = _own(info.annotation)
         if nested is not None and wire in schema["properties"]:
             below = schema["properties"][wire]
@@ -64,7 +64,7 @@ def _section(model: type[Struct], schema: dict[str, JSON]) -> str:
     required = schema.get("required", [])
     rows = []
     for name, info in model.model_fields.items():
-        wire = info.alias or name
+        wire = wire_name(name, info)
         if issubclass(model, Object) and wire in _SKIPPED:
             continue
         below = schema["properties"][wire]

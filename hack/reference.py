@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from controller_runtime import metrics
-from controller_runtime.apis.machinery.base import Struct
-from controller_runtime.apis.machinery.declarations import FieldInfo
+from controller_runtime.apis.machinery.base import Struct, wire_name
 from prometheus_client.metrics import MetricWrapperBase
+from pydantic.fields import FieldInfo
 
 import pkg.metrics
 from hack import apifields, commands
@@ -62,7 +62,7 @@ def _configuration() -> str:
 
 def _keys(struct: Struct, prefix: str) -> Iterator[tuple[str, str, str, str]]:
     for name, field in type(struct).model_fields.items():
-        key = f"{prefix}{field.alias or name}"
+        key = f"{prefix}{wire_name(name, field)}"
         value = getattr(struct, name)
         if key in {"apiVersion", "kind"}:
             continue

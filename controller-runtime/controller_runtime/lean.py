@@ -15,9 +15,6 @@ prometheus_client is loaded module by module: its ``__init__`` imports HTTP serv
 that a manager never calls. A program that uses other names of the package, such as ``push_to_gateway``, gets them as
 usual; the rest is loaded then.
 
-pydantic's core is loaded without the descriptions of its schemas, which only pydantic itself reads: 11 ms. Kinds do
-not import pydantic.
-
 structlog is loaded module by module, too. Its ``__init__`` and its configuration import a console for people at a
 terminal, with rich and colorama if they are installed, tracebacks and pickle. :func:`controller_runtime.log.configure`
 works without them. A program that uses structlog itself gets all of it as usual, configured by then.
@@ -42,7 +39,6 @@ import functools
 import gc
 import importlib
 import importlib.util
-import itertools
 import re
 import sys
 import threading
@@ -57,14 +53,12 @@ import anyio.lowlevel
 from . import finder
 
 if TYPE_CHECKING:
-    from controller_runtime.apis.machinery.model import Model
+    from pydantic import BaseModel
 
 _LOADED_AFTER: Final = 1.0
 """Seconds after the caches are full: by then the first reconciles are done."""
 _AT_LAST: Final = 30.0
 """Seconds after which there are collections even if caches do not fill."""
-_STEPS: Final = 4
-"""Structs whose decoders are built in a row: half a millisecond."""
 
 
 def load_without(load: str, *names: str) -> None:
@@ -198,13 +192,13 @@ class Decoders:
 
     name = "decoders"
 
-    def __init__(self, *kinds: type[Model]) -> None:
+    def __init__(self, *kinds: type[BaseModel]) -> None:
         self._kinds = kinds
 
     async def warm_up(self) -> None:
-        """Build them in small parts; other tasks run in between."""
-        steps = itertools.chain.from_iterable(kind.model_build_steps() for kind in self._kinds)
-        while sum(1 for _ in itertools.islice(steps, _STEPS)) == _STEPS:
+        """Build them; other tasks run in between."""
+        for kind in self._kinds:
+            kind.model_rebuild()
             await anyio.lowlevel.checkpoint()
 
     async def start(self) -> None:
@@ -221,7 +215,6 @@ def importing() -> Iterator[None]:
     try:
         with finder.listing_once():
             load_parts("prometheus_client")
-            load_except("pydantic_core", "pydantic_core.core_schema")
             load_parts("structlog")
             yield
     finally:

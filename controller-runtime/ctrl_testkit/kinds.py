@@ -6,8 +6,10 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar
 
+from pydantic import Field
+
 from controller_runtime.apis.batch.v1 import JobTemplateSpec
-from controller_runtime.apis.machinery.base import Field, Struct, is_unset
+from controller_runtime.apis.machinery.base import Struct, is_unset
 from controller_runtime.apis.machinery.crd import ATOMIC, CRD, MAP_BY_NAME, Int32
 from controller_runtime.apis.machinery.object import Object
 from controller_runtime.apis.meta.v1 import Condition

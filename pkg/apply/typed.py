@@ -138,7 +138,7 @@ def _write_amounts(resources: dict[str, JSON]) -> None:
     for field in ("limits", "requests"):
         for name, amount in (resources.get(field) or {}).items():
             with suppress(ValueError):  # the CRD admits only quantities
-                resources[field][name] = quantity.CANONICAL.convert(amount)
+                resources[field][name] = quantity.of_json(amount)
 
 
 def _is_plain(field: str, inside: str) -> bool:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import pydantic_core
 from controller_runtime.apis.machinery import yaml
-from controller_runtime.apis.machinery.base import JSON, Struct
+from controller_runtime.apis.machinery.base import JSON, Struct, wire_name
 
 from pkg.apis.config import v1alpha1 as config
 from pkg.apis.config.v1alpha1 import Configuration
@@ -111,4 +111,4 @@ def _unknown(struct: Struct, above: yaml.PathSteps) -> Iterator[yaml.PathSteps]:
     for name, info in type(struct).model_fields.items():
         value = getattr(struct, name)
         if isinstance(value, Struct):
-            yield from _unknown(value, (*above, info.alias or name))
+            yield from _unknown(value, (*above, wire_name(name, info)))

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 from controller_runtime.apis.machinery import equality
-from controller_runtime.apis.machinery.base import JSON, Struct
+from controller_runtime.apis.machinery.base import JSON, Struct, wire_name
 from controller_runtime.apis.machinery.crd import CRD
 from controller_runtime.apis.machinery.object import ObjectMeta
 from controller_runtime.apis.machinery.strategicpatch import StrategicMergeError, strategic_merge_patch
@@ -197,7 +197,7 @@ def _check_struct(struct: Struct) -> None:
             _check_struct(value)
         elif isinstance(value, list | str):
             marker = _marker(type(struct), name)
-            wire = type(struct).model_fields[name].alias or name
+            wire = wire_name(name, type(struct).model_fields[name])
             longest = marker.max_items if isinstance(value, list) else marker.max_length
             if longest is not None and len(value) > longest:
                 raise NotMirrorableError(

@@ -17,7 +17,7 @@ from functools import lru_cache
 from typing import Final
 
 from controller_runtime.apis.machinery import kubernetes_schema as recorded
-from controller_runtime.apis.machinery.base import JSON, Struct
+from controller_runtime.apis.machinery.base import JSON, Struct, fields_of, wire_name
 from controller_runtime.apis.machinery.crd import CRD
 
 Schema = Mapping[str, JSON]
@@ -148,9 +148,9 @@ def _struct(model: type[Struct]) -> Schema:
     if recorded.has_definition(name):
         return {"$ref": name}
     properties = {}
-    for attribute, info in model.model_fields.items():
+    for attribute, info in fields_of(model).items():
         if attribute != "metadata":
-            properties[info.alias or attribute] = _marked(_type(info.annotation), info.metadata)
+            properties[wire_name(attribute, info)] = _marked(_type(info.annotation), info.metadata)
     return {"properties": properties}
 
 

@@ -14,7 +14,6 @@ from msgspec import UNSET, UnsetType
 from controller_runtime.apis.admission.v1 import AdmissionRequest
 from controller_runtime.apis.authentication.v1 import UserInfo
 from controller_runtime.apis.machinery import shape
-from controller_runtime.apis.machinery.base import assembled
 from controller_runtime.apis.meta.v1 import GroupVersionKind, GroupVersionResource
 from controller_runtime.log import CUT, cut
 
@@ -194,8 +193,7 @@ class _Kind(msgspec.Struct, forbid_unknown_fields=True):
     kind: str
 
     def made(self) -> GroupVersionKind:
-        values = {"group": self.group, "version": self.version, "kind": self.kind}
-        return assembled(GroupVersionKind, values, {"group", "version", "kind"})
+        return GroupVersionKind.model_construct(group=self.group, version=self.version, kind=self.kind)
 
 
 class _Resource(msgspec.Struct, forbid_unknown_fields=True):
@@ -204,8 +202,9 @@ class _Resource(msgspec.Struct, forbid_unknown_fields=True):
     resource: str
 
     def made(self) -> GroupVersionResource:
-        values = {"group": self.group, "version": self.version, "resource": self.resource}
-        return assembled(GroupVersionResource, values, {"group", "version", "resource"})
+        return GroupVersionResource.model_construct(
+            group=self.group, version=self.version, resource=self.resource
+        )
 
 
 class _User(msgspec.Struct, forbid_unknown_fields=True):
@@ -215,8 +214,7 @@ class _User(msgspec.Struct, forbid_unknown_fields=True):
     extra: dict[str, list[str]] | UnsetType = UNSET
 
     def made(self) -> UserInfo:
-        given = _given(self)
-        return assembled(UserInfo, given, set(given))
+        return UserInfo.model_construct(**_given(self))
 
 
 class _UsualRequest(msgspec.Struct, rename="camel"):
@@ -245,7 +243,7 @@ class _UsualRequest(msgspec.Struct, rename="camel"):
         for name in _NESTED:
             if name in given:
                 given[name] = given[name].made()
-        return assembled(AdmissionRequest, given, set(given))
+        return AdmissionRequest.model_construct(**given)
 
 
 class _UsualReview(msgspec.Struct, rename="camel"):

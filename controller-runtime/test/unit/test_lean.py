@@ -17,8 +17,6 @@ import anyio.lowlevel
 import pytest
 
 from controller_runtime import lean
-from controller_runtime.apis.machinery.base import Struct
-from controller_runtime.apis.machinery.coreschema import SERIALIZER, VALIDATOR
 
 
 @pytest.fixture(autouse=True)
@@ -46,42 +44,6 @@ async def test_collections_begin_in_any_case() -> None:
     await lean.Collector(anyio.sleep_forever).start()
     assert gc.isenabled()
     assert anyio.current_time() - began == pytest.approx(30)
-
-
-async def test_decoders_are_built_beside_other_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lean, "_STEPS", 1)
-
-    class Page(Struct):
-        number: int
-
-    class Chapter(Struct):
-        pages: list[Page] | None = None
-
-    class Book(Struct):
-        chapters: list[Chapter] | None = None
-        cover: Page | None = None
-
-    Page.from_dict({"number": 1})  # its decoder exists, its serializer does not
-    decoders = lean.Decoders(Book)
-    await decoders.start()
-    assert not VALIDATOR.is_stored(Book)
-    seen = []
-
-    async def watch() -> None:
-        while not SERIALIZER.is_stored(Book):
-            seen.append(VALIDATOR.is_stored(Book))
-            Page(number=1).to_dict()  # another task uses a part
-            await anyio.lowlevel.checkpoint()
-
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(watch)
-        tasks.start_soon(decoders.warm_up)
-    assert seen[0] is False
-    assert len(seen) > 1
-    assert VALIDATOR.is_stored(Chapter)
-    book = {"chapters": [{"pages": [{"number": 1}]}], "cover": {"number": 2}}
-    assert Book.from_dict(book).cover == Page(number=2)
-    assert Book.from_dict(book).to_dict() == book
 
 
 @pytest.mark.parametrize("error", [None, ImportError("x")])

@@ -7,10 +7,11 @@ from __future__ import annotations
 from typing import Annotated, ClassVar, Final
 
 from controller_runtime.apis.batch.v1 import JobTemplateSpec
-from controller_runtime.apis.machinery.base import JSON, Field, Struct, is_unset
+from controller_runtime.apis.machinery.base import JSON, Struct, is_unset
 from controller_runtime.apis.machinery.crd import ATOMIC, CRD, MAP_BY_NAME, Int32, Rule
 from controller_runtime.apis.machinery.object import Object
 from controller_runtime.apis.meta.v1 import Condition
+from pydantic import Field
 
 JOB_SET_NAME_KEY: Final = "jobset.sigs.k8s.io/jobset-name"
 
@@ -52,7 +53,7 @@ class ReplicatedJob(Struct):
 class Network(Struct):
     """How the pods find each other by name."""
 
-    enable_dns_hostnames: bool | None = Field(default=None, wire="enableDNSHostnames")
+    enable_dns_hostnames: Annotated[bool | None, Field(alias="enableDNSHostnames")] = None
     subdomain: str | None = None
     publish_not_ready_addresses: bool | None = None
     go_pointers: ClassVar[frozenset[str]] = frozenset({"enable_dns_hostnames", "publish_not_ready_addresses"})

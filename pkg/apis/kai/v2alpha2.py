@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Final
 
-from controller_runtime.apis.machinery.base import Field, Struct
+from controller_runtime.apis.machinery.base import Struct
 from controller_runtime.apis.machinery.crd import CRD, Int32, KindMarkers
 from controller_runtime.apis.machinery.object import Object
 from controller_runtime.apis.machinery.quantity import ResourceList
+from pydantic import Field
 
 PREEMPTIBLE: Final = "preemptible"
 NON_PREEMPTIBLE: Final = "non-preemptible"
@@ -104,7 +105,7 @@ class PodGroupCondition(Struct):
 
     type: str | None = None
     status: str | None = None
-    transition_id: Annotated[str | None, Field(wire="transitionID")] = None
+    transition_id: Annotated[str | None, Field(alias="transitionID")] = None
     last_transition_time: Annotated[str | None, DATE_TIME] = None
     reason: str | None = None
     message: str | None = None
@@ -145,7 +146,7 @@ class SchedulingCondition(Struct):
     reason: str | None = None
     message: str | None = None
     reasons: list[UnschedulableExplanation] | None = None
-    transition_id: Annotated[str | None, Field(wire="transitionID")] = None
+    transition_id: Annotated[str | None, Field(alias="transitionID")] = None
     last_transition_time: Annotated[str | None, DATE_TIME] = None
     status: str | None = None
 

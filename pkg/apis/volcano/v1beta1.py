@@ -6,10 +6,11 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Final
 
-from controller_runtime.apis.machinery.base import JSON, Field, Struct
+from controller_runtime.apis.machinery.base import JSON, Struct
 from controller_runtime.apis.machinery.crd import CRD
 from controller_runtime.apis.machinery.object import Object
 from controller_runtime.apis.machinery.quantity import ResourceList
+from pydantic import Field
 
 QUEUE_NAME_ANNOTATION_KEY: Final = "scheduling.volcano.sh/queue-name"
 KUBE_GROUP_NAME_ANNOTATION_KEY: Final = "scheduling.k8s.io/group-name"

@@ -6,7 +6,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from controller_runtime.apis.machinery.base import JSON, Field, Struct
+from pydantic import Field
+
+from controller_runtime.apis.machinery.base import JSON, Struct
 from controller_runtime.apis.machinery.object import Object
 
 

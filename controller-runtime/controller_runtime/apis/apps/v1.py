@@ -6,8 +6,10 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from pydantic import Field
+
 from controller_runtime.apis.core.v1 import PodTemplateSpec
-from controller_runtime.apis.machinery.base import JSON, Field, Struct, is_unset
+from controller_runtime.apis.machinery.base import JSON, Struct, is_unset
 from controller_runtime.apis.machinery.intstr import IntOrString
 from controller_runtime.apis.machinery.object import Object
 from controller_runtime.apis.meta.v1 import LabelSelector

@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
-from controller_runtime.apis.machinery.base import Field, Struct
+from pydantic import Field
+
+from controller_runtime.apis.machinery.base import Struct
 from controller_runtime.apis.machinery.object import Object
 
 

@@ -6,8 +6,10 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from pydantic import Field
+
 from controller_runtime.apis.core.v1 import ObjectReference, PodTemplateSpec
-from controller_runtime.apis.machinery.base import Field, Struct, is_unset
+from controller_runtime.apis.machinery.base import Struct, is_unset
 from controller_runtime.apis.machinery.object import Object, ObjectMeta
 from controller_runtime.apis.meta.v1 import LabelSelector
 

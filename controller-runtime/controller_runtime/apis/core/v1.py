@@ -4,9 +4,11 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
-from controller_runtime.apis.machinery.base import JSON, Field, Struct, is_unset
+from pydantic import Field
+
+from controller_runtime.apis.machinery.base import JSON, Struct, is_unset
 from controller_runtime.apis.machinery.intstr import IntOrString
 from controller_runtime.apis.machinery.object import Object, ObjectMeta
 from controller_runtime.apis.machinery.quantity import Quantity, ResourceList
@@ -139,7 +141,7 @@ class ContainerPort(Struct):
     host_port: int | None = None
     container_port: int | None = None
     protocol: str | None = None
-    host_ip: str | None = Field(default=None, wire="hostIP")
+    host_ip: Annotated[str | None, Field(alias="hostIP")] = None
     go_always: ClassVar[frozenset[str]] = frozenset({"container_port"})
 
 
@@ -691,7 +693,7 @@ class VolumeProjection(Struct):
     """corev1.VolumeProjection."""
 
     secret: SecretProjection | None = None
-    downward_api: DownwardAPIProjection | None = Field(default=None, wire="downwardAPI")
+    downward_api: Annotated[DownwardAPIProjection | None, Field(alias="downwardAPI")] = None
     config_map: ConfigMapProjection | None = None
     service_account_token: ServiceAccountTokenProjection | None = None
     cluster_trust_bundle: ClusterTrustBundleProjection | None = None
@@ -745,7 +747,7 @@ class Volume(Struct):
     cinder: dict[str, JSON] | None = None
     cephfs: dict[str, JSON] | None = None
     flocker: dict[str, JSON] | None = None
-    downward_api: DownwardAPIVolumeSource | None = Field(default=None, wire="downwardAPI")
+    downward_api: Annotated[DownwardAPIVolumeSource | None, Field(alias="downwardAPI")] = None
     fc: dict[str, JSON] | None = None
     azure_file: dict[str, JSON] | None = None
     config_map: ConfigMapVolumeSource | None = None
@@ -755,7 +757,7 @@ class Volume(Struct):
     photon_persistent_disk: dict[str, JSON] | None = None
     projected: ProjectedVolumeSource | None = None
     portworx_volume: dict[str, JSON] | None = None
-    scale_io: dict[str, JSON] | None = Field(default=None, wire="scaleIO")
+    scale_io: Annotated[dict[str, JSON] | None, Field(alias="scaleIO")] = None
     storageos: dict[str, JSON] | None = None
     csi: CSIVolumeSource | None = None
     ephemeral: dict[str, JSON] | None = None
@@ -875,8 +877,8 @@ class PodSpec(Struct):
     automount_service_account_token: bool | None = None
     node_name: str | None = None
     host_network: bool | None = None
-    host_pid: bool | None = Field(default=None, wire="hostPID")
-    host_ipc: bool | None = Field(default=None, wire="hostIPC")
+    host_pid: Annotated[bool | None, Field(alias="hostPID")] = None
+    host_ipc: Annotated[bool | None, Field(alias="hostIPC")] = None
     share_process_namespace: bool | None = None
     security_context: PodSecurityContext | None = None
     image_pull_secrets: list[LocalObjectReference] | None = None
@@ -895,7 +897,7 @@ class PodSpec(Struct):
     preemption_policy: str | None = None
     overhead: ResourceList | None = None
     topology_spread_constraints: list[TopologySpreadConstraint] | None = None
-    set_hostname_as_fqdn: bool | None = Field(default=None, wire="setHostnameAsFQDN")
+    set_hostname_as_fqdn: Annotated[bool | None, Field(alias="setHostnameAsFQDN")] = None
     os: PodOS | None = None
     host_users: bool | None = None
     scheduling_gates: list[PodSchedulingGate] | None = None
@@ -967,7 +969,7 @@ class ContainerStateTerminated(Struct):
     message: str | None = None
     started_at: str | None = None
     finished_at: str | None = None
-    container_id: str | None = Field(default=None, wire="containerID")
+    container_id: Annotated[str | None, Field(alias="containerID")] = None
     go_always: ClassVar[frozenset[str]] = frozenset({"exit_code", "started_at", "finished_at"})
 
 
@@ -988,8 +990,8 @@ class ContainerStatus(Struct):
     ready: bool = False
     restart_count: int | None = None
     image: str = ""
-    image_id: str = Field(default="", wire="imageID")
-    container_id: str | None = Field(default=None, wire="containerID")
+    image_id: Annotated[str, Field(alias="imageID")] = ""
+    container_id: Annotated[str | None, Field(alias="containerID")] = None
     started: bool | None = None
     allocated_resources: ResourceList | None = None
     resources: ResourceRequirements | None = None
@@ -1019,9 +1021,9 @@ class PodStatus(Struct):
     message: str | None = None
     reason: str | None = None
     nominated_node_name: str | None = None
-    host_ip: str | None = Field(default=None, wire="hostIP")
+    host_ip: Annotated[str | None, Field(alias="hostIP")] = None
     host_i_ps: list[dict[str, JSON]] | None = None
-    pod_ip: str | None = Field(default=None, wire="podIP")
+    pod_ip: Annotated[str | None, Field(alias="podIP")] = None
     pod_i_ps: list[PodIP] | None = None
     start_time: str | None = None
     init_container_statuses: list[ContainerStatus] | None = None
@@ -1059,13 +1061,13 @@ class Taint(Struct):
 class NodeSpec(Struct):
     """corev1.NodeSpec."""
 
-    pod_cidr: str | None = Field(default=None, wire="podCIDR")
-    pod_cid_rs: list[str] | None = Field(default=None, wire="podCIDRs")
-    provider_id: str | None = Field(default=None, wire="providerID")
+    pod_cidr: Annotated[str | None, Field(alias="podCIDR")] = None
+    pod_cid_rs: Annotated[list[str] | None, Field(alias="podCIDRs")] = None
+    provider_id: Annotated[str | None, Field(alias="providerID")] = None
     unschedulable: bool | None = None
     taints: list[Taint] | None = None
     config_source: dict[str, JSON] | None = None
-    external_id: str | None = Field(default=None, wire="externalID")
+    external_id: Annotated[str | None, Field(alias="externalID")] = None
 
 
 class NodeCondition(Struct):
@@ -1145,12 +1147,12 @@ class ServiceSpec(Struct):
 
     ports: list[ServicePort] | None = None
     selector: dict[str, str] | None = None
-    cluster_ip: str | None = Field(default=None, wire="clusterIP")
+    cluster_ip: Annotated[str | None, Field(alias="clusterIP")] = None
     cluster_i_ps: list[str] | None = None
     type: str | None = None
     external_i_ps: list[str] | None = None
     session_affinity: str | None = None
-    load_balancer_ip: str | None = Field(default=None, wire="loadBalancerIP")
+    load_balancer_ip: Annotated[str | None, Field(alias="loadBalancerIP")] = None
     load_balancer_source_ranges: list[str] | None = None
     external_name: str | None = None
     external_traffic_policy: str | None = None

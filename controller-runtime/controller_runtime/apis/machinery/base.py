@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The base class of all API structs: snake_case attributes, camelCase JSON.
+"""The base class of all API structs: pydantic models with snake_case attributes and camelCase JSON.
 
 One class serves as the typed object, the patch and the apply configuration: a field that is ``None`` is
 not written, an empty list or map is. Fields that the model does not declare, for instance from a newer
@@ -10,24 +10,20 @@ server, are kept as decoded JSON and written back. Decoding is strict about JSON
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypeVar
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
-from pydantic_core import PydanticCustomError, ValidationError, from_json
-
-from .declarations import Converter as Converter
-from .declarations import Field as Field
-from .model import Model, set_extra, set_fields, set_fields_set
+from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic_core import PydanticCustomError, from_json, to_json
 
 if TYPE_CHECKING:
+    from pydantic.fields import FieldInfo
     from pydantic_core import InitErrorDetails
 
 JSON = Any
-S = TypeVar("S", bound="Struct")
 
-_MOST_NULLS: Final = 1000
-"""Above this number of validation errors, null fields are not removed and decoded again: the text is invalid anyway."""
+_MOST_ERRORS: Final = 1000
+"""Above this number of validation errors, a text is not decoded a second time: it is invalid anyway."""
 
 
 def camel(name: str) -> str:
@@ -39,25 +35,27 @@ def camel(name: str) -> str:
     return first + "".join(part[:1].upper() + part[1:] for part in rest)
 
 
-class Struct(Model):
+class Struct(BaseModel):
     """A JSON object with typed fields."""
 
-    model_config: ClassVar[Mapping[str, Any]] = {
-        "alias_generator": camel,
-        "validate_by_name": True,
-        "validate_by_alias": True,
-        "serialize_by_alias": True,
-        "extra": "allow",
-        "strict": True,
-    }
+    model_config = ConfigDict(
+        alias_generator=camel,
+        validate_by_name=True,
+        validate_by_alias=True,
+        serialize_by_alias=True,
+        extra="allow",
+        strict=True,
+        defer_build=True,
+        protected_namespaces=(),
+    )
     go_always: ClassVar[frozenset[str]] = frozenset()
     """Fields that Go writes even when they are unset; used only for messages that quote Go's JSON."""
     go_pointers: ClassVar[frozenset[str]] = frozenset()
     """Scalars that are pointers in Go, which writes their zero value; it omits the zero value of other scalars."""
     takes_any_field: ClassVar[bool] = False
-    """True if the constructor accepts fields that the model does not declare."""
+    """True if the constructor and assignments accept fields that the model does not declare."""
 
-    if not TYPE_CHECKING:  # a type checker derives each model's own signature
+    if not TYPE_CHECKING:  # a type checker derives each model's own signature, and knows all attributes
 
         def __init__(self, /, **data: JSON) -> None:
             """Initialize a struct from fields given by attribute name or wire name.
@@ -79,8 +77,19 @@ class Struct(Model):
             if (extra or extra is None) and not self.takes_any_field:
                 _check_names(type(self), data)
 
-        # Decoding does not call this constructor, because pydantic's core skips constructors that are marked so.
+        # pydantic calls no constructor that is marked so when it decodes: it would be called for each nested struct.
         __init__.__pydantic_base_init__ = True
+
+        def __setattr__(self, name: str, value: Any) -> None:
+            """Set a field without a check of its type; the field then counts as set.
+
+            Raises:
+                AttributeError: the model does not declare the field; see :meth:`set_unknown_fields`.
+            """
+            kind = type(self)
+            if name not in kind.__pydantic_fields__ and not _may_set(kind, name):
+                raise AttributeError(_no_field(kind, name))
+            super().__setattr__(name, value)
 
     @classmethod
     def from_dict(cls, data: dict[str, JSON]) -> Self:
@@ -92,12 +101,9 @@ class Struct(Model):
         try:
             return cls.model_validate(data, by_alias=True, by_name=False)
         except ValidationError as error:
-            if error.error_count() > _MOST_NULLS:
-                raise _summary(error) from None
-            cleaned, nulls = _without_nulls(data)
-            if not nulls:
-                raise
-        return cls.model_validate(cleaned, by_alias=True, by_name=False)
+            _check_number(error)
+        # Enums and times, which JSON has as texts, are texts only where JSON is decoded.
+        return cls.model_validate_json(to_json(_without_nulls(data)), by_alias=True, by_name=False)
 
     @classmethod
     def from_json(cls, data: bytes | str) -> Self:
@@ -105,22 +111,19 @@ class Struct(Model):
         try:
             return cls.model_validate_json(data, by_alias=True, by_name=False)
         except ValidationError as error:
-            if error.error_count() > _MOST_NULLS:
-                raise _summary(error) from None
+            _check_number(error)
             if _is_no_json(error):
                 raise
-            cleaned, nulls = _without_nulls(from_json(data))
-            if not nulls:
-                raise
-        return cls.model_validate(cleaned, by_alias=True, by_name=False)
+            cleaned = _without_nulls(from_json(data))
+        return cls.model_validate_json(to_json(cleaned), by_alias=True, by_name=False)
 
     def to_dict(self) -> dict[str, JSON]:
         """Return a new JSON object with wire names and without unset fields."""
-        return self.model_dump(exclude_none=True)
+        return self.model_dump(mode="json", exclude_none=True)
 
     def to_json(self) -> bytes:
         """Return :meth:`to_dict` as compact JSON text."""
-        return self.__pydantic_serializer__.to_json(self, exclude_none=True, by_alias=True)
+        return self.__pydantic_serializer__.to_json(self, exclude_none=True)
 
     @property
     def unknown_fields(self) -> dict[str, JSON]:
@@ -129,7 +132,7 @@ class Struct(Model):
 
     def set_unknown_fields(self, fields: dict[str, JSON]) -> None:
         """Replace the fields that the model does not declare; ``fields`` is not copied."""
-        set_extra(self, fields)
+        object.__setattr__(self, "__pydantic_extra__", fields)
 
     def put(self, field: str, value: object) -> None:
         """Replace a field's value without validation and without marking the field as set."""
@@ -145,43 +148,66 @@ class Struct(Model):
         return self.__copy__()
 
 
-def _summary(error: ValidationError) -> ValidationError:
-    """Return one error that replaces many, because describing each of them would take longer than decoding did."""
-    text = f"{error.error_count()} values have another type than their fields"
-    details: InitErrorDetails = {"type": PydanticCustomError("too_many", text), "input": None}
-    return ValidationError.from_exception_data(error.title, [details])
+def fields_of(model: type[Struct]) -> dict[str, FieldInfo]:
+    """Return the fields by attribute name, with evaluated annotations."""
+    if not model.__pydantic_fields_complete__:  # it mentions a class that was declared after it
+        model.model_rebuild()
+    return model.model_fields
+
+
+def wire_name(attribute: str, field: FieldInfo) -> str:
+    """Return the name of a field in JSON."""
+    return field.alias or camel(attribute)
+
+
+def _check_number(error: ValidationError) -> None:
+    """Raise one error that replaces very many, because describing each of them would take longer than decoding did."""
+    if error.error_count() > _MOST_ERRORS:
+        text = f"{error.error_count()} values have another type than their fields"
+        details: InitErrorDetails = {"type": PydanticCustomError("too_many", text), "input": None}
+        raise ValidationError.from_exception_data(error.title, [details]) from None
+
+
+def _may_set(model: type[Struct], name: str) -> bool:
+    """Return True for a private attribute, one of the class such as a property, and any if the model takes any."""
+    return name.startswith("_") or model.takes_any_field or hasattr(model, name)
 
 
 def _check_names(model: type[Struct], data: Collection[str]) -> None:
-    fields = model.model_fields
-    aliases = {field.alias for field in fields.values()}
+    known = _names(model)
     for name in data:
-        if name not in fields and name not in aliases:
-            import difflib  # only for this error
+        if name not in known:
+            raise TypeError(_no_field(model, name))
 
-            close = difflib.get_close_matches(name, [*fields, *filter(None, aliases)], n=1)
-            hint = f"; did you mean {close[0]}?" if close else ""
-            raise TypeError(f"{model.__name__} has no field {name}{hint}")
+
+def _no_field(model: type[Struct], name: str) -> str:
+    import difflib  # only for this error
+
+    close = difflib.get_close_matches(name, _names(model), n=1)
+    hint = f"; did you mean {close[0]}?" if close else ""
+    return f"{model.__name__} has no field {name}{hint}"
+
+
+def _names(model: type[Struct]) -> list[str]:
+    fields = model.model_fields
+    return [*fields, *(wire_name(name, field) for name, field in fields.items())]
 
 
 def _is_no_json(error: ValidationError) -> bool:
     return error.error_count() == 1 and error.errors(include_url=False)[0]["type"] == "json_invalid"
 
 
-def _without_nulls(data: JSON) -> tuple[JSON, bool]:
-    """Return ``data`` without its null fields, and True if there were any."""
+def _without_nulls(data: JSON) -> JSON:
+    """Return ``data`` without its null fields."""
     if isinstance(data, dict):
-        below = {key: _without_nulls(value) for key, value in data.items() if value is not None}
-        found = len(below) != len(data) or any(nulls for _, nulls in below.values())
-        return {key: value for key, (value, _) in below.items()}, found
+        return {key: _without_nulls(value) for key, value in data.items() if value is not None}
     if isinstance(data, list):
-        items = [_without_nulls(value) for value in data]
-        return [value for value, _ in items], any(nulls for _, nulls in items)
-    return data, False
+        return [_without_nulls(value) for value in data]
+    return data
 
 
 _ATOMS: Final = frozenset({str, int, bool, float, type(None)})
-_new: Final = object.__new__
+_set: Final = object.__setattr__
 
 
 def _copy(value: JSON) -> JSON:
@@ -191,36 +217,19 @@ def _copy(value: JSON) -> JSON:
         return [each if type(each) in _ATOMS else _copy(each) for each in value]
     if kind is dict:
         return {key: each if type(each) in _ATOMS else _copy(each) for key, each in value.items()}
-    if not isinstance(value, Struct):
+    if not issubclass(kind, Struct):
         return value
     fields = value.__dict__.copy()
     for name, each in fields.items():
         if type(each) not in _ATOMS:
             fields[name] = _copy(each)
-    extra = value.__pydantic_extra__
-    copied = _new(kind)
-    set_fields(copied, fields)
-    set_fields_set(copied, value.__pydantic_fields_set__.copy())
-    set_extra(copied, None if extra is None else _copy(extra))
+    extra, private = value.__pydantic_extra__, value.__pydantic_private__
+    copied = kind.__new__(kind)
+    _set(copied, "__dict__", fields)
+    _set(copied, "__pydantic_fields_set__", value.__pydantic_fields_set__.copy())
+    _set(copied, "__pydantic_extra__", None if extra is None else _copy(extra))
+    _set(copied, "__pydantic_private__", None if private is None else private.copy())
     return copied
-
-
-def assembled(kind: type[S], values: dict[str, Any], given: set[str]) -> S:
-    """Return ``kind.model_construct(given, **values)``, for values by attribute name, but quicker.
-
-    Instances share the defaults of other fields, which must be immutable, and ``model_post_init`` is not called.
-    """
-    made = _new(kind)
-    set_fields(made, {**_defaults(kind), **values})
-    set_fields_set(made, given)
-    set_extra(made, {})
-    return made
-
-
-@functools.lru_cache(maxsize=16)
-def _defaults(kind: type[Struct]) -> dict[str, Any]:
-    """Return the default of every field."""
-    return vars(kind.model_construct())
 
 
 def is_unset(value: Struct) -> bool:

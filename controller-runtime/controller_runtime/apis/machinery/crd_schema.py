@@ -13,9 +13,11 @@ import typing
 from functools import cache
 from typing import Any, Final
 
+from pydantic.fields import FieldInfo
+
 from . import kubernetes_schema as recorded
+from .base import fields_of, wire_name
 from .crd import CRD, UNSET, KindMarkers, Rule
-from .declarations import FieldInfo
 from .kubernetes_schema import Schema
 from .object import Object, ObjectMeta
 from .quantity import CANONICAL
@@ -111,8 +113,8 @@ def _struct(model: type[Any]) -> Schema:
         schema["description"] = text
     texts = _field_texts(model)
     required = []
-    for attribute, info in model.model_fields.items():
-        wire = info.alias or attribute
+    for attribute, info in fields_of(model).items():
+        wire = wire_name(attribute, info)
         each, needed = _field(info)
         if text := texts.get(attribute):
             each["description"] = text

@@ -8,7 +8,7 @@ from functools import cache
 from typing import get_args
 
 from . import quantity
-from .base import Struct
+from .base import Struct, fields_of
 
 
 def deep_equal(a: object, b: object) -> bool:
@@ -55,7 +55,7 @@ def _equal_quantities(a: object, b: object) -> bool:
 def _quantity_fields(kind: type[Struct]) -> frozenset[str]:
     return frozenset(
         name
-        for name, info in kind.model_fields.items()
+        for name, info in fields_of(kind).items()
         if quantity.CANONICAL in info.metadata or _mentions(info.annotation)
     )
 

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from .base import JSON, Struct, is_unset
+from .base import JSON, Struct, fields_of, is_unset, wire_name
 from .quantity import CANONICAL
 
 _HTML: Final = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
@@ -141,12 +141,12 @@ def _layout(kind: type[Struct]) -> tuple[_Field, ...]:
     return tuple(
         _Field(
             name,
-            f"{_string(info.alias or name)}:",
+            f"{_string(wire_name(name, info))}:",
             _zero(kind, name) if name in kind.go_always else None,
             name in kind.go_pointers,
             info.exclude_if is is_unset,
         )
-        for name, info in kind.model_fields.items()
+        for name, info in fields_of(kind).items()
     )
 
 

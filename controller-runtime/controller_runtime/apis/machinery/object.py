@@ -8,7 +8,9 @@ import types
 from functools import lru_cache
 from typing import Any, ClassVar, Final, Self, TypeVar, cast
 
-from .base import JSON, Field, Struct
+from pydantic import Field
+
+from .base import JSON, Struct
 from .gvk import GVK, NamespacedName, Resource
 
 T = TypeVar("T", bound="Object")

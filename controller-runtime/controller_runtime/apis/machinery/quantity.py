@@ -15,8 +15,7 @@ from functools import lru_cache
 from typing import Annotated, Final
 
 import msgspec
-
-from .declarations import Converter
+from pydantic import BeforeValidator
 
 _NANO: Final = 10**9
 _MAX_BINARY: Final = 2**63 - 1
@@ -213,7 +212,8 @@ def milli_value(text: str) -> int:
     return parse(text).milli_value
 
 
-def _decode(raw: object) -> object:
+def of_json(raw: object) -> object:
+    """Return the canonical text of a JSON string or number, and anything else as it is. Raises like :func:`canonical`."""
     if isinstance(raw, str):
         return _canonical(raw) if len(raw) <= _SHORT else _written_back(raw)
     if isinstance(raw, int | float) and not isinstance(raw, bool):
@@ -221,7 +221,7 @@ def _decode(raw: object) -> object:
     return raw
 
 
-CANONICAL: Final = Converter(_decode)
+CANONICAL: Final = BeforeValidator(of_json)
 """The annotation that marks a field as a quantity."""
 
 Quantity = Annotated[str, CANONICAL]

@@ -4,9 +4,11 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
-from controller_runtime.apis.machinery.base import Field, Struct
+from pydantic import Field
+
+from controller_runtime.apis.machinery.base import Struct
 from controller_runtime.apis.machinery.object import Object
 from controller_runtime.apis.meta.v1 import LabelSelector
 
@@ -18,7 +20,7 @@ class PolicyRule(Struct):
     api_groups: list[str] | None = None
     resources: list[str] | None = None
     resource_names: list[str] | None = None
-    non_resource_ur_ls: list[str] | None = Field(default=None, wire="nonResourceURLs")
+    non_resource_ur_ls: Annotated[list[str] | None, Field(alias="nonResourceURLs")] = None
     go_always: ClassVar[frozenset[str]] = frozenset({"verbs"})
 
 

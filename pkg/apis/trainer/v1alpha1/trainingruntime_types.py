@@ -6,10 +6,11 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Final
 
-from controller_runtime.apis.machinery.base import JSON, Field, Struct, is_unset
+from controller_runtime.apis.machinery.base import JSON, Struct, is_unset
 from controller_runtime.apis.machinery.crd import CRD, Int32, Rule
 from controller_runtime.apis.machinery.intstr import MAX_INT32, IntOrString
 from controller_runtime.apis.machinery.object import Object, ObjectMeta
+from pydantic import Field
 
 from pkg.apis.jobset.v1alpha2 import JobSetSpec
 from pkg.apis.volcano.v1beta1 import NetworkTopologySpec
@@ -158,8 +159,8 @@ class MPIMLPolicySource(Struct):
     """Processes on each node: the slots in the host file."""
     mpi_implementation: Annotated[str | None, CRD(default="OpenMPI", enum=("OpenMPI", ""))] = None
     """The MPI implementation, which decides the form of the host file."""
-    ssh_auth_mount_path: Annotated[str | None, CRD(default="/root/.ssh")] = Field(
-        default=None, wire="sshAuthMountPath"
+    ssh_auth_mount_path: Annotated[str | None, CRD(default="/root/.ssh"), Field(alias="sshAuthMountPath")] = (
+        None
     )
     """Directory that the SSH keys are mounted in."""
     run_launcher_as_node: Annotated[bool | None, CRD(default=False)] = None

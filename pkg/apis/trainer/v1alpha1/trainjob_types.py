@@ -16,7 +16,7 @@ from controller_runtime.apis.core.v1 import (
     Volume,
     VolumeMount,
 )
-from controller_runtime.apis.machinery.base import Field, Struct, is_unset
+from controller_runtime.apis.machinery.base import Struct, is_unset
 from controller_runtime.apis.machinery.crd import (
     ATOMIC,
     CRD,
@@ -31,6 +31,7 @@ from controller_runtime.apis.machinery.crd import (
 from controller_runtime.apis.machinery.intstr import MAX_INT32, IntOrString
 from controller_runtime.apis.machinery.object import Object, ObjectMeta
 from controller_runtime.apis.meta.v1 import Condition
+from pydantic import Field
 
 from .runtimepatch_types import FIELD_IMMUTABLE, RuntimePatch
 

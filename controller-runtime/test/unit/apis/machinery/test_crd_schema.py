@@ -6,10 +6,11 @@ import json
 from typing import Annotated, Any, ClassVar
 
 import pytest
+from pydantic import Field
 
 from controller_runtime.apis.core.v1 import LocalObjectReference
 from controller_runtime.apis.machinery import kubernetes_schema
-from controller_runtime.apis.machinery.base import JSON, Field, Struct
+from controller_runtime.apis.machinery.base import JSON, Struct
 from controller_runtime.apis.machinery.crd import ATOMIC, CRD, Int32, KindMarkers, PrinterColumn, Rule
 from controller_runtime.apis.machinery.crd_schema import custom_resource_definition
 from controller_runtime.apis.machinery.intstr import IntOrString
