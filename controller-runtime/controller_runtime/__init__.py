@@ -28,7 +28,6 @@ if _typing.TYPE_CHECKING:
     from . import healthz as healthz
     from . import httpserver as httpserver
     from . import leaderelection as leaderelection
-    from . import lean as lean
     from . import log as log
     from . import manager as manager
     from . import metrics as metrics

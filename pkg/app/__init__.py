@@ -29,12 +29,7 @@ def start(program: str, arguments: Sequence[str] | None) -> int:
             signal.signal(number, _end)  # also one that the parent process set to be ignored, as in Go
     import importlib
 
-    from controller_runtime import lean
-
-    with lean.importing():
-        lean.compile_on_use("yaml")
-        module = importlib.import_module(program)
-    code: int = module.main(arguments)
+    code: int = importlib.import_module(program).main(arguments)
     return code
 
 

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import functools
 import gc
+import importlib.metadata
 import importlib.util
 import os
 import resource
@@ -23,7 +24,7 @@ from typing import Final, Protocol, TypeVar
 
 import anyio
 import controller_runtime as ctrl
-from controller_runtime import installed, lean, log, rest
+from controller_runtime import log, rest
 from controller_runtime.apis.machinery import raised
 from controller_runtime.apis.machinery.errors import StatusError, UnauthorizedError, one_line
 from controller_runtime.apis.machinery.printable import printable_line
@@ -32,7 +33,7 @@ from controller_runtime.manager import ManagerError
 
 from pkg import config
 
-from . import ending, goflags, trim
+from . import ending, goflags
 
 DISTRIBUTION: Final = "trainer-controller-manager"
 BAD_USAGE: Final = 2
@@ -154,13 +155,25 @@ async def serve(
 
 
 async def _run(mgr: ctrl.Manager, stop: anyio.Event) -> None:
-    mgr.add(lean.Collector(mgr.cache.ready))
-    mgr.add(trim.Trimmer())
-    gc.disable()
-    try:
-        await mgr.start(stop)
-    finally:
-        gc.enable()
+    mgr.add(_Freezer(mgr))
+    await mgr.start(stop)
+
+
+class _Freezer:
+    """A runnable: once the caches are full, garbage collections no longer scan what the start has made."""
+
+    def __init__(self, mgr: ctrl.Manager) -> None:
+        self._mgr = mgr
+
+    def need_leader_election(self) -> bool:
+        """Return False: a standby has full caches, too."""
+        return False
+
+    async def start(self) -> None:
+        """Wait for the caches, then exclude all objects that exist."""
+        await self._mgr.cache.ready()
+        gc.collect()
+        gc.freeze()
 
 
 async def admitted(mgr: ctrl.Manager) -> None:
@@ -215,4 +228,4 @@ def _report_unended(program: str, error: BaseException | None) -> int:
 
 
 def version() -> str:
-    return installed.version(DISTRIBUTION)
+    return importlib.metadata.version(DISTRIBUTION)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 
 import controller_runtime as ctrl
-from controller_runtime import cache, healthz, lean, rest
+from controller_runtime import cache, healthz, rest
 from controller_runtime.apis.machinery import shape
 from controller_runtime.apis.machinery.object import Object
 from controller_runtime.apis.scheduling.v1 import PriorityClass
@@ -18,7 +18,7 @@ from controller_runtime.client import ReadThrough
 from pkg import config, controller, features, metrics
 from pkg.apis.config.v1alpha1 import Configuration
 from pkg.apis.jobset.v1alpha2 import JobSet
-from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
+from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime
 from pkg.runtime import core
 
 from . import flags, process, serving
@@ -105,7 +105,6 @@ async def setup(mgr: ctrl.Manager, parsed: Flags, cfg: Configuration) -> None:
         reader=mgr.api_reader,
         published=mgr.published_schema,
     )
-    mgr.add(lean.Decoders(ClusterTrainingRuntime, TrainJob))
     controller.setup_controllers(mgr, runtimes, enabled=parsed.enabled, cfg=cfg)
     serving.remark(cfg, enable_http2=parsed.enable_http2)
     if parsed.webhooks:

@@ -4,8 +4,6 @@
 
 from __future__ import annotations
 
-import sys
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 from controller_runtime.apis.machinery.base import JSON
@@ -22,7 +20,9 @@ class Evaluator:
     """Compiles each rule once."""
 
     def __init__(self) -> None:
-        self._compile = _library().compile
+        import cel  # loads a command line, which takes longer than a check
+
+        self._compile = cel.compile
         self._programs: dict[str, cel.Program] = {}
 
     def __call__(self, rule: str, value: JSON) -> bool | str:
@@ -36,17 +36,3 @@ class Evaluator:
             return _NO_OVERLOAD
         except (ValueError, RuntimeError) as error:
             return str(error)
-
-
-def _library() -> ModuleType:
-    """Import the library without its command line, whose import takes twenty times as long."""
-    command_line = "cel.cli"
-    if "cel" not in sys.modules and command_line not in sys.modules:
-        sys.modules[command_line] = ModuleType(command_line)
-        try:
-            import cel
-        finally:
-            del sys.modules[command_line]
-    import cel
-
-    return cel

@@ -4,11 +4,12 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from controller_runtime import client, installed
+from controller_runtime import client
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.apis.machinery import raised
 from controller_runtime.apis.machinery.gvk import GVK, GroupKind, NamespacedName
@@ -177,7 +178,7 @@ def new_plugins_hub(
     oldest = _table(default, reader, options, declarations)
     tables = {Rules.V0_13: oldest, Rules.V0_17: _newest_table(oldest, default, reader, options, declarations)}
     if found is None:
-        found = installed.entry_points(ENTRY_POINT_GROUP)
+        found = importlib.metadata.entry_points(group=ENTRY_POINT_GROUP)
     for entry in sorted(found, key=lambda entry: entry.name):
         for kind, grouper in _load(entry, default, reader).items():
             for table in tables.values():

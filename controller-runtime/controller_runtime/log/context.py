@@ -40,11 +40,13 @@ class _Unbound:
         self._name = name
 
     def _bind(self) -> Logger:
-        from .logger import Logger, current
+        import structlog
+
+        from .logger import Logger
 
         # What structlog.wrap_logger(wrapper_class=Logger).bind() makes, at a quarter of the cost.
         # ``logger_name`` is LOGGER_NAME, which the renderer takes off again.
-        config = current()
+        config = structlog.get_config()
         return Logger(config["logger_factory"](), config["processors"], {"logger_name": self._name})
 
     def __getattr__(self, name: str) -> Any:

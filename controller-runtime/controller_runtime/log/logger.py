@@ -1,10 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The logger and its set-up: structlog bound to context variables, one line per event on stderr.
-
-Where :func:`controller_runtime.lean.importing` left out structlog's own configuration, which loads its console, its
-tracebacks and pickle, the set-up is kept here; structlog receives it as soon as anything loads that configuration.
-"""
+"""The logger and its set-up: structlog bound to context variables, one line per event on stderr."""
 
 from __future__ import annotations
 
@@ -12,14 +8,10 @@ import contextlib
 import logging
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from importlib.machinery import ModuleSpec
-from types import ModuleType
-from typing import Any, Final, TextIO
+from collections.abc import Callable
+from typing import Final, TextIO
 
 import structlog
-from structlog._base import BoundLoggerBase  # the public name loads all of structlog
 from structlog.contextvars import merge_contextvars
 
 from .context import Written, bound, logger_from
@@ -27,8 +19,6 @@ from .encode import VERBOSITY, renderer
 from .options import INFO, TRACE, Options
 
 _FOREIGN: Final = "controller-runtime.foreign"
-_CONFIGURATION: Final = "structlog._config"
-"""The module with structlog's configuration; other modules of structlog are loaded without it."""
 
 
 class Sink:
@@ -48,7 +38,7 @@ class Sink:
     critical = error = exception = warning = info = debug = trace = _write
 
 
-class Logger(BoundLoggerBase):
+class Logger(structlog.BoundLoggerBase):
     """A logger with bound keys and values; a call below the verbosity costs a comparison and no rendering."""
 
     def _log(self, method: str, message: str, fields: dict[str, object]) -> None:
@@ -106,50 +96,8 @@ def set_verbosity(wanted: int) -> None:
         _set_foreign_level(wanted)
 
 
-def current() -> Mapping[str, Any]:
-    """Return structlog's configuration, or what it will be once structlog's is loaded."""
-    return structlog.get_config() if _kept.settings is None else _kept.settings
-
-
-class _Kept:
-    """The configuration until structlog's is loaded: a finder of modules, which then hands it over."""
-
-    settings: dict[str, Any] | None = None
-
-    def configure(self, settings: dict[str, Any]) -> None:
-        """Configure structlog, now or once its configuration is loaded."""
-        if _CONFIGURATION in sys.modules:
-            structlog.configure(**settings)
-            return
-        self.settings = settings
-        if self not in sys.meta_path:
-            sys.meta_path.insert(0, self)
-
-    def find_spec(
-        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        """Return None, but for structlog's configuration: its module, which configures itself after it ran."""
-        if name != _CONFIGURATION:
-            return None
-        others = (each.find_spec(name, path, target) for each in sys.meta_path if each is not self)
-        spec = next(filter(None, others), None)
-        if spec is not None and spec.loader is not None:
-            spec.loader.exec_module = partial(self._run, spec.loader.exec_module)  # type: ignore[method-assign]
-        return spec
-
-    def _run(self, run: Callable[[ModuleType], object], module: ModuleType) -> None:
-        run(module)
-        sys.meta_path.remove(self)
-        if self.settings is not None:
-            module.configure(**self.settings)
-            self.settings = None
-
-
-_kept: Final = _Kept()
-
-
 def _sink() -> object:
-    factory = current()["logger_factory"]
+    factory = structlog.get_config()["logger_factory"]
     return factory() if callable(factory) else None
 
 
@@ -167,13 +115,11 @@ def configure(
     options = options or Options()
     sink = Sink(stream, options.effective_verbosity)
     Written.up_to = options.effective_verbosity
-    _kept.configure(
-        {
-            "processors": [merge_context, merge_contextvars, renderer(options, now_ns)],
-            "wrapper_class": Logger,
-            "logger_factory": lambda *_: sink,
-            "cache_logger_on_first_use": False,
-        }
+    structlog.configure(
+        processors=[merge_context, merge_contextvars, renderer(options, now_ns)],
+        wrapper_class=Logger,
+        logger_factory=lambda *_: sink,
+        cache_logger_on_first_use=False,
     )
     root = logging.getLogger()
     for handler in [h for h in root.handlers if isinstance(h, _Bridge)]:

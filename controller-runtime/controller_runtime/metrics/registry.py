@@ -15,7 +15,6 @@ import itertools
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-# Not from the package itself: see controller_runtime.lean.
 from prometheus_client.gc_collector import GCCollector
 from prometheus_client.metrics import Counter, Gauge, Histogram
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric

@@ -8,6 +8,7 @@ the files named by ``KUBECONFIG``, the pod's own service account, ``~/.kube/conf
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 import platform
 import re
@@ -18,10 +19,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
-from controller_runtime import installed
 from controller_runtime.apis.machinery.base import JSON
 
-from . import http1, kubeconfig_import, proxy
+from . import http1, proxy
 from .credentials import Anonymous, Credentials, TokenFile
 from .errors import ConfigError
 from .tls import TLSConfig
@@ -48,7 +48,7 @@ def default_user_agent() -> str:
     """
     started = Path(sys.argv[0] or "python")
     program = started.parent.name if started.name == "__main__.py" else started.name.removesuffix(".py")
-    return user_agent(program.replace("/", "_") or "python", installed.version("controller-runtime"))
+    return user_agent(program.replace("/", "_") or "python", importlib.metadata.version("controller-runtime"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,26 +150,28 @@ def in_cluster_config(environ: Mapping[str, str], *, folder: Path = SERVICE_ACCO
     """Return the connection of a pod to its own cluster.
 
     Raises:
-        ConfigError: the process does not run in a pod, or the pod has no service account token.
+        ConfigError: the process does not run in a pod, or the pod has no token or no authority of its service account.
     """
-    library = kubeconfig_import.in_cluster()
-    loader = library.incluster_config.InClusterConfigLoader(
-        token_filename=str(folder / "token"), cert_filename=str(folder / "ca.crt"), environ=environ
-    )
-    settings = _Settings()
-    try:
-        loader.load_and_set(settings)
-    except (library.config_exception.ConfigException, OSError) as error:
-        from .login import redacted  # which loads what a pod does not need
-
-        raise ConfigError(f"in-cluster configuration: {redacted(error)}") from error
+    host, port = environ.get("KUBERNETES_SERVICE_HOST"), environ.get("KUBERNETES_SERVICE_PORT")
+    if not host or not port:
+        raise ConfigError(
+            "in-cluster configuration: KUBERNETES_SERVICE_HOST or KUBERNETES_SERVICE_PORT is not set"
+        )
+    for file in (folder / "token", folder / "ca.crt"):
+        try:
+            empty = not file.read_bytes()
+        except OSError as error:
+            raise ConfigError(f"in-cluster configuration: {error}") from error
+        if empty:
+            raise ConfigError(f"in-cluster configuration: {file} is empty")
+    address = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
     namespace = folder / "namespace"
     return Config(
-        host=settings.host,
-        tls=TLSConfig(ca=Path(settings.ssl_ca_cert)),
+        host=address,
+        tls=TLSConfig(ca=folder / "ca.crt"),
         credentials=TokenFile(folder / "token"),
         namespace=namespace.read_text(encoding="utf-8").strip() if namespace.exists() else "",
-        proxy=proxy.from_environment(settings.host, environ),
+        proxy=proxy.from_environment(address, environ),
     )
 
 
@@ -179,15 +181,6 @@ def _default_kubeconfig(environ: Mapping[str, str]) -> str:
     except RuntimeError:  # neither HOME nor the user database names a home directory
         return ""
     return str(path) if path.exists() else ""
-
-
-class _Settings:
-    """The attributes that the loader sets."""
-
-    def __init__(self) -> None:
-        self.api_key: dict[str, str] = {}
-        self.host = ""
-        self.ssl_ca_cert = ""
 
 
 async def _from_kubeconfig(access: Access, environ: Mapping[str, str]) -> Config:

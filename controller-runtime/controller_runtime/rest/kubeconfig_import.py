@@ -2,15 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Imports kubernetes-asyncio without its 1,260 generated modules; no other module imports it.
 
-This project uses its ``config`` package: kubeconfig files, exec plugins, OIDC and in-cluster settings. But
+This project uses its ``config`` package: kubeconfig files, exec plugins and OIDC. But
 importing any part of the distribution runs ``kubernetes_asyncio/__init__.py``, which loads a model class
 for every API type: 30 MiB and 120 ms that are not needed. ``config`` itself needs two names of ``client``:
 ``ApiClient``, which is not used here, and ``Configuration``, a plain set of attributes.
 
 While ``config`` is imported, two empty packages replace ``kubernetes_asyncio`` and ``kubernetes_asyncio.client``.
 Afterwards every entry is removed from ``sys.modules``, so a program that also imports the distribution gets the
-real one. Only its OIDC client needs aiohttp (about 15 MiB), which is loaded when a token is first refreshed, and only a
-user's password or a refreshed token needs temporary files, whose module loads shutil and its compressors.
+real one. Only its OIDC client needs aiohttp (about 15 MiB), which is loaded when a token is first refreshed.
 ``test_kubeconfig_import.py`` checks these assumptions against each release.
 """
 
@@ -29,8 +28,8 @@ from controller_runtime.apis.machinery import yaml
 from controller_runtime.apis.machinery.base import JSON
 
 _ROOT: Final = "kubernetes_asyncio"
-_LATER: Final = ("aiohttp", "tempfile")
-"""Modules that ``config`` imports as a whole and rarely uses."""
+_LATER: Final = "aiohttp"
+"""A package that ``config`` imports as a whole and rarely uses."""
 _lock: Final = threading.Lock()
 
 
@@ -38,14 +37,6 @@ class Modules(NamedTuple):
     """The modules of the distribution that this project uses."""
 
     kube_config: types.ModuleType
-    incluster_config: types.ModuleType
-    config_exception: types.ModuleType
-
-
-class InCluster(NamedTuple):
-    """The modules that a pod uses."""
-
-    incluster_config: types.ModuleType
     config_exception: types.ModuleType
 
 
@@ -102,36 +93,23 @@ def modules() -> Modules:
     Raises:
         ImportError: the distribution is missing, or its ``config`` has an unexpected dependency.
     """
-    return Modules(*_load(Modules._fields))
-
-
-@lru_cache(maxsize=1)
-def in_cluster() -> InCluster:
-    """Return the modules for a pod. Unlike the reader of kubeconfigs, they load no other packages. Raises likewise."""
-    return InCluster(*_load(InCluster._fields, f"{_ROOT}.config"))
-
-
-def _load(names: tuple[str, ...], *bare: str) -> list[types.ModuleType]:
-    """Return modules of ``config``. The packages ``bare`` are replaced by empty ones, too."""
     with _lock:
         if _ROOT in sys.modules:
-            return _imported(names)
+            return _imported()
         spec = importlib.util.find_spec(_ROOT)
         if spec is None or not spec.submodule_search_locations:
             raise ImportError(f"{_ROOT} is not installed")
         parent = spec.submodule_search_locations[0].removesuffix(f"/{_ROOT}")
-        for name in (_ROOT, f"{_ROOT}.client", *bare):
+        for name in (_ROOT, f"{_ROOT}.client"):
             sys.modules[name] = _package(name, f"{parent}/{name.replace('.', '/')}")
         client = sys.modules[f"{_ROOT}.client"]
         client.__dict__.update(ApiClient=_Unused, Configuration=_Unused)
         sys.modules[_ROOT].__dict__["client"] = client
-        later = {name: _Later(name) for name in _LATER if name not in sys.modules}
+        later = {} if _LATER in sys.modules else {_LATER: _Later(_LATER)}
         sys.modules.update(later)
         try:
-            found = _imported(names)
-            for module in found:
-                if "yaml" in vars(module):
-                    vars(module)["yaml"] = _yaml()
+            found = _imported()
+            vars(found.kube_config)["yaml"] = _yaml()
             return found
         finally:
             loaded = [name for name in sys.modules if name.partition(".")[0] == _ROOT]
@@ -151,8 +129,8 @@ def _yaml() -> types.SimpleNamespace:
     return types.SimpleNamespace(safe_load=safe_load, safe_dump=safe_dump)
 
 
-def _imported(names: tuple[str, ...]) -> list[types.ModuleType]:
-    return [importlib.import_module(f"{_ROOT}.config.{name}") for name in names]
+def _imported() -> Modules:
+    return Modules(*(importlib.import_module(f"{_ROOT}.config.{name}") for name in Modules._fields))
 
 
 def _package(name: str, folder: str) -> types.ModuleType:

@@ -73,7 +73,6 @@ class TLSConfig:
             # authorities of many clusters do not satisfy.
             cadata = _pem(self.ca).decode("ascii", errors="ignore") if self.ca is not None else None
             context = ssl.create_default_context(cadata=cadata)
-            context.__class__ = _Context
             context.verify_flags &= ~_STRICT
             if not self.verify:
                 context.check_hostname = False
@@ -90,23 +89,6 @@ class TLSConfig:
     def stamp(self) -> tuple[object, ...]:
         """Return a value that changes when one of the files is rewritten."""
         return tuple(_stat(part) for part in (self.ca, self.cert, self.key) if isinstance(part, Path))
-
-
-class _Context(ssl.SSLContext):
-    """Takes ASCII names of servers as they are. ssl encodes text by IDNA, whose tables take 0.4 MiB."""
-
-    def wrap_bio(
-        self,
-        incoming: ssl.MemoryBIO,
-        outgoing: ssl.MemoryBIO,
-        server_side: bool = False,
-        server_hostname: str | bytes | None = None,
-        session: ssl.SSLSession | None = None,
-    ) -> ssl.SSLObject:
-        """Return a new TLS object."""
-        if isinstance(server_hostname, str) and server_hostname.isascii():
-            server_hostname = server_hostname.encode("ascii")
-        return super().wrap_bio(incoming, outgoing, server_side, server_hostname, session)
 
 
 _STRICT: Final = getattr(ssl, "VERIFY_X509_STRICT", ssl.VerifyFlags.VERIFY_DEFAULT)

@@ -34,7 +34,6 @@ import anyio.to_thread
 import structlog
 from anyio._backends._asyncio import CancelScope
 
-from controller_runtime import installed
 from controller_runtime.log import context as log_context
 from controller_runtime.log import logger as log
 
@@ -134,10 +133,6 @@ _real_distributions = importlib.metadata.distributions
 _text_of_distribution = functools.cache(importlib.metadata.PathDistribution.read_text)
 
 
-_folders_of_distributions = functools.cache(installed._folders)
-_declares = functools.cache(installed._declares)
-
-
 @functools.cache
 def _distributions() -> tuple[importlib.metadata.Distribution, ...]:
     return tuple(_real_distributions())
@@ -170,8 +165,6 @@ def sealed(
             (datetimes, "datetime", _SimDatetime),
             (importlib.metadata, "distributions", _distributions),
             (importlib.metadata.PathDistribution, "read_text", _text_of_distribution),
-            (installed, "_folders", _folders_of_distributions),
-            (installed, "_declares", _declares),
         ):
             patches.enter_context(mock.patch.object(target, name, value))
         begin = CancelScope.__init__

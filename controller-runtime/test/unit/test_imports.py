@@ -12,7 +12,7 @@ _PROBE = """
 import gc, json, signal, sys, threading
 before = (gc.isenabled(), gc.get_threshold(), gc.get_freeze_count(), signal.getsignal(signal.SIGTERM), sys.meta_path[:])
 import controller_runtime as ctrl
-from controller_runtime import builder, cache, client, controller, leaderelection, lean, manager, rest, webhook
+from controller_runtime import builder, cache, client, controller, leaderelection, manager, rest, webhook
 from controller_runtime.controller import controllerutil
 after = (gc.isenabled(), gc.get_threshold(), gc.get_freeze_count(), signal.getsignal(signal.SIGTERM), sys.meta_path[:])
 print(json.dumps({
@@ -53,7 +53,7 @@ _FOR_OPERATORS = """
 import json, sys
 import controller_runtime as ctrl
 for name in dir(ctrl):
-    if name not in {"envtest", "simtest", "slim", "testing", "tools"}:
+    if name not in {"envtest", "simtest", "testing", "tools"}:
         getattr(ctrl, name)
 print(json.dumps(sorted(sys.modules)))
 """

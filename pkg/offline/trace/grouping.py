@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import importlib.metadata
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
 import pydantic_core
-from controller_runtime import installed
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.apis.machinery.errors import StatusError
@@ -129,7 +129,7 @@ class _Try:
 @cache
 def _installed() -> tuple[EntryPoint, ...]:
     """Return the installed groupers; finding them takes longer than grouping."""
-    return installed.entry_points(ENTRY_POINT_GROUP)
+    return tuple(importlib.metadata.entry_points(group=ENTRY_POINT_GROUP))
 
 
 class _Search:

@@ -213,7 +213,10 @@ def milli_value(text: str) -> int:
 
 
 def of_json(raw: object) -> object:
-    """Return the canonical text of a JSON string or number, and anything else as it is. Raises like :func:`canonical`."""
+    """Return the canonical text of a JSON string or number; other values are returned unchanged.
+
+    Raises like :func:`canonical`.
+    """
     if isinstance(raw, str):
         return _canonical(raw) if len(raw) <= _SHORT else _written_back(raw)
     if isinstance(raw, int | float) and not isinstance(raw, bool):

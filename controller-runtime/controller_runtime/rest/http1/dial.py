@@ -166,11 +166,10 @@ def watchful_socket(info: AddrInfo) -> socket.socket:
 async def _resolve(loop: asyncio.AbstractEventLoop, to: Origin) -> Sequence[AddrInfo]:
     """Return the addresses in the order to try, alternating families; an IP address needs no look-up."""
     flags = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
-    host = to.host.encode("ascii")  # Python encodes text by IDNA, whose tables take 0.4 MiB
     try:
-        return socket.getaddrinfo(host, to.port, type=socket.SOCK_STREAM, flags=flags)
+        return socket.getaddrinfo(to.host, to.port, type=socket.SOCK_STREAM, flags=flags)
     except OSError:
-        found = await loop.getaddrinfo(host, to.port, type=socket.SOCK_STREAM)
+        found = await loop.getaddrinfo(to.host, to.port, type=socket.SOCK_STREAM)
     families: dict[int, list[AddrInfo]] = {}
     for info in found:
         families.setdefault(info[0], []).append(info)

@@ -362,11 +362,22 @@ async def test_a_pod_reaches_its_own_cluster(tmp_path: Path) -> None:
     assert await config.credentials.headers() == {"Authorization": "Bearer pod-token"}
 
 
-def test_a_pod_without_a_token_says_so(tmp_path: Path) -> None:
-    environ = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
-    with pytest.raises(
-        rest.ConfigError, match=r"^in-cluster configuration: Service token file does not exist"
-    ):
+@pytest.mark.parametrize(
+    ("files", "port", "message"),
+    [
+        ({}, "443", r"No such file .*token"),
+        ({"token": "x"}, "443", r"No such file .*ca\.crt"),
+        ({"token": "", "ca.crt": "x"}, "443", r".*token is empty"),
+        ({"token": "x", "ca.crt": "x"}, "", r"KUBERNETES_SERVICE_PORT is not set"),
+    ],
+)
+def test_a_pod_says_what_its_service_account_lacks(
+    tmp_path: Path, files: dict[str, str], port: str, message: str
+) -> None:
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    environ = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": port}
+    with pytest.raises(rest.ConfigError, match=rf"^in-cluster configuration: .*{message}"):
         rest.in_cluster_config(environ, folder=tmp_path)
 
 

@@ -8,11 +8,11 @@ its value is a ``PluginFactory``. They run after the built-in plugins, in the or
 
 from __future__ import annotations
 
+import importlib.metadata
 from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from controller_runtime import installed
 from controller_runtime.apis.machinery import raised
 from controller_runtime.client import FieldIndexer, Reader
 from controller_runtime.manager import ManagerError
@@ -64,7 +64,7 @@ def new_registry(
 
         registry[trainjobstatus.NAME] = trainjobstatus.new
     if found is None:
-        found = installed.entry_points(ENTRY_POINT_GROUP)
+        found = importlib.metadata.entry_points(group=ENTRY_POINT_GROUP)
     for entry in sorted(found, key=lambda entry: entry.name):
         if entry.name in registry:
             raise PluginLoadError(f"plugin {entry.name} ({entry.value}): the name is taken")
