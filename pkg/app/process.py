@@ -160,7 +160,7 @@ async def _run(mgr: ctrl.Manager, stop: anyio.Event) -> None:
 
 
 class _Freezer:
-    """A runnable: once the caches are full, garbage collections no longer scan what the start has made."""
+    """A runnable: once the caches are full, garbage collections no longer scan the objects of the start."""
 
     def __init__(self, mgr: ctrl.Manager) -> None:
         self._mgr = mgr

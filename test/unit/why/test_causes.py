@@ -492,7 +492,9 @@ def test_malformed_objects_do_no_harm(seed: int) -> None:
         world = World()
         case.values[-1](world)
         before = world.verdict().to_dict()
-        world.objects = copy.deepcopy(world.objects)  # parts of them are those of the case, which other tests use
+        world.objects = copy.deepcopy(
+            world.objects
+        )  # parts of them are those of the case, which other tests use
         for each in world.objects:
             for container, key in rng.sample(found := list(places(each)), min(2, len(found))):
                 container[key] = rng.choice(junk)

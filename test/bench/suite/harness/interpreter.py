@@ -2,10 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The interpreter that measures: its build changes the CPU time by a quarter.
 
-Our programs are measured as the image starts them: bytecode without docstrings, assertions, columns and checks of its
-sources, and no ``.pth`` files, which in an environment for development load finders of editable packages and the hooks
-of coverage. Those of the interpreter's own site-packages are left out by an environment without packages,
-``build/bench/bare-…``.
+Our programs are measured as the image starts them: without ``.pth`` files, which in an environment for development load
+finders of editable packages and the hooks of coverage. Those of the interpreter's own site-packages are left out by an
+environment without packages, ``build/bench/bare-…``.
 """
 
 from __future__ import annotations
@@ -27,21 +26,8 @@ _LIBRARY: Final = measure.ROOT / "controller-runtime"
 _SETTINGS: Final = {
     "PYTHONPATH": os.pathsep.join([str(measure.ROOT), str(_LIBRARY), sysconfig.get_path("purelib")]),
     "PYTHONPYCACHEPREFIX": str(_BYTECODE),
-    "PYTHONOPTIMIZE": "2",
-    "PYTHONNODEBUGRANGES": "1",
 }
-_LATER: Final = ("pkg.app.program", "pkg.app.podgrouper.program", "pkg.podgrouper", "pkg.util.cert", "uvloop")
-"""The modules with which the Containerfile compiles the standard library."""
-_COMPILE_LOADED: Final = """
-import importlib, py_compile, sys
-for name in sys.argv[1:]:
-    importlib.import_module(name)
-unchecked = py_compile.PycInvalidationMode.UNCHECKED_HASH
-for module in list(sys.modules.values()):
-    source = getattr(getattr(module, "__spec__", None), "origin", None) or ""
-    if source.endswith(".py"):
-        py_compile.compile(source, doraise=True, invalidation_mode=unchecked)
-"""
+_PROGRAMS: Final = "import pkg.app.program, pkg.app.podgrouper.program, pkg.podgrouper, pkg.util.cert, uvloop"
 
 
 def as_image() -> str:
@@ -60,13 +46,9 @@ def make_environment() -> None:
 
 
 def compile_as_image() -> None:
-    """Make the environment, and compile what our programs load, so that no start that is measured does."""
+    """Make the environment, and import what our programs load, so that no start that is measured compiles it."""
     make_environment()
-    command = shlex.split(as_image())
-    ours = [str(measure.ROOT / "pkg"), str(_LIBRARY / "controller_runtime")]
-    mode = ["--invalidation-mode", "unchecked-hash"]
-    subprocess.run([*command, "-m", "compileall", "-q", *mode, *ours], check=True)
-    subprocess.run([*command, "-c", _COMPILE_LOADED, *_LATER], cwd=measure.ROOT, check=True)
+    subprocess.run([*shlex.split(as_image()), "-c", _PROGRAMS], cwd=measure.ROOT, check=True)
 
 
 def _interpreter() -> Path:
