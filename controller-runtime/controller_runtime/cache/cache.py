@@ -195,7 +195,8 @@ class Cache:
         """Return the objects that meet every condition, in the order they were first seen.
 
         ``fields`` name registered indices, or ``metadata.name`` and ``metadata.namespace``. With ``limit`` the
-        list is truncated: there are no further pages. An object that cannot be decoded as ``kind`` is left out.
+        list is truncated: there are no further pages. An object that cannot be decoded as ``kind`` is left out, and
+        ``skipped`` says why.
 
         Raises:
             IndexMissingError: a field has no index.
@@ -218,13 +219,16 @@ class Cache:
         if labels:
             entries = await _matching(entries, selectors.selector(labels))
         listed: client.ObjectList[T] = client.ObjectList()
+        skipped: list[Exception] = []
         for number, entry in enumerate(entries[:limit], 1):
             try:
                 listed.append(entry.decode(kind))
             except errors.UndecodableObjectError as error:
                 engine.skip(error)
+                skipped.append(error)
             if number % DECODE_STEP == 0:
                 await anyio.lowlevel.checkpoint()
+        listed.skipped = skipped
         return listed
 
     async def _readable(self, kind: type[Object], namespace: str) -> Engine:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, TypeVar, Unpack
 
 import msgspec
@@ -52,12 +53,14 @@ def decode(kind: type[T], body: bytes) -> T:
 def decode_list(kind: type[T], body: bytes) -> interfaces.ObjectList[T]:
     """Return the objects of a list in ``body``; the items get their apiVersion and kind.
 
-    Objects that exceed the limits of ``machinery.shape`` are left out, so that one such object cannot make lists fail.
+    Objects that exceed the limits of ``machinery.shape`` are left out, so that one such object cannot make lists fail;
+    ``skipped`` has the reasons.
     """
     listed = rest.decoded(_decode_list, body)
-    objects = interfaces.ObjectList(
-        [found for item in listed.items or () if (found := decode_listed(kind, bytes(item))) is not None]
-    )
+    skipped: list[Exception] = []
+    found = [decode_listed(kind, bytes(item), skipped.append) for item in listed.items or ()]
+    objects = interfaces.ObjectList([each for each in found if each is not None])
+    objects.skipped = skipped
     objects.resource_version = listed.metadata.resource_version
     objects.continue_token = listed.metadata.continue_
     objects.remaining = listed.metadata.remaining_item_count
@@ -72,15 +75,28 @@ def _decode_list(body: bytes) -> _List:
         return _List(cut.items(fields["items"]), _meta_decoder.decode(fields["metadata"]))
 
 
-def decode_listed(kind: type[T], text: bytes) -> T | None:
-    """Return an object of a list or watch, or None if it exceeds the limits of ``machinery.shape``."""
+def decode_listed(kind: type[T], text: bytes, skip: Callable[[Exception], object] | None = None) -> T | None:
+    """Return an object of a list or watch.
+
+    If it exceeds the limits of ``machinery.shape``, return None and call ``skip`` with the reason.
+    """
     try:
         return decode(kind, text)
     except rest.AnswerError as error:
         if shape.Counter(shape.WIDE).feed(text) is None:
             raise
         _log.warning("Object skipped", kind=str(kind.gvk.group_kind), reason=str(error))
+        if skip is not None:
+            skip(rest.AnswerError(f"{kind.gvk.group_kind} {_key_of(text)}: {error}"))
         return None
+
+
+def _key_of(text: bytes) -> str:
+    """Return namespace and name of an object, and ``?`` if they cannot be read."""
+    try:
+        return str(Answer(Object, text).key)
+    except rest.AnswerError:
+        return "?"
 
 
 def apply_configuration(obj: Object) -> bytes:

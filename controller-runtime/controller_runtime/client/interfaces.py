@@ -8,7 +8,7 @@ Every call raises :class:`controller_runtime.apis.machinery.errors.StatusError` 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, Self, TypeVar, Unpack
 
@@ -33,6 +33,8 @@ class ObjectList(list[T], Generic[T]):
     resource_version: str = ""
     continue_token: str = ""
     remaining: int | None = None
+    skipped: Sequence[Exception] = ()
+    """Why objects are left out that exist: an error for each, with its name. Empty if the list is whole."""
 
 
 class Patch(Protocol):

@@ -69,12 +69,16 @@ class Answer(LazyObject[T]):
         self._name = name
 
     def _decode(self) -> T:
-        obj = rest.decoded(self.kind.from_json, bounded(self.text or b""))
+        text = bounded(self.text or b"")
+        try:
+            obj = rest.decoded(self.kind.from_json, text)
+        except rest.AnswerError:
+            _check_kind(text, self.kind.gvk.kind)
+            raise
         if issubclass(self.kind, PartialObjectMetadata):
-            _check(obj, "", self._name)
+            _check_kind(text, "")
             obj.api_version, obj.kind = self.kind.gvk.api_version, self.kind.gvk.kind
-        else:
-            _check(obj, self.kind.gvk.kind, self._name)
+        _check_name(obj.name, self._name)
         return obj
 
     def _decode_part(self, name: str, kind: type[S]) -> S | None:
@@ -115,15 +119,21 @@ def _metadata(text: bytes) -> ObjectMeta:
     return ObjectMeta.from_json(bounded(_trimmed_metadata(metadata_text(text))))
 
 
-def _check(obj: Object, kind: str, name: str) -> None:
-    """Check that a response is an object of ``kind`` (if given) called ``name`` (if given)."""
-    if obj.kind == "Status" != kind:
-        status = obj.to_dict()
-        if status.get("status") != "Success":
-            raise errors.from_status(status, http_code=500)
-    if kind and obj.kind != kind:
-        raise rest.AnswerError(f"the response is a {obj.kind}, not a {kind}")
-    _check_name(obj.name, name)
+def _check_kind(text: bytes, kind: str) -> None:
+    """Raise StatusError for a Status of a failure, AnswerError for an object of another kind than ``kind``."""
+    found = rest.decoded(_decode_names, text)
+    if found.kind == "Status" != kind and found.status != "Success":
+        raise errors.from_status(rest.decoded(msgspec.json.decode, text), http_code=500)
+    if kind and found.kind and found.kind != kind:
+        raise rest.AnswerError(f"the response is a {found.kind}, not a {kind}")
+
+
+class _Names(msgspec.Struct):
+    kind: object = None
+    status: object = None
+
+
+_decode_names: Final = msgspec.json.Decoder(_Names).decode
 
 
 def _check_name(found: str | None, name: str) -> None:

@@ -104,7 +104,7 @@ class Object(Struct):
             cls.resource = Resource(group, version, plural, namespaced) if plural else None
 
     def model_post_init(self, context: object, /) -> None:
-        """Set ``apiVersion`` and ``kind`` if the caller did not."""
+        """Set ``apiVersion`` and ``kind`` if the caller did not. Another kind is an error."""
         gvk = getattr(type(self), "gvk", None)
         if gvk is None:
             return
@@ -116,6 +116,8 @@ class Object(Struct):
         if values["kind"] is None:
             values["kind"] = gvk.kind
             known.add("kind")
+        elif values["kind"] != gvk.kind and not issubclass(type(self), PartialObjectMetadata):
+            raise ValueError(f"kind is {values['kind']}, not {gvk.kind}")
 
     @classmethod
     def from_json(cls, data: bytes | str) -> Self:

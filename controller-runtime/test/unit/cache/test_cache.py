@@ -297,7 +297,9 @@ async def test_an_object_of_another_shape_is_left_out_of_lists_and_named_by_get(
     server.put("even", data={"k": "v"})
     cache = await start()
     (await cache.get_informer(ConfigMap)).add_event_handler(heard.handler)
-    assert names(await cache.list(ConfigMap)) == ["even"]
+    listed = await cache.list(ConfigMap)
+    assert names(listed) == ["even"]
+    assert [str(each).partition(": ")[0] for each in listed.skipped] == ["ConfigMap team-a/odd"]
     assert heard.take() == ["add even initial"]
     with pytest.raises(UndecodableObjectError, match=r"ConfigMap team-a/odd: data\.k: .*string"):
         await cache.get(ConfigMap, ("team-a", "odd"))

@@ -163,3 +163,4 @@ async def test_a_list_leaves_out_an_object_that_is_nested_too_deeply(depth: int)
     body = b'{"items":[' + deep + b',{"metadata":{"name":"b"}}],"metadata":{"resourceVersion":"7"}}'
     listed = await client(200, body).list(ConfigMap)
     assert ([obj.name for obj in listed], listed.resource_version) == (["b"], "7")
+    assert [type(each) for each in listed.skipped] == [rest.AnswerError]

@@ -2,6 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Objects: typed, unstructured, metadata only; and the scheme that selects their class."""
 
+import json
+
+import pydantic
 import pytest
 
 from controller_runtime.apis.core.v1 import Node, Pod
@@ -48,6 +51,15 @@ def test_an_object_carries_its_type_and_its_key() -> None:
     }
     assert pod.key == NamespacedName("n", "a")
     assert (pod.labels, pod.annotations) == ({"x": "y"}, {})
+
+
+@pytest.mark.parametrize("kind", [Pod, unstructured(Pod.gvk)])
+def test_data_of_another_kind_is_refused(kind: type[Object]) -> None:
+    for decode in (kind.from_dict, lambda data: kind.from_json(json.dumps(data))):
+        with pytest.raises(pydantic.ValidationError, match="kind is Secret, not Pod"):
+            decode({"kind": "Secret", "metadata": {"name": "a"}})
+    named = metadata_only(Pod).from_dict({"kind": "PartialObjectMetadata", "metadata": {"name": "a"}})
+    assert named.name == "a"
 
 
 def test_an_unstructured_object_is_read_by_path() -> None:

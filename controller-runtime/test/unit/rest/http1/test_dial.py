@@ -340,28 +340,3 @@ def test_of_several_addresses_the_first_that_answers_is_taken(run: Run) -> None:
 
 def info(address: Any) -> dial.AddrInfo:
     return (socket.AF_INET, socket.SOCK_STREAM, 0, "", address)
-
-
-_NAMES = """
-import asyncio, json, ssl, sys
-from controller_runtime import rest
-from controller_runtime.rest.http1.dial import _resolve
-from controller_runtime.rest.http1.origin import Origin
-def named(host):
-    made = rest.TLSConfig(verify=False).ssl_context().wrap_bio(ssl.MemoryBIO(), ssl.MemoryBIO(), server_hostname=host)
-    return made.server_hostname
-async def found(url):
-    return [info[4] for info in await _resolve(asyncio.get_running_loop(), Origin.parse(url))]
-seen = [named("localhost"), named("10.0.0.1"), asyncio.run(found("https://127.0.0.1:6443"))]
-before = "encodings.idna" in sys.modules
-print(json.dumps([seen, before, named("bücher.test")]))
-"""
-
-
-@pytest.mark.real_time
-def test_only_names_beyond_ascii_load_the_tables_of_idna() -> None:
-    answer = subprocess.run([sys.executable, "-c", _NAMES], capture_output=True, text=True, check=True)
-    seen, before, beyond = json.loads(answer.stdout)
-    assert seen == ["localhost", "10.0.0.1", [["127.0.0.1", 6443]]]
-    assert not before
-    assert beyond == "xn--bcher-kva.test"
