@@ -16,6 +16,7 @@ from controller_runtime import client
 from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.apis.machinery.errors import InvalidError
 from controller_runtime.apis.machinery.object import Object, OwnerReference
+from controller_runtime.apis.machinery.patch import pointer
 
 _SHARED: Final = frozenset({"conditions"})
 """Status fields to which other writers may add."""
@@ -49,7 +50,7 @@ def replace_owners(live: Object, new: list[OwnerReference]) -> client.Patch:
 
 def remove_annotation(live: Object, name: str) -> client.Patch:
     """Return the patch that removes an annotation with the value that ``live`` has."""
-    path = f"/metadata/annotations/{name.replace('~', '~0').replace('/', '~1')}"
+    path = pointer("metadata", "annotations", name)
     return _patch(live, [_test(path, (live.metadata.annotations or {}).get(name)), _set(path, None)])
 
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Enqueues TrainJobs when their obstacle is removed; their next retry may be minutes away."""
+"""Enqueues TrainJobs when their runtime changes or their obstacle is removed; their next retry may be minutes away."""
 
 from __future__ import annotations
 
@@ -32,30 +32,32 @@ def watch_obstacles(builder: Builder, reader: client.Reader) -> Builder:
         (TrainingRuntime, indexer.TRAIN_JOB_RUNTIME_REF_KEY),
         (ClusterTrainingRuntime, indexer.TRAIN_JOB_CLUSTER_RUNTIME_REF_KEY),
     ):
-        waiting = handler.enqueue_requests_from_map_func(held_up(reader, index))
-        builder = builder.watches(kind, waiting, predicates=[_APPEARED])
+        builder = builder.watches(kind, followers(reader, index), predicates=[_APPEARED])
     return builder.watches(JobSet, handler.Funcs(delete=namesake(reader)), predicates=[_GONE])
 
 
-def held_up(reader: client.Reader, index: str) -> Callable[[Object], Awaitable[list[ctrl.Request]]]:
-    """Return the function that maps a runtime to the TrainJobs that may need it, found through ``index``.
+def followers(reader: client.Reader, index: str) -> handler.Funcs[Object]:
+    """Return the handler that enqueues the TrainJobs that follow their runtime, found through ``index``.
 
-    They have no JobSet, or were resumed and their JobSet was not. The others do not follow their runtime.
+    They have no JobSet, or a suspended one. A TrainJob that is not suspended itself may wait for its runtime; of those
+    that are, a queue may hold thousands, so they have low priority.
     """
 
-    async def requests(runtime: Object) -> list[ctrl.Request]:
-        jobs = await reader.list(TrainJob, namespace=runtime.namespace, fields={index: runtime.name})
-        return [ctrl.Request.for_object(job) for job in jobs if await _is_held_up(reader, job)]
+    async def wake(evt: event.CreateEvent[Object] | event.UpdateEvent[Object], queue: handler.Queue) -> None:
+        key = evt.key
+        for job in await reader.list(TrainJob, namespace=key.namespace, fields={index: key.name}):
+            if await _follows(reader, job):
+                priority = handler.LOW_PRIORITY if job.spec.suspend else None
+                queue.add(ctrl.Request.for_object(job), priority=priority)
 
-    return requests
+    return handler.Funcs(create=wake, update=wake)
 
 
-async def _is_held_up(reader: client.Reader, job: TrainJob) -> bool:
+async def _follows(reader: client.Reader, job: TrainJob) -> bool:
     try:
-        job_set = await client.peek(reader, JobSet, job.key)
+        return bool((await client.peek(reader, JobSet, job.key)).spec.suspend)
     except NotFoundError:
         return True
-    return bool(job_set.spec.suspend) and not job.spec.suspend
 
 
 def namesake(reader: client.Reader) -> Callable[[event.DeleteEvent[JobSet], handler.Queue], Awaitable[None]]:

@@ -198,7 +198,7 @@ def start_manager(trainer_control_plane: Environment, tmp_path: Path) -> Any:
     kubeconfig.write_text(yaml.safe_dump(trainer_control_plane.kubeconfig_for(USER)))
     kubeconfig.chmod(0o600)
     configuration = tmp_path / "config.yaml"
-    configuration.write_text(
+    settings = (
         "apiVersion: config.trainer.kubeflow.org/v1alpha1\nkind: Configuration\n"
         "metrics: {bindAddress: '0'}\nhealth: {healthProbeBindAddress: '0'}\nclientConnection: {qps: -1}\n"
         f"webhook: {{host: 127.0.0.1, port: {free_ports(1)[0]}}}\n"
@@ -206,7 +206,8 @@ def start_manager(trainer_control_plane: Environment, tmp_path: Path) -> Any:
     )
     started: list[Process] = []
 
-    def start(*arguments: str) -> Process:
+    def start(*arguments: str, version: str = "2.1") -> Process:
+        configuration.write_text(f"{settings}compatibilityVersion: '{version}'\n")
         process = Process(
             [f"--config={configuration}", f"--kubeconfig={kubeconfig}", *arguments], tmp_path / "manager.log"
         )

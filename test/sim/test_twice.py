@@ -35,19 +35,9 @@ from testkit.sim.script import Action
 Document = dict[str, Any]
 MANAGER: Final = "manager-1"
 _PASSING: Final = re.compile(rb'"(uid|resourceVersion|lastTransitionTime|time)":"[^"]*"|[0-9TZ:.-]{20,}Z')
-_UNEQUAL: Final = {
-    "uid",
-    "resourceVersion",
-    "creationTimestamp",
-    "managedFields",
-    "lastTransitionTime",
-    "time",
-}
 _QUIET: Final = 75.0
 """Seconds without a change or a kill: more than pods run."""
 _LONGEST: Final = 3600.0
-_STATUS: Final = {"succeeded", "status"}
-"""Fields of the items of a status whose order is not determined."""
 _GANG: Final = TrainingRuntime.from_dict(
     {"metadata": {"name": "gang", "namespace": "default"}, "spec": runtimes.SPECS["gang"]}
 )
@@ -122,38 +112,6 @@ def one_by_one(seed: int) -> list[list[Action]]:
     return [[action] for action in actions.script(seed)]
 
 
-def moves(seed: int) -> list[list[Action]]:
-    """Return actions that follow each other at once: suspensions that no manager may see."""
-    rng = random.Random(f"{seed}/moves")
-    reference = {"apiGroup": "trainer.kubeflow.org", "kind": "TrainingRuntime"}
-
-    def create(number: int) -> Action:
-        runtime = {**reference, "name": rng.choice(["held", "mpi", "initialized", "gang"])}
-        spec = {"runtimeRef": runtime, "trainer": {"image": f"image:{number}"}, "suspend": False}
-        return Action("create", "first", spec)
-
-    bursts = [[create(0)]]
-    for number in range(1, 11):
-        trainer = {"trainer": {"image": f"image:{number}", "numNodes": rng.choice([1, 2])}}
-        suspend, edit = Action("patch", "first", {"suspend": True}), Action("patch", "first", trainer)
-        resume = Action("patch", "first", {"suspend": False})
-        bursts.append(
-            rng.choice(
-                [
-                    [suspend, edit, resume],
-                    [Action("patch", "first", {"suspend": True, **trainer}), resume],
-                    [suspend, Action("patch", "first", {"suspend": False, **trainer})],
-                    [suspend, resume],
-                    [suspend],
-                    [edit],
-                    [resume],
-                    [Action("delete", "first", {}, "Background"), create(number)],
-                ]
-            )
-        )
-    return bursts
-
-
 def lived(
     script: Callable[[int], list[list[Action]]], seed: int, profile: str, *, killed: bool
 ) -> tuple[list[Document], int]:
@@ -200,24 +158,13 @@ def lived(
 
 def _whole(sim: Simulation) -> Document:
     return {
-        f"{kind.gvk.kind} {each['metadata']['name']}": _equal_part(each)
+        f"{kind.gvk.kind} {each['metadata']['name']}": actions.equal_part(each)
         for kind in WHOLE
         for each in sim.server.objects(kind)
     }
 
 
-def _equal_part(value: Any) -> Any:
-    """Return an object without uid, resourceVersion and times, and with the lists of its status in order."""
-    if isinstance(value, dict):
-        return {key: _equal_part(each) for key, each in value.items() if key not in _UNEQUAL}
-    if isinstance(value, list):
-        found = [_equal_part(each) for each in value]
-        in_status = all(isinstance(each, dict) and not _STATUS.isdisjoint(each) for each in found)
-        return sorted(found, key=msgspec.json.encode) if in_status else found
-    return value
-
-
-@pytest.mark.parametrize("script", [one_by_one, moves])
+@pytest.mark.parametrize("script", [one_by_one, actions.moves])
 @pytest.mark.parametrize("profile", ["2.1", "2.3"])
 @pytest.mark.parametrize("seed", range(3))
 def test_a_manager_that_is_killed_at_every_step_leaves_the_same_objects(

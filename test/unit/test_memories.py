@@ -49,6 +49,13 @@ def test_every_function_that_remembers_is_documented_with_its_bound(name: str, s
     assert size is None or f"{size:,}" in row
 
 
+def test_every_memory_has_a_bound_and_says_what_its_loss_costs() -> None:
+    header, _, *rows = [line.strip("|").split("|") for line in TABLE.splitlines() if line.startswith("|")]
+    assert [title.strip() for title in header] == ["memory", "key", "bound", "its loss costs"]
+    for row in rows:
+        assert [bool(cell.strip()) for cell in row] == [True] * len(header), row
+
+
 def _quantities(number: int) -> None:
     quantity.canonical(f"{number}{LONG}"[:4000])
     quantity.parse(f"{number}{LONG}"[:4000])

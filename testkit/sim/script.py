@@ -28,15 +28,21 @@ KINDS: Sequence[type[Object]] = (TrainJob, JobSet, Job, Pod, ConfigMap, Secret)
 _NAMES = ("first", "second")
 _RUNTIMES = ("plain", "held", "mpi", "initialized")
 _MANAGER = "trainer.kubeflow.org/trainjob-controller"
+_UNEQUAL = frozenset(
+    {"uid", "resourceVersion", "creationTimestamp", "managedFields", "lastTransitionTime", "time"}
+)
+_STATUS = frozenset({"succeeded", "status"})
+"""Fields of the items of a status whose order is not determined."""
 
 
 class Action(NamedTuple):
-    """One action of a user."""
+    """One action of a user, or of JobSet's controller, which writes a status."""
 
     verb: str
     name: str
     spec: Document
     propagation: Any = None
+    kind: type[Object] = TrainJob
 
 
 def script(seed: int, length: int = 10) -> list[Action]:
@@ -60,6 +66,38 @@ def script(seed: int, length: int = 10) -> list[Action]:
             )
         )
     return actions
+
+
+def moves(seed: int) -> list[list[Action]]:
+    """Return actions that follow each other at once: suspensions that no manager may see."""
+    rng = random.Random(f"{seed}/moves")
+    reference = {"apiGroup": "trainer.kubeflow.org", "kind": "TrainingRuntime"}
+
+    def create(number: int) -> Action:
+        runtime = {**reference, "name": rng.choice(["held", "mpi", "initialized", "gang"])}
+        spec = {"runtimeRef": runtime, "trainer": {"image": f"image:{number}"}, "suspend": False}
+        return Action("create", "first", spec)
+
+    bursts = [[create(0)]]
+    for number in range(1, 11):
+        trainer = {"trainer": {"image": f"image:{number}", "numNodes": rng.choice([1, 2])}}
+        suspend, edit = Action("patch", "first", {"suspend": True}), Action("patch", "first", trainer)
+        resume = Action("patch", "first", {"suspend": False})
+        bursts.append(
+            rng.choice(
+                [
+                    [suspend, edit, resume],
+                    [Action("patch", "first", {"suspend": True, **trainer}), resume],
+                    [suspend, Action("patch", "first", {"suspend": False, **trainer})],
+                    [suspend, resume],
+                    [suspend],
+                    [edit],
+                    [resume],
+                    [Action("delete", "first", {}, "Background"), create(number)],
+                ]
+            )
+        )
+    return bursts
 
 
 def _create(rng: random.Random, name: str, number: int) -> Action:
@@ -92,14 +130,18 @@ def runtimes(namespace: str) -> list[TrainingRuntime]:
 async def perform(client: LiveClient, namespace: str, action: Action) -> None:
     """Perform one action; a refusal is part of the script."""
     metadata = {"namespace": namespace, "name": action.name}
-    job = TrainJob.from_dict({"metadata": metadata, "spec": action.spec})
+    target = action.kind.from_dict({"metadata": metadata})
     with refusals_expected():
-        if action.verb == "create":
-            await client.create(job)
-        elif action.verb == "delete":
-            await client.delete(job, propagation=action.propagation)
-        else:
-            await client.patch(job, raw_patch(MERGE, msgspec.json.encode({"spec": action.spec})))
+        match action.verb:
+            case "create":
+                await client.create(action.kind.from_dict({"metadata": metadata, "spec": action.spec}))
+            case "delete":
+                await client.delete(target, propagation=action.propagation)
+            case "patch":
+                await client.patch(target, raw_patch(MERGE, msgspec.json.encode({"spec": action.spec})))
+            case "status":
+                body = msgspec.json.encode({"status": action.spec})
+                await client.status.patch(target, raw_patch(MERGE, body))
 
 
 def state(found: Mapping[type[Object], Sequence[Document]]) -> Document:
@@ -149,6 +191,17 @@ def _conditions(document: Document) -> list[str]:
 
 def _name(document: Document) -> str:
     return str(document["metadata"]["name"])
+
+
+def equal_part(value: Any) -> Any:
+    """Return an object without uid, resourceVersion and times, and with the lists of its status in order."""
+    if isinstance(value, dict):
+        return {key: equal_part(each) for key, each in value.items() if key not in _UNEQUAL}
+    if isinstance(value, list):
+        found = [equal_part(each) for each in value]
+        in_status = all(isinstance(each, dict) and not _STATUS.isdisjoint(each) for each in found)
+        return sorted(found, key=msgspec.json.encode) if in_status else found
+    return value
 
 
 def simulated(scenario: Any, seed: int) -> list[Document]:

@@ -22,6 +22,7 @@ from controller_runtime.apis.machinery import field
 from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.apis.machinery.errors import StatusError, to_status
 from controller_runtime.apis.machinery.object import Object
+from controller_runtime.apis.machinery.patch import pointer
 from controller_runtime.apis.meta.v1 import Status
 
 T = TypeVar("T", bound=Object)
@@ -265,16 +266,12 @@ def json_patch(old: JSON, new: JSON, path: str = "") -> list[dict[str, JSON]]:
     if not (isinstance(old, dict) and isinstance(new, dict)):
         return [] if old == new else [{"op": "replace", "path": path, "value": new}]
     patch: list[dict[str, JSON]] = [
-        {"op": "remove", "path": f"{path}/{_escape(key)}"} for key in old if key not in new
+        {"op": "remove", "path": path + pointer(key)} for key in old if key not in new
     ]
     for key, value in new.items():
-        below = f"{path}/{_escape(key)}"
+        below = path + pointer(key)
         if key in old:
             patch.extend(json_patch(old[key], value, below))
         else:
             patch.append({"op": "add", "path": below, "value": value})
     return patch
-
-
-def _escape(key: str) -> str:
-    return key.replace("~", "~0").replace("/", "~1")

@@ -7,7 +7,7 @@ import pytest
 from controller_runtime import event
 from controller_runtime.client.fake import FakeClient
 from controller_runtime.reconcile import Request
-from controller_runtime.workqueue import PriorityQueue
+from controller_runtime.workqueue import LOW_PRIORITY, PriorityQueue
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
@@ -36,7 +36,7 @@ def job_set(name: str, owner: TrainJob | None = None) -> JobSet:
         (ClusterTrainingRuntime, "", indexer.TRAIN_JOB_CLUSTER_RUNTIME_REF_KEY),
     ],
 )
-async def test_a_runtime_wakes_its_train_jobs_that_have_no_job_set_or_were_resumed_without_it(
+async def test_a_runtime_wakes_the_train_jobs_that_can_follow_it_and_those_that_may_wait_for_it_first(
     new_train_job: MakeJob, kind: type[Any], namespace: str, index: str
 ) -> None:
     ref = {"apiGroup": "trainer.kubeflow.org", "kind": kind.gvk.kind, "name": "rt"}
@@ -49,11 +49,15 @@ async def test_a_runtime_wakes_its_train_jobs_that_have_no_job_set_or_were_resum
         each.spec.suspend = True
     other = new_train_job(name="other", runtimeRef={**ref, "name": "another"})
     jobs = (waiting, built, resumed, suspended, other)
-    client = FakeClient(*jobs, *held, job_set("built", built), indexes=INDEXES)
+    reader = FakeClient(*jobs, *held, job_set("built", built), indexes=INDEXES)
     runtime = kind.from_dict({"metadata": {"name": "rt", "namespace": namespace or None}})
-    assert set(await wake.held_up(client, index)(runtime)) == {
-        Request("ns", "waiting"),
-        Request("ns", "resumed"),
+    queue = PriorityQueue[Request]()
+    await wake.followers(reader, index).update(event.UpdateEvent(runtime, runtime), queue)
+    woken = [await queue.get_with_priority() for _ in range(len(queue))]
+    assert {request.name: priority for request, priority in woken} == {
+        "waiting": 0,
+        "resumed": 0,
+        "suspended": LOW_PRIORITY,
     }
 
 

@@ -65,6 +65,11 @@ def _same_types(a: JSON, b: JSON) -> bool:
     return isinstance(a, bool) == isinstance(b, bool)
 
 
+def pointer(*keys: str) -> str:
+    """Return the JSON pointer (RFC 6901) that leads through these keys, outermost first."""
+    return "".join("/" + key.replace("~", "~0").replace("/", "~1") for key in keys)
+
+
 def apply_json_patch(target: JSON, patch: Sequence[Document]) -> JSON:
     """Return ``target`` with all operations of a JSON patch applied.
 

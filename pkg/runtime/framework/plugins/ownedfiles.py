@@ -76,10 +76,8 @@ async def has_secret(
         return False
     try:
         trainjob.require_control(found, trainjob.controller_reference(train_job))
-    except trainjob.PredecessorError:
-        raise
-    except trainjob.ChildConflictError:
-        if not may_be_foreign:
+    except trainjob.ChildConflictError as conflict:
+        if not may_be_foreign or isinstance(conflict, trainjob.PredecessorError):
             raise
     return True
 

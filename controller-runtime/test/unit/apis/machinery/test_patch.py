@@ -13,6 +13,7 @@ from controller_runtime.apis.machinery.patch import (
     apply_json_patch,
     apply_merge_patch,
     merge_patch_diff,
+    pointer,
     same,
 )
 
@@ -91,6 +92,16 @@ def test_json_patch_operations(patch: list[dict[str, Any]], want: Any) -> None:
     target = {"a": [1, 2], "m/n": {"~": 0}}
     assert apply_json_patch(target, patch) == want
     assert target == {"a": [1, 2], "m/n": {"~": 0}}
+
+
+@given(st.lists(st.text("~/01"), min_size=1, max_size=3))
+def test_a_pointer_leads_through_its_keys(keys: list[str]) -> None:
+    document: Any = 7
+    for key in reversed(keys):
+        document = {key: document}
+    with pytest.raises(PatchError, match="test failed"):
+        apply_json_patch(document, [{"op": "test", "path": pointer(*keys), "value": 8}])
+    assert apply_json_patch(document, [{"op": "test", "path": pointer(*keys), "value": 7}]) == document
 
 
 @pytest.mark.parametrize(
