@@ -5,16 +5,13 @@
 from __future__ import annotations
 
 import codecs
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import pydantic_core
-from msgspec import UNSET, UnsetType
 
 from controller_runtime.apis.admission.v1 import AdmissionRequest
-from controller_runtime.apis.authentication.v1 import UserInfo
 from controller_runtime.apis.machinery import shape
-from controller_runtime.apis.meta.v1 import GroupVersionKind, GroupVersionResource
 from controller_runtime.log import CUT, cut
 
 MAX_REST: Final = 256 * 1024

@@ -4,11 +4,8 @@
 
 import asyncio
 import importlib.util
-import json
 import socket
 import ssl
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
