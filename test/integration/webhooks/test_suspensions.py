@@ -102,7 +102,7 @@ async def test_a_job_that_was_moved_while_no_manager_led(
     live_client: LiveClient,
     namespace: str,
 ) -> None:
-    """A replica that serves webhooks notes it. Without the mutating webhook no one does: its pods run on, and an event tells."""
+    """A replica that serves webhooks notes it. Without the mutating webhook no one does: its pods run on, with an event."""
     jobs = Jobs(live_client, namespace, "job")
     async with AsyncExitStack() as replica:
         if mutating:
