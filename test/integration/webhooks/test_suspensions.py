@@ -219,7 +219,7 @@ class Lives:
         return found
 
     async def _objects(self) -> State:
-        """Return what must be equal: not counts of writes, nor conditions that do not hold, which tell what was seen.
+        """Return what must be equal: not counts of writes, nor conditions that do not hold, which are a history.
 
         The runtime of the fence is left out: the fence may be gone before the runtime is marked as used.
         """
