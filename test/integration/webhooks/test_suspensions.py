@@ -16,7 +16,6 @@ import anyio
 import pytest
 import yaml
 from controller_runtime.apis.core.v1 import ConfigMap, Event, Secret
-from controller_runtime.apis.machinery.object import Object
 from controller_runtime.client import MERGE, LiveClient, ignore_not_found, raw_patch
 from controller_runtime.envtest import consistently, eventually
 
@@ -128,8 +127,8 @@ async def test_a_job_that_was_moved_while_no_manager_led(
             await consistently(lambda: jobs.run("one", None), reason="its pods run on")
 
 
-KINDS: tuple[type[Object], ...] = (TrainJob, JobSet, TrainingRuntime, ConfigMap, Secret)
-CHILDREN: tuple[type[Object], ...] = (JobSet, ConfigMap, Secret)
+KINDS = (TrainJob, JobSet, TrainingRuntime, ConfigMap, Secret)
+CHILDREN = (JobSet, ConfigMap, Secret)
 REFERENCE = {"apiGroup": "trainer.kubeflow.org", "kind": "TrainingRuntime", "name": "held"}
 CONDITION = {"reason": "any", "message": "any", "lastTransitionTime": "2026-01-01T00:00:00Z"}
 State = dict[str, Any]
@@ -219,7 +218,7 @@ class Lives:
         return found
 
     async def _objects(self) -> State:
-        """Return what must be equal: not counts of writes, nor conditions that do not hold, which tell what was seen.
+        """Return what must be equal: not counts of writes, nor conditions that do not hold, which are a history.
 
         The runtime of the fence is left out: the fence may be gone before the runtime is marked as used.
         """
