@@ -4,28 +4,20 @@
 
 from __future__ import annotations
 
-import sys
-from functools import lru_cache
-from types import FrameType
+import logging
 from typing import Final
 
-_OF_LOGS: Final = (__package__, "structlog", "logging")
+from structlog.processors import CallsiteParameter, CallsiteParameterAdder
+
+_NO_LOGGER: Final = logging.getLogger(__name__)
+"""It is not used: a processor of structlog receives one."""
+_place: Final = CallsiteParameterAdder(
+    [CallsiteParameter.PATHNAME, CallsiteParameter.LINENO], additional_ignores=[f"{__package__}.", "logging"]
+)
 
 
 def caller() -> str:
-    """Return the first place outside of logging itself on the stack of the caller, or an empty string."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None and _is_of_logs(frame.f_globals.get("__name__", "")):
-        frame = frame.f_back
-    return f"{_shortened(frame.f_code.co_filename)}:{frame.f_lineno}" if frame is not None else ""
-
-
-@lru_cache(maxsize=512)
-def _is_of_logs(module: str) -> bool:
-    return module in _OF_LOGS or module.startswith(tuple(f"{each}." for each in _OF_LOGS))
-
-
-@lru_cache(maxsize=512)
-def _shortened(path: str) -> str:
-    """Return the last two parts of a path."""
-    return "/".join(path.rsplit("/", 2)[-2:])
+    """Return the first place outside of logging itself on the stack of the caller."""
+    found = _place(_NO_LOGGER, "", {})
+    folder_and_file = "/".join(found["pathname"].rsplit("/", 2)[-2:])
+    return f"{folder_and_file}:{found['lineno']}"
