@@ -238,7 +238,10 @@ def decode(kind: type[T], text: str, ref: RuntimeRef) -> T:
         data = yaml.load(text, strict=False)
         if not isinstance(data, dict):
             raise yaml.YAMLError("it is not a map")
-        runtime = kind.from_dict(data)
+        named = (
+            {"kind": kind.gvk.kind} if isinstance(data.get("kind"), str) else {}
+        )  # another one is refused below
+        runtime = kind.from_dict({**data, **named})
     except ValueError as error:
         reason = error.errors()[0]["msg"] if isinstance(error, pydantic_core.ValidationError) else error
         raise SnapshotTextError(f"unable to unmarshal the snapshot: {reason}") from error
