@@ -1,30 +1,35 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Types of fields, each with its structural schema, values that it takes, and JSON that it refuses."""
-
-from __future__ import annotations
+"""Every type of field: its structural schema, and the values that the class and an API server with its definition take."""
 
 import dataclasses
 import datetime
 import decimal
 import enum
 import ipaddress
+import random
 import types
 import uuid
 from collections.abc import Sequence
 from typing import Annotated, Any, Final, Generic, Literal, NewType, Optional, TypeVar
 
+import msgspec
 import pydantic
+import pytest
 from annotated_types import Ge, Len, MultipleOf
 from pydantic import BeforeValidator, PositiveInt, StringConstraints
 from typing_extensions import TypedDict
 
 from controller_runtime.apis.machinery.base import JSON, Struct
 from controller_runtime.apis.machinery.crd import CRD, Int32
+from controller_runtime.apis.machinery.crd_schema import custom_resource_definition
+from controller_runtime.apis.machinery.errors import InvalidError
 from controller_runtime.apis.machinery.intstr import IntOrString
 from controller_runtime.apis.machinery.kubernetes_schema import INT_OR_STRING, QUANTITY
-from controller_runtime.apis.machinery.object import Object
+from controller_runtime.apis.machinery.object import Object, unstructured
 from controller_runtime.apis.machinery.quantity import Quantity
+from controller_runtime.client import LiveClient, dry_run
+from controller_runtime.envtest import Environment
 
 T = TypeVar("T")
 
@@ -74,7 +79,7 @@ class Box(Struct, Generic[T]):
 
 
 class Chain(Struct):
-    after: Chain | None = None
+    after: "Chain | None" = None
 
 
 Port = NewType("Port", int)
@@ -195,3 +200,93 @@ def kind_with(field: Field, number: int = 0) -> type[Object]:
         {"group": "types.example.com", "version": "v1", "plural": f"sample{number}s"},
         lambda body: body.update(namespace),
     )
+
+
+@pytest.mark.parametrize("field", FIELDS, ids=lambda field: field.name)
+def test_a_type_has_its_structural_schema(field: Field) -> None:
+    version = custom_resource_definition(kind_with(field))["spec"]["versions"][0]
+    spec = version["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    assert spec["properties"]["value"] == field.schema
+
+
+@pytest.mark.parametrize("field", WITHOUT_SCHEMA, ids=lambda field: field.name)
+def test_a_type_without_one_is_an_error_with_class_and_field(field: Field) -> None:
+    with pytest.raises(TypeError, match=r"^(Spec\.value|Chain\.after) has no structural schema: "):
+        custom_resource_definition(kind_with(field))
+
+
+def test_a_field_without_a_default_is_required() -> None:
+    class BoxSpec(Struct):
+        depth: int
+        height: int = 3
+        label: str | None = None
+
+    class Box(Object, group="example.com", version="v1", plural="boxes"):
+        spec: BoxSpec = pydantic.Field(default_factory=lambda: BoxSpec(depth=1))
+
+    version = custom_resource_definition(Box)["spec"]["versions"][0]
+    spec = version["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    assert spec["required"] == ["depth"]
+    assert not any("default" in each for each in spec["properties"].values())
+
+
+KINDS = {field.name: kind_with(field, number) for number, field in enumerate(FIELDS)}
+VALUES = {msgspec.json.encode(each): each for field in FIELDS for each in (*field.good, *field.bad)}
+
+
+@pytest.fixture(scope="module")
+def seed() -> int:
+    return 1
+
+
+async def admitted(client: LiveClient, kind: type[Object], namespace: str, value: JSON) -> bool:
+    """Return True if the API server takes an object with the value."""
+    made = unstructured(kind.gvk).from_dict(
+        {"metadata": {"name": "a", "namespace": namespace}, "spec": {"value": value}}
+    )
+    try:
+        await dry_run(client).create(made)
+    except InvalidError:
+        return False
+    return True
+
+
+def decoded(kind: type[Object], value: JSON) -> Any:
+    """Return the object with the value; None if the class refuses it."""
+    try:
+        return kind.from_dict({"spec": {"value": value}})
+    except pydantic.ValidationError:
+        return None
+
+
+@pytest.mark.integration
+async def test_class_and_server_agree(
+    control_plane: Environment, live_client: LiveClient, namespace: str, seed: int
+) -> None:
+    for kind in KINDS.values():
+        await control_plane.install_crds(custom_resource_definition(kind))
+    wrong = []
+    rng = random.Random(seed)
+    for field in FIELDS:
+        kind = KINDS[field.name]
+        wrong += await _disagreements(live_client, kind, namespace, field, rng.sample([*VALUES.values()], 40))
+    assert not wrong, "\n".join(wrong)
+
+
+async def _disagreements(
+    client: LiveClient, kind: type[Object], namespace: str, field: Field, others: list[JSON]
+) -> list[str]:
+    """Return the values that are not taken as the field says, or by one of class and server alone."""
+    found = []
+    known = [(each, True) for each in field.good] + [(each, False) for each in field.bad]
+    for value, wanted in (*known, *((each, None) for each in others)):
+        server = await admitted(client, kind, namespace, value)
+        obj = decoded(kind, value)
+        # A class may take more, as long as it writes it as the server does: it rounds quantities, and knows more times.
+        if (server and obj is None) or (wanted is not None and {wanted} != {server, obj is not None}):
+            found.append(f"{field.name} {value!r}: server {server}, class {obj is not None}, wanted {wanted}")
+        elif obj is not None and not await admitted(
+            client, kind, namespace, obj.to_dict()["spec"].get("value")
+        ):
+            found.append(f"{field.name} {value!r}: the server refuses what the class writes")
+    return found
