@@ -40,3 +40,12 @@ def test_an_unknown_release_of_go_is_refused_with_the_known_ones(capsys: pytest.
         command.main(["burst", "--go", "2.1.0,9.9.9"])
     assert ended.value.code == 2
     assert "unknown release 9.9.9; known are 2.1.0, 2.2.1, 2.3.0" in capsys.readouterr().err
+
+
+def test_the_help_names_the_rounds_and_the_base(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        command.main(["--help"])
+    assert ended.value.code == 0
+    text = capsys.readouterr().out
+    assert "--base COMMIT" in text
+    assert "5 % higher" in " ".join(text.split())
