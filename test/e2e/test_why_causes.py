@@ -277,5 +277,8 @@ async def test_a_healthy_state_is_not_called_wrong(state: State, build: Build, l
 
     verdict = await live.verdict()
 
-    assert (verdict.state, verdict.exit_code) == (state, 0), verdict.to_dict()
+    # By the time the objects are read, pods that were starting may run.
+    states = {state, State.RUNNING} if state is State.STARTING else {state}
+    assert verdict.state in states, verdict.to_dict()
+    assert verdict.exit_code == 0
     assert all(each.severity == "note" for each in verdict.findings), verdict.to_dict()
