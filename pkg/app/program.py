@@ -18,7 +18,7 @@ from controller_runtime.client import ReadThrough
 from pkg import config, controller, features, metrics
 from pkg.apis.config.v1alpha1 import Configuration
 from pkg.apis.jobset.v1alpha2 import JobSet
-from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime
+from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
 from pkg.runtime import core
 
 from . import flags, process, serving
@@ -105,6 +105,8 @@ async def setup(mgr: ctrl.Manager, parsed: Flags, cfg: Configuration) -> None:
         reader=mgr.api_reader,
         published=mgr.published_schema,
     )
+    for kind in (TrainingRuntime, ClusterTrainingRuntime, TrainJob, JobSet):
+        kind.model_rebuild()  # now, so that the first reconcile need not, and collections do not scan the decoders
     controller.setup_controllers(mgr, runtimes, enabled=parsed.enabled, cfg=cfg)
     serving.remark(cfg, enable_http2=parsed.enable_http2)
     if parsed.webhooks:
