@@ -170,7 +170,9 @@ def _parser() -> argparse.ArgumentParser:
     add("workloads", nargs="*", choices=[*WORKLOADS, *ON_MANAGERS, []], metavar="WORKLOAD")
     add("--rounds", type=int, metavar="N", help=f"rounds of each workload (3; {base.ROUNDS} with --base)")
     add(
-        "--base", metavar="COMMIT", help="measure a commit, too; a cost that is 5 %% higher is a missed target"
+        "--base",
+        metavar="COMMIT",
+        help="measure a commit, too; a cost that is 5 %% higher is a missed target",
     )
     add("--json", type=Path, metavar="FILE", help="write the figures there, too")
     add("--charts", type=Path, metavar="DIR", help="draw the figures there")
