@@ -159,9 +159,7 @@ class MPIMLPolicySource(Struct):
     """Processes on each node: the slots in the host file."""
     mpi_implementation: Annotated[str | None, CRD(default="OpenMPI", enum=("OpenMPI", ""))] = None
     """The MPI implementation, which decides the form of the host file."""
-    ssh_auth_mount_path: Annotated[str | None, CRD(default="/root/.ssh"), Field(alias="sshAuthMountPath")] = (
-        None
-    )
+    ssh_auth_mount_path: Annotated[str | None, CRD(default="/root/.ssh")] = None
     """Directory that the SSH keys are mounted in."""
     run_launcher_as_node: Annotated[bool | None, CRD(default=False)] = None
     """Whether the launcher takes part in the training."""
