@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import sys
 from collections.abc import Callable, Iterable, Mapping
 
 
@@ -33,7 +32,7 @@ def names(
     def get(name: str) -> object:
         if name in modules:
             value = getattr(importlib.import_module(f"{package}.{modules[name]}"), name)
-            setattr(sys.modules[package], name, value)
+            setattr(importlib.import_module(package), name, value)
             return value
         if (
             submodules
@@ -46,7 +45,7 @@ def names(
     def listed() -> list[str]:
         import pkgutil
 
-        module = sys.modules[package]
+        module = importlib.import_module(package)
         found = pkgutil.iter_modules(module.__path__) if submodules else ()
         public = (each.name for each in found if not each.name.startswith("_"))
         return sorted({*vars(module), *modules, *public})
