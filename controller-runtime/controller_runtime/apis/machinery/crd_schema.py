@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import ast
 import decimal
+import importlib
 import inspect
 import itertools
-import sys
 import types
 import typing
 from collections.abc import Iterable, Mapping
@@ -332,7 +332,7 @@ def _field_texts(model: type[object]) -> dict[str, str]:
 
 @cache
 def _classes(module: str) -> dict[str, list[ast.stmt]]:
-    tree = ast.parse(inspect.getsource(sys.modules[module]))
+    tree = ast.parse(inspect.getsource(importlib.import_module(module)))
     return {node.name: node.body for node in tree.body if isinstance(node, ast.ClassDef)}
 
 
