@@ -238,9 +238,8 @@ def decode(kind: type[T], text: str, ref: RuntimeRef) -> T:
         data = yaml.load(text, strict=False)
         if not isinstance(data, dict):
             raise yaml.YAMLError("it is not a map")
-        named = (
-            {"kind": kind.gvk.kind} if isinstance(data.get("kind"), str) else {}
-        )  # another one is refused below
+        # Another kind is refused below, in upstream's words.
+        named = {"kind": kind.gvk.kind} if isinstance(data.get("kind"), str) else {}
         runtime = kind.from_dict({**data, **named})
     except ValueError as error:
         reason = error.errors()[0]["msg"] if isinstance(error, pydantic_core.ValidationError) else error
