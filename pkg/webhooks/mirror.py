@@ -12,12 +12,11 @@ import hashlib
 from typing import Final
 
 import msgspec
-from controller_runtime.apis.machinery import equality
+from controller_runtime.apis.machinery import equality, mergeschema
 from controller_runtime.apis.machinery.base import JSON, Struct, wire_name
 from controller_runtime.apis.machinery.crd import CRD
 from controller_runtime.apis.machinery.object import ObjectMeta
 from controller_runtime.apis.machinery.strategicpatch import StrategicMergeError, strategic_merge_patch
-from controller_runtime.apis.machinery.strategicschema import POD_TEMPLATE
 
 from pkg import apply
 from pkg.apis.trainer import v1alpha1 as trainer
@@ -104,7 +103,9 @@ def compose(spec: trainer.TrainJobSpec) -> trainer.RuntimePatch:
     budget, overrides = Budget(), sorted(spec.pod_template_overrides or (), key=generations.is_placement)
     for index, override in enumerate(overrides, 1):
         for name in {target.name: None for target in override.target_jobs or ()}:
-            pods[name] = strategic_merge_patch(pods.get(name, {}), _pod_patch(override), POD_TEMPLATE)
+            pods[name] = strategic_merge_patch(
+                pods.get(name, {}), _pod_patch(override), mergeschema.recorded("core.v1.PodTemplateSpec")
+            )
             budget.spend(pods[name])
         budget.check(
             "podTemplateOverrides", index, len(overrides), "merge overrides of the same job into one"

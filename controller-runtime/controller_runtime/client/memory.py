@@ -64,7 +64,7 @@ class Memory:
         if key in table.rows:
             raise table.exists(key)
         metadata.pop("managedFields", None)
-        owners = {Manager("seed", "Update"): ownership.fields_of(document, table.facts.shape)}
+        owners = {Manager("seed", "Update"): ownership.fields_of(document, table.facts.schema)}
         table.rows[key] = Stored(document, owners)
 
     def create(self, table: Table, document: Document, manager: str, *, dry_run: bool) -> Document:
@@ -82,7 +82,7 @@ class Memory:
             raise table.exists(key)
         owners = {
             Manager(manager, "Update"): ownership.fields_of(
-                parts.main_part(table, document), table.facts.shape
+                parts.main_part(table, document), table.facts.schema
             )
         }
         return self._insert(table, document, owners, dry_run=dry_run)
@@ -125,11 +125,11 @@ class Memory:
         self, table: Table, row: Stored, document: Document, manager: str, *, subresource: str, dry_run: bool
     ) -> Document:
         """Replace an object with a checked document, and return it."""
-        shape = table.facts.shape
+        schema = table.facts.schema
         checks.check_deletion(table, document, row.document)
         after = parts.combined(table, row.document, document, subresource)
         checks.check_finalizers(table, row.document, after)
-        written, removed = ownership.difference(row.document, after, shape)
+        written, removed = ownership.difference(row.document, after, schema)
         lost = written | removed
         owners = {who: fields - lost for who, fields in row.owners.items()} if lost else dict(row.owners)
         if written:
@@ -148,7 +148,7 @@ class Memory:
         dry_run: bool,
     ) -> Document:
         """Apply a configuration: set its fields, and remove those that this manager applied before and now omits."""
-        key, shape = _placed(table, config), table.facts.shape
+        key, schema = _placed(table, config), table.facts.schema
         who = Manager(manager, "Apply", subresource)
         if key not in table.rows and not subresource:
             return self._apply_new(table, config, who, dry_run=dry_run)
@@ -157,7 +157,7 @@ class Memory:
         checks.check_uid(table, config, row.document)
         wanted = {"status"} if subresource else config.keys() - ({"status"} if table.facts.status else set())
         config = {name: value for name, value in config.items() if name in wanted}
-        mine = ownership.fields_of(config, shape)
+        mine = ownership.fields_of(config, schema)
         others = {other: fields for other, fields in row.owners.items() if other != who}
         differing = _differing(table, row.document, config, mine)
         disputed = {other: taken for other, fields in others.items() if (taken := fields & differing)}
@@ -167,7 +167,7 @@ class Memory:
         kept = mine.union(*others.values())
         after: Document = ownership.remove(row.document, row.owners.get(who, frozenset()) - kept, kept=kept)
         after = ownership.merge(
-            after, {k: v for k, v in config.items() if k not in ("apiVersion", "kind")}, shape
+            after, {k: v for k, v in config.items() if k not in ("apiVersion", "kind")}, schema
         )
         after["metadata"] = {**after.get("metadata", {}), **parts.servers_metadata(row.document)}
         checks.check_finalizers(table, row.document, after)
@@ -192,7 +192,7 @@ class Memory:
                 document["metadata"]["name"],
                 f"uid mismatch: the provided object specified uid {uid}, and no existing object was found",
             )
-        owners = {who: ownership.fields_of(document, table.facts.shape)}
+        owners = {who: ownership.fields_of(document, table.facts.schema)}
         return self._insert(table, document, owners, dry_run=dry_run)
 
     def _insert(
@@ -272,7 +272,7 @@ def _differing(
     table: Table, live: Document, config: Document, fields: ownership.FieldSet
 ) -> ownership.FieldSet:
     """Return those of ``fields`` that applying ``config`` would change."""
-    merged = ownership.merge(live, config, table.facts.shape)
+    merged = ownership.merge(live, config, table.facts.schema)
     return frozenset(
         path for path in fields if not same(ownership.value_at(live, path), ownership.value_at(merged, path))
     )

@@ -3,8 +3,8 @@
 """Field ownership of server-side apply, on plain JSON, for the in-memory API server.
 
 A field set is a set of paths. A step of a path is a map's key, an :class:`Item` of a list whose items are
-identified by key fields, or a :class:`Member` of a list that is a set. A kind's :class:`~.shapes.Shape` determines
-the type of each list and map.
+identified by key fields, or a :class:`Member` of a list that is a set. The
+kind's :class:`~controller_runtime.apis.machinery.mergeschema.MergeSchema` has the type of each list and map.
 """
 
 from __future__ import annotations
@@ -15,10 +15,9 @@ from typing import Final, NamedTuple
 import msgspec
 
 from controller_runtime.apis.machinery.base import JSON
+from controller_runtime.apis.machinery.mergeschema import MergeSchema
 from controller_runtime.apis.machinery.object import IDENTIFYING
 from controller_runtime.apis.machinery.patch import same
-
-from .shapes import Shape
 
 
 class Item(NamedTuple):
@@ -46,16 +45,18 @@ _UNOWNED: Final[frozenset[Path]] = frozenset(
 _MISSING: Final = object()
 
 
-def fields_of(obj: Mapping[str, JSON], shape: Shape) -> FieldSet:
+def fields_of(obj: Mapping[str, JSON], schema: MergeSchema) -> FieldSet:
     """Return the paths of all fields that ``obj`` sets and a manager can own."""
-    return frozenset(filter(_can_be_owned, _walk(obj, (), shape)))
+    return frozenset(filter(_can_be_owned, _walk(obj, (), schema)))
 
 
 def _can_be_owned(path: Path) -> bool:
     return bool(path) and path not in _UNOWNED and path[:2] not in _UNOWNED
 
 
-def difference(old: Mapping[str, JSON], new: Mapping[str, JSON], shape: Shape) -> tuple[FieldSet, FieldSet]:
+def difference(
+    old: Mapping[str, JSON], new: Mapping[str, JSON], schema: MergeSchema
+) -> tuple[FieldSet, FieldSet]:
     """Return the paths that ``new`` sets and ``old`` lacks or has differently, and those that only ``old`` sets.
 
     Equal parts are compared, but not walked.
@@ -64,28 +65,28 @@ def difference(old: Mapping[str, JSON], new: Mapping[str, JSON], shape: Shape) -
     removed: list[Path] = []
     if same(old, new):
         return frozenset(), frozenset()
-    _compare(old, new, (), shape, written, removed)
+    _compare(old, new, (), schema, written, removed)
     return frozenset(filter(_can_be_owned, written)), frozenset(filter(_can_be_owned, removed))
 
 
 def _compare(
-    old: JSON, new: JSON, path: Path, shape: Shape, written: list[Path], removed: list[Path]
+    old: JSON, new: JSON, path: Path, schema: MergeSchema, written: list[Path], removed: list[Path]
 ) -> None:
-    if isinstance(old, dict) and isinstance(new, dict) and old and new and not shape.atomic:
+    if isinstance(old, dict) and isinstance(new, dict) and old and new and not schema.is_atomic:
         for key, value in new.items():
             if key not in old:
-                written += _walk(value, (*path, key), shape.field(key))
+                written += _walk(value, (*path, key), schema.field(key))
             elif not same(old[key], value):
-                _compare(old[key], value, (*path, key), shape.field(key), written, removed)
+                _compare(old[key], value, (*path, key), schema.field(key), written, removed)
         for key in old.keys() - new.keys():
-            removed += _walk(old[key], (*path, key), shape.field(key))
+            removed += _walk(old[key], (*path, key), schema.field(key))
         return
     if not isinstance(old, dict | list) and not isinstance(new, dict | list):
         written.append(path)
         return
-    depth, after = len(path), _walk(new, path, shape)
+    depth, after = len(path), _walk(new, path, schema)
     written += [each for each in after if not same(value_at(old, each[depth:]), value_at(new, each[depth:]))]
-    removed += set(_walk(old, path, shape)).difference(after)
+    removed += set(_walk(old, path, schema)).difference(after)
 
 
 def value_at(obj: JSON, path: Path) -> JSON:
@@ -103,31 +104,31 @@ def value_at(obj: JSON, path: Path) -> JSON:
     return True if path and isinstance(path[-1], Item) else obj
 
 
-def merge(live: JSON, config: JSON, shape: Shape) -> JSON:
+def merge(live: JSON, config: JSON, schema: MergeSchema) -> JSON:
     """Return ``live`` with ``config`` applied over it; lists with keys merge, new items come last."""
-    if isinstance(live, dict) and isinstance(config, dict) and not shape.atomic:
+    if isinstance(live, dict) and isinstance(config, dict) and not schema.is_atomic:
         merged = dict(live)
         for key, value in config.items():
-            merged[key] = merge(live[key], value, shape.field(key)) if key in live else value
+            merged[key] = merge(live[key], value, schema.field(key)) if key in live else value
         return merged
     if isinstance(live, list) and isinstance(config, list):
-        if shape.is_set:
+        if schema.is_set:
             return live + [value for value in config if value not in live]
-        if not config and shape.keys(live):
+        if not config and schema.keys(live):
             return live
-        if shape.keys(config) and (not live or shape.keys(live)):
-            return _merge_items(live, config, shape)
+        if schema.keys(config) and (not live or schema.keys(live)):
+            return _merge_items(live, config, schema)
     return config
 
 
-def _merge_items(live: list[JSON], config: list[JSON], shape: Shape) -> list[JSON]:
+def _merge_items(live: list[JSON], config: list[JSON], schema: MergeSchema) -> list[JSON]:
     items = list(live)
-    for item, step in zip(config, _steps(config, shape), strict=True):
+    for item, step in zip(config, _steps(config, schema), strict=True):
         index = _index(items, step)
         if index is None:
             items.append(item)
         else:
-            items[index] = merge(items[index], item, shape.item)
+            items[index] = merge(items[index], item, schema.item)
     return items
 
 
@@ -156,33 +157,33 @@ def text(path: Path) -> str:
     return "".join(parts)
 
 
-def _walk(value: JSON, path: Path, shape: Shape) -> list[Path]:
+def _walk(value: JSON, path: Path, schema: MergeSchema) -> list[Path]:
     found: list[Path] = []
-    _collect(value, path, shape, found)
+    _collect(value, path, schema, found)
     return found
 
 
-def _collect(value: JSON, path: Path, shape: Shape, found: list[Path]) -> None:
-    if isinstance(value, dict) and value and not shape.atomic:
+def _collect(value: JSON, path: Path, schema: MergeSchema, found: list[Path]) -> None:
+    if isinstance(value, dict) and value and not schema.is_atomic:
         for key, child in value.items():
             if isinstance(child, dict | list):
-                _collect(child, (*path, key), shape.field(key), found)
+                _collect(child, (*path, key), schema.field(key), found)
             else:
                 found.append((*path, key))
-    elif isinstance(value, list) and value and shape.is_set:
+    elif isinstance(value, list) and value and schema.is_set:
         found += [(*path, Member(member)) for member in value]
-    elif isinstance(value, list) and shape.keys(value):
-        for item, step in zip(value, _steps(value, shape), strict=True):
+    elif isinstance(value, list) and schema.keys(value):
+        for item, step in zip(value, _steps(value, schema), strict=True):
             below = (*path, step)
             found.append(below)
-            _collect(item, below, shape.item, found)
+            _collect(item, below, schema.item, found)
     else:
         found.append(path)
 
 
-def _steps(items: list[JSON], shape: Shape) -> list[Item]:
-    keys = shape.keys(items)
-    defaults = {key: shape.default(key) for key in keys}
+def _steps(items: list[JSON], schema: MergeSchema) -> list[Item]:
+    keys = schema.keys(items)
+    defaults = {key: schema.default(key) for key in keys}
     return [
         Item(tuple((key, item.get(key, defaults[key])) for key in keys), tuple(defaults.items()))
         for item in items

@@ -8,9 +8,10 @@ from typing import Final
 
 import msgspec
 
+from controller_runtime.apis.machinery import mergeschema
 from controller_runtime.apis.machinery.object import Object
 from controller_runtime.apis.machinery.patch import Document, merge_patch_diff
-from controller_runtime.apis.machinery.strategicschema import Schema, schema_of
+from controller_runtime.apis.machinery.strategicpatch import strategic_merge_diff
 
 JSON: Final = "application/json-patch+json"
 MERGE: Final = "application/merge-patch+json"
@@ -58,7 +59,7 @@ class MergePatch(msgspec.Struct, frozen=True):
 class StrategicMergePatch(MergePatch, frozen=True):
     """The strategic merge patch that turns ``old`` into the object that is sent."""
 
-    schema: Schema = Schema()
+    schema: mergeschema.MergeSchema = mergeschema.UNKNOWN
 
     @property
     def content_type(self) -> str:
@@ -66,10 +67,6 @@ class StrategicMergePatch(MergePatch, frozen=True):
         return STRATEGIC
 
     def _changes(self, old: Document, new: Document) -> Document:
-        from controller_runtime.apis.machinery.strategicdiff import (
-            strategic_merge_diff,  # few programs use it
-        )
-
         return strategic_merge_diff(old, new, self.schema)
 
 
@@ -88,9 +85,9 @@ def strategic_merge_from(old: Object, *, optimistic_lock: bool = False) -> Strat
     kinds and rejects them for custom resources.
 
     Raises:
-        ValueError: the merge rules of the kind are not known; use :func:`merge_from`.
+        ValueError: the kind is not one of Kubernetes' own; use :func:`merge_from`.
     """
-    schema = schema_of(type(old).gvk)
+    schema = mergeschema.of_kubernetes(type(old).gvk)
     if schema is None:
         raise ValueError(f"{type(old).gvk}: no strategic merge patch of this kind; use merge_from")
     return StrategicMergePatch(old, optimistic_lock, schema)

@@ -9,7 +9,7 @@ from typing import cast
 
 import msgspec
 
-from controller_runtime.apis.machinery import errors, strategicpatch, strategicschema
+from controller_runtime.apis.machinery import errors, mergeschema, strategicpatch
 from controller_runtime.apis.machinery import patch as patches
 from controller_runtime.apis.machinery.base import JSON
 
@@ -34,9 +34,8 @@ def patched(table: Table, document: Document, body: JSON, content_type: str) -> 
         elif content_type == JSON_PATCH:
             result = patches.apply_json_patch(document, body)
         else:
-            schema = strategicschema.schema_of(table.facts.gvk) or strategicschema.Schema()
             result = strategicpatch.strategic_merge_patch(
-                copy.deepcopy(document), copy.deepcopy(body), schema
+                copy.deepcopy(document), copy.deepcopy(body), table.facts.schema
             )
     except (patches.PatchError, strategicpatch.StrategicMergeError) as error:
         raise errors.InvalidError(str(error), code=422, reason="Invalid") from error
@@ -54,7 +53,7 @@ def decoded(body: bytes) -> JSON:
 
 def _check_type(table: Table, body: JSON, content_type: str) -> None:
     custom = table.facts.custom
-    if content_type == STRATEGIC and not custom and strategicschema.schema_of(table.facts.gvk) is None:
+    if content_type == STRATEGIC and not custom and mergeschema.of_kubernetes(table.facts.gvk) is None:
         raise NotImplementedError(f"{table.facts.gvk}: no strategic merge patch of this kind in memory")
     if content_type not in (MERGE, JSON_PATCH) and (content_type != STRATEGIC or custom):
         message = "415: Unsupported Media Type"

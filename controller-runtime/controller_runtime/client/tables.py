@@ -77,7 +77,7 @@ class Table:
         self.facts = facts
         for row in self.rows.values():
             if len(row.owners) == 1:
-                row.owners = {who: ownership.fields_of(row.document, facts.shape) for who in row.owners}
+                row.owners = {who: ownership.fields_of(row.document, facts.schema) for who in row.owners}
 
     def key(self, namespace: str, name: str) -> NamespacedName:
         """Return the key of an object as in the URL of a request.

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import msgspec
+from controller_runtime.apis.machinery import mergeschema
 from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.apis.machinery.strategicpatch import strategic_merge_patch
-from controller_runtime.apis.machinery.strategicschema import POD_TEMPLATE
 
 from pkg import apply
 from pkg.apis.jobset.v1alpha2 import JobSetSpec
@@ -91,7 +91,9 @@ def _merge_overrides(
 def _merge(job: dict[str, JSON], override: trainer.PodTemplateOverride, budget: Budget) -> None:
     """Merge an override into a replicated job's pod template."""
     spec = job.setdefault("template", {}).setdefault("spec", {})
-    merged = strategic_merge_patch(spec.get("template", {}), _patch(override), POD_TEMPLATE)
+    merged = strategic_merge_patch(
+        spec.get("template", {}), _patch(override), mergeschema.recorded("core.v1.PodTemplateSpec")
+    )
     spec["template"] = apply.as_typed(merged, inside="template")
     budget.spend(spec["template"])
 

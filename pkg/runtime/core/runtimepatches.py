@@ -8,10 +8,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Final
 
-from controller_runtime.apis.machinery import field
+from controller_runtime.apis.machinery import field, mergeschema
 from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.apis.machinery.strategicpatch import StrategicMergeError, strategic_merge_patch
-from controller_runtime.apis.machinery.strategicschema import JOB_TEMPLATE
 from controller_runtime.apis.meta.v1 import ObjectMeta
 
 from pkg import apply
@@ -89,7 +88,11 @@ def merge_patches(
                 continue
             job = jobs[wanted.name]
             try:
-                merged = strategic_merge_patch(job.get("template", {}), _patch(wanted.template), JOB_TEMPLATE)
+                merged = strategic_merge_patch(
+                    job.get("template", {}),
+                    _patch(wanted.template),
+                    mergeschema.recorded("batch.v1.JobTemplateSpec"),
+                )
             except StrategicMergeError as error:
                 where = f"patch of {patch.manager} for job {wanted.name}"
                 raise RuntimePatchError([f"{where}: {'.'.join(error.path)}: {error}"]) from error

@@ -37,6 +37,6 @@ def test_a_model_gives_the_same_shape_as_the_definition_made_from_it(kind: type[
         "status": {"conditions": [{"type": "Complete", "status": "True"}]},
     }
     known = kinds.facts_for(kind)
-    assert ownership.fields_of(obj, known.shape) == ownership.fields_of(obj, of_crd.shape)
-    assert len(ownership.fields_of(obj, known.shape)) > 10
+    assert ownership.fields_of(obj, known.schema) == ownership.fields_of(obj, of_crd.schema)
+    assert len(ownership.fields_of(obj, known.schema)) > 10
     assert known.resource == of_crd.resource

@@ -45,11 +45,6 @@ def test_yaml_and_json_say_the_same() -> None:
             assert yaml.load(text, Loader=loader) == json.loads(twin)
 
 
-def test_the_record_can_be_taken_anew(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert manifests.main(["--record", str(tmp_path), "--kubernetes-version", "1.0"]) == 2
-    assert "cannot be recorded" in capsys.readouterr().err
-
-
 def test_our_own_fields_are_described_and_kubernetes_own_are_not() -> None:
     crd = json.loads(manifests.render()["json/trainer.kubeflow.org_trainjobs.json"])
     spec = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]

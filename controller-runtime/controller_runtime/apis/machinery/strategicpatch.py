@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Strategic merge patch: maps merge, and lists of named items merge by their key.
+"""Strategic merge patches, applied and made: maps merge, and lists of named items merge by their key.
 
-:mod:`.strategicschema` defines which lists merge, and by which key. Other lists are replaced as a whole, other fields
+:mod:`.mergeschema` says which lists merge, and by which key. Other lists are replaced as a whole, other fields
 merge as plain JSON. Merged items that are in the patch take the patch's order; the others keep their relative position
 as far as possible.
 
@@ -18,7 +18,8 @@ from typing import Final
 
 from .base import JSON
 from .gojson import go_text
-from .strategicschema import REPLACED, Member, Schema
+from .mergeschema import MergeSchema
+from .patch import same
 
 Document = dict[str, JSON]
 
@@ -39,7 +40,7 @@ class StrategicMergeError(ValueError):
         self.path: list[str] = []
 
 
-def strategic_merge_patch(original: Document, patch: Document, schema: Schema) -> Document:
+def strategic_merge_patch(original: Document, patch: Document, schema: MergeSchema) -> Document:
     """Return ``original`` with ``patch`` merged into it.
 
     Both arguments are consumed: the result shares parts with them, and they must not be used afterwards.
@@ -50,7 +51,7 @@ def strategic_merge_patch(original: Document, patch: Document, schema: Schema) -
     return _merge_map(original, patch, schema)
 
 
-def _merge_map(original: Document, patch: Document, schema: Schema) -> Document:
+def _merge_map(original: Document, patch: Document, schema: MergeSchema) -> Document:
     if _DIRECTIVE in patch:
         return _replaced_or_deleted(patch)
     _retain_keys(original, patch)
@@ -63,19 +64,19 @@ def _merge_map(original: Document, patch: Document, schema: Schema) -> Document:
             original.pop(name, None)
         else:
             try:
-                _merge_field(original, name, new, schema.fields.get(name, REPLACED))
+                _merge_field(original, name, new, schema.field(name))
             except StrategicMergeError as error:
                 error.path.insert(0, name)
                 raise
     return original
 
 
-def _merge_field(original: Document, name: str, new: JSON, member: Member) -> None:
+def _merge_field(original: Document, name: str, new: JSON, schema: MergeSchema) -> None:
     old = original.get(name)
     if isinstance(old, dict) and isinstance(new, dict):
-        original[name] = _merge_map(old, new, member.schema)
+        original[name] = new if schema.is_replaced_in_patches else _merge_map(old, new, schema)
     elif isinstance(old, list) and isinstance(new, list):
-        original[name] = merge_list(old, new, member) if member.merge else _cleaned(new)
+        original[name] = merge_list(old, new, schema) if schema.merges_in_patches else _cleaned(new)
     elif isinstance(new, dict) and _DIRECTIVE in new:
         original.pop(name, None)
     else:
@@ -105,10 +106,10 @@ def _retain_keys(original: Document, patch: Document) -> None:
         del original[name]
 
 
-def _merge_ordered(original: Document, patch: Document, schema: Schema, directive: str) -> None:
+def _merge_ordered(original: Document, patch: Document, schema: MergeSchema, directive: str) -> None:
     order = patch.pop(directive)
     name = _target(directive, "setElementOrder")
-    member = schema.fields.get(name, REPLACED)
+    field = schema.field(name)
     live, new = original.get(name), patch.pop(name, None)
     if not isinstance(order, list) or any(
         part is not None and not isinstance(part, list) for part in (live, new)
@@ -117,14 +118,14 @@ def _merge_ordered(original: Document, patch: Document, schema: Schema, directiv
     if live is None and new is None:
         return
     live_order = list(live or ())
-    _check_order(new or [], order, member.key)
+    _check_order(new or [], order, field.patch_merge_key)
     if new is None:
         merged = live_order
     elif live is None:
         merged = _cleaned(new)
     else:
-        merged = merge_list(live, new, member) if member.merge else _cleaned(new)
-    original[name] = _in_order(merged, order, live_order, member.key)
+        merged = merge_list(live, new, field) if field.merges_in_patches else _cleaned(new)
+    original[name] = _in_order(merged, order, live_order, field.patch_merge_key)
 
 
 def _check_order(patch: list[JSON], order: list[JSON], key: str) -> None:
@@ -153,7 +154,7 @@ def _target(directive: str, what: str) -> str:
     return name
 
 
-def merge_list(original: list[JSON], patch: list[JSON], member: Member) -> list[JSON]:
+def merge_list(original: list[JSON], patch: list[JSON], schema: MergeSchema) -> list[JSON]:
     """Return ``original`` with the items of ``patch`` merged into it, as :func:`strategic_merge_patch` does."""
     if not original and not patch:
         return original
@@ -162,18 +163,19 @@ def merge_list(original: list[JSON], patch: list[JSON], member: Member) -> list[
         if any(isinstance(item, dict | list) for item in items):
             raise StrategicMergeError("lists of lists are not supported")
         return _in_order(list(dict.fromkeys(items)), patch, original, "")
-    original, patch = _list_directives(original, patch, member.key)
+    key = schema.patch_merge_key
+    original, patch = _list_directives(original, patch, key)
     merged = list(original)
-    places = _Places(merged, member.key)
+    places = _Places(merged, key)
     for item in patch:
-        _key_of(item, member.key)
+        _key_of(item, key)
         place = places.of(item)
         if place is None:
             places.append(item)
             merged.append(_cleaned(item))
         else:
-            merged[place] = _merge_map(merged[place], item, member.schema)
-    return _in_order(merged, patch, original, member.key)
+            merged[place] = _merge_map(merged[place], item, schema.item)
+    return _in_order(merged, patch, original, key)
 
 
 def _list_directives(original: list[JSON], patch: list[JSON], key: str) -> tuple[list[JSON], list[JSON]]:
@@ -266,3 +268,67 @@ def _cleaned(value: JSON) -> JSON:
     if isinstance(value, list):
         return [_cleaned(item) for item in value if not (isinstance(item, dict) and _DIRECTIVE in item)]
     return value
+
+
+def strategic_merge_diff(old: Document, new: Document, schema: MergeSchema) -> Document:
+    """Return a strategic merge patch from ``old`` to ``new``; it is empty if they are equal.
+
+    For a list that merges by key, the patch contains the items that differ and the order of all items, so that items
+    which other writers add meanwhile are kept. A list with missing or duplicate keys is replaced as a whole.
+    """
+    patch: Document = dict.fromkeys(old.keys() - new.keys())
+    for name, value in new.items():
+        if name not in old:
+            patch[name] = value
+        elif not same(old[name], value):
+            _change(patch, name, old[name], value, schema.field(name))
+    return patch
+
+
+def _change(patch: Document, name: str, old: JSON, new: JSON, schema: MergeSchema) -> None:
+    if isinstance(old, dict) and isinstance(new, dict):
+        patch[name] = new if schema.is_replaced_in_patches else strategic_merge_diff(old, new, schema)
+    elif isinstance(old, list) and isinstance(new, list) and schema.merges_in_patches:
+        if schema.patch_merge_key:
+            _change_items(patch, name, old, new, schema)
+        else:
+            _change_members(patch, name, old, new)
+    else:
+        patch[name] = new
+
+
+def _change_items(patch: Document, name: str, old: list[JSON], new: list[JSON], schema: MergeSchema) -> None:
+    key = schema.patch_merge_key
+    before, after = _by_key(old, key), _by_key(new, key)
+    if before is None or after is None:
+        patch[name] = [{"$patch": "replace"}, *new]
+        return
+    items: list[JSON] = []
+    for value, item in after.items():
+        if value not in before:
+            items.append(item)
+        elif changes := strategic_merge_diff(before[value], item, schema.item):
+            items.append({key: item[key], **changes})
+    items += [{"$patch": "delete", key: item[key]} for value, item in before.items() if value not in after]
+    if items:
+        patch[name] = items
+    patch[f"$setElementOrder/{name}"] = [{key: item[key]} for item in new]
+
+
+def _change_members(patch: Document, name: str, old: list[JSON], new: list[JSON]) -> None:
+    if added := [value for value in new if value not in old]:
+        patch[name] = added
+    if removed := [value for value in old if value not in new]:
+        patch[f"$deleteFromPrimitiveList/{name}"] = removed
+    patch[f"$setElementOrder/{name}"] = new
+
+
+def _by_key(items: list[JSON], key: str) -> dict[Hashable, Document] | None:
+    """Return the items by the value of their key, or None if it does not identify them."""
+    found: dict[Hashable, Document] = {}
+    for item in items:
+        value = item.get(key) if isinstance(item, dict) else None
+        if not isinstance(value, str | int) or isinstance(value, bool) or value in found:
+            return None
+        found[value] = item
+    return found

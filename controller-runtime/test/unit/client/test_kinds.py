@@ -11,7 +11,7 @@ from controller_runtime.apis.machinery import crd_schema, errors
 from controller_runtime.apis.machinery.gvk import GVK
 from controller_runtime.apis.machinery.object import Object, metadata_only, unstructured
 from controller_runtime.apis.scheme import default_scheme
-from controller_runtime.client import FakeClient, kinds, ownership, shapes
+from controller_runtime.client import FakeClient, kinds, ownership
 from controller_runtime.rest import InvalidRequestError
 from ctrl_testkit.kinds import Fleet
 
@@ -43,8 +43,8 @@ def test_a_model_gives_the_same_shape_as_the_definition_made_from_it() -> None:
         "status": {"conditions": [{"type": "Complete", "status": "True"}]},
     }
     known = kinds.facts_for(Fleet)
-    assert ownership.fields_of(obj, known.shape) == ownership.fields_of(obj, of_crd.shape)
-    assert len(ownership.fields_of(obj, known.shape)) > 10
+    assert ownership.fields_of(obj, known.schema) == ownership.fields_of(obj, of_crd.schema)
+    assert len(ownership.fields_of(obj, known.schema)) > 10
     assert known.resource == of_crd.resource
 
 
@@ -54,14 +54,14 @@ def test_unstructured_objects_of_kubernetes_kinds_are_known_without_a_model_bein
     assert not kinds.facts_for(unstructured(Namespace.gvk)).resource.namespaced
     deployment = kinds.facts_for(unstructured(GVK("apps", "v1", "Deployment")))
     paths = ownership.fields_of(
-        {"spec": {"template": {"spec": {"containers": [{"name": "a"}]}}}}, deployment.shape
+        {"spec": {"template": {"spec": {"containers": [{"name": "a"}]}}}}, deployment.schema
     )
     assert any(isinstance(step, ownership.Item) for path in paths for step in path)
 
 
 def test_lists_of_a_kind_that_nothing_describes_are_replaced_as_a_whole() -> None:
-    shape = shapes.of_schema({})
-    assert ownership.fields_of({"spec": {"containers": [{"name": "a"}]}}, shape) == {("spec", "containers")}
+    schema = kinds.facts_for(RAW).schema
+    assert ownership.fields_of({"spec": {"containers": [{"name": "a"}]}}, schema) == {("spec", "containers")}
 
 
 async def test_an_update_of_a_custom_resource_needs_a_resource_version() -> None:

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.apis.machinery.patch import same
-from controller_runtime.client import ownership, shapes
+from controller_runtime.client import kinds, ownership
 
-POD = shapes.of_model(Pod, by_name=True)
+POD = kinds.facts_for(Pod).schema
 
 _values = st.one_of(st.booleans(), st.integers(0, 3), st.sampled_from(["", "x", "y"]))
 _env = st.lists(

@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """From a model and its markers to a CustomResourceDefinition."""
 
-import json
 from typing import Annotated, Any, ClassVar
 
 import pytest
@@ -143,58 +142,6 @@ def test_a_struct_s_own_constraints(spec: dict[str, Any]) -> None:
 def test_a_kind_without_a_plural_has_no_definition() -> None:
     with pytest.raises(ValueError, match="has no plural name"):
         custom_resource_definition(unstructured(Widget.gvk))
-
-
-PUBLISHED = {
-    "components": {
-        "schemas": {
-            "io.k8s.api.core.v1.A": {
-                "description": "text",
-                "type": "object",
-                "required": ["z", "b"],
-                "properties": {
-                    "z": {"type": "string", "default": ""},
-                    "b": {"allOf": [{"$ref": "#/components/schemas/io.k8s.api.core.v1.B"}], "default": {}},
-                    "name": {"type": "string", "default": ""},
-                    "list": {
-                        "type": "array",
-                        "items": {
-                            "allOf": [{"$ref": "#/components/schemas/io.k8s.api.core.v1.B"}],
-                            "default": {},
-                        },
-                        "x-kubernetes-patch-strategy": "merge",
-                    },
-                    "q": {
-                        "allOf": [
-                            {"$ref": "#/components/schemas/io.k8s.apimachinery.pkg.api.resource.Quantity"}
-                        ]
-                    },
-                },
-            },
-            "io.k8s.api.core.v1.B": {"type": "object", "description": "text"},
-            "io.k8s.api.core.v1.Unused": {"type": "object"},
-        }
-    }
-}
-
-
-def test_a_record_holds_what_the_roots_need_in_a_crd_s_form() -> None:
-    recorded = json.loads(kubernetes_schema.record([PUBLISHED], ["core.v1.A"], "1.2.3"))
-    assert recorded["kubernetesVersion"] == "1.2.3"
-    assert recorded["definitions"] == {
-        "core.v1.A": {
-            "type": "object",
-            "required": ["b", "z"],
-            "properties": {
-                "z": {"type": "string"},
-                "b": {"$ref": "core.v1.B"},
-                "name": {"type": "string", "default": ""},
-                "list": {"type": "array", "items": {"$ref": "core.v1.B"}},
-                "q": {"$ref": "api.resource.Quantity"},
-            },
-        },
-        "core.v1.B": {"type": "object"},
-    }
 
 
 def test_a_definition_is_the_caller_s_own() -> None:

@@ -9,11 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller_runtime.apis.machinery.strategicdiff import strategic_merge_diff
-from controller_runtime.apis.machinery.strategicpatch import strategic_merge_patch
-from controller_runtime.apis.machinery.strategicschema import SCHEMAS
+from controller_runtime.apis.machinery import mergeschema
+from controller_runtime.apis.machinery.strategicpatch import strategic_merge_diff, strategic_merge_patch
 
-DEPLOYMENT = SCHEMAS["Deployment"]
+DEPLOYMENT = mergeschema.recorded("apps.v1.Deployment")
 
 
 def pod(*containers: dict[str, Any], **fields: Any) -> dict[str, Any]:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from controller_runtime.apis.machinery import mergeschema
 from controller_runtime.apis.machinery.strategicpatch import (
     Document,
     StrategicMergeError,
     strategic_merge_patch,
 )
-from controller_runtime.apis.machinery.strategicschema import POD_TEMPLATE, SCHEMAS
 from ctrl_testkit.small import CountedName
+
+POD_TEMPLATE = mergeschema.recorded("core.v1.PodTemplateSpec")
+POD = mergeschema.recorded("core.v1.Pod")
 
 
 def merged(original: Document, patch: Document) -> Document:
@@ -102,11 +105,11 @@ def test_merging(original: Document, patch: Document, want: Document) -> None:
 def test_lists_of_scalars_merge_as_sets_and_can_be_deleted_from() -> None:
     original = {"metadata": {"finalizers": ["a", "b"]}}
 
-    added = strategic_merge_patch(original, {"metadata": {"finalizers": ["c", "a"]}}, SCHEMAS["Pod"])
+    added = strategic_merge_patch(original, {"metadata": {"finalizers": ["c", "a"]}}, POD)
     assert sorted(added["metadata"]["finalizers"]) == ["a", "b", "c"]
 
     gone = strategic_merge_patch(
-        added, {"metadata": {"$deleteFromPrimitiveList/finalizers": ["a", "c"]}}, SCHEMAS["Pod"]
+        added, {"metadata": {"$deleteFromPrimitiveList/finalizers": ["a", "c"]}}, POD
     )
     assert gone["metadata"]["finalizers"] == ["b"]
 
@@ -174,3 +177,12 @@ def test_thousands_of_items_are_not_compared_with_each_other() -> None:
 
     assert names == [f"v{i}" for i in reversed(range(2 * many))]
     assert CountedName.comparisons - before < 50 * many
+
+
+def test_a_map_whose_strategy_is_to_replace_it_does_not_merge() -> None:
+    budget = mergeschema.recorded("policy.v1.PodDisruptionBudget")
+    original: Document = {"spec": {"selector": {"matchLabels": {"a": "1"}}}}
+    patch: Document = {"spec": {"selector": {"matchLabels": {"b": "2"}}}}
+    assert strategic_merge_patch(original, patch, budget) == {
+        "spec": {"selector": {"matchLabels": {"b": "2"}}}
+    }
