@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from controller_runtime.apis.core.v1 import Node
-from controller_runtime.envtest import Binaries, EnvtestError
-from controller_runtime.envtest.locks import file_lock
+from controller_runtime.envtest import Binaries, EnvtestError, file_lock
 
 from pkg.app.flags import feature_gates
 from pkg.cli import firstrun

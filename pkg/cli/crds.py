@@ -8,7 +8,7 @@ import argparse
 
 from controller_runtime.apis.machinery import yaml
 from controller_runtime.client import LiveClient
-from controller_runtime.envtest.crds import install_crds, wait_established
+from controller_runtime.envtest import install_crds, wait_established
 from controller_runtime.rest import Transport, load_config
 
 from pkg.cli.terminal import Console

@@ -11,7 +11,7 @@ from typing import Final
 import anyio
 from controller_runtime.apis.core.v1 import Event
 from controller_runtime.client import LiveClient
-from controller_runtime.envtest.locks import file_lock
+from controller_runtime.envtest import file_lock
 from rich.live import Live
 from rich.text import Text
 

@@ -13,12 +13,10 @@ from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.apis.machinery.gvk import GVK
 from controller_runtime.apis.machinery.object import ObjectMeta, unstructured
 from controller_runtime.client import LiveClient
-from controller_runtime.envtest import pki
-from controller_runtime.envtest.files import write_private
-from controller_runtime.envtest.kubeconfig import kubeconfig
+from controller_runtime.envtest import CERTIFICATE_LIFETIME, kubeconfig, write_private
 
 TOKEN_REQUEST: Final = unstructured(GVK("authentication.k8s.io", "v1", "TokenRequest"))
-TOKEN_SECONDS: Final = int(pki.LIFETIME.total_seconds())
+TOKEN_SECONDS: Final = int(CERTIFICATE_LIFETIME.total_seconds())
 """How long a service account's token is valid: as long as the cluster's certificates."""
 
 

@@ -13,17 +13,16 @@ from typing import Final
 import anyio
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import (
+    HOST,
     Binaries,
+    Binary,
+    ControlPlane,
     EnvtestError,
     Progress,
     SilentProgress,
     Supervisor,
+    private_directory,
 )
-from controller_runtime.envtest.binaries import Binary
-from controller_runtime.envtest.controlplane import ControlPlane
-from controller_runtime.envtest.files import private_directory
-from controller_runtime.envtest.ports import HOST
-from controller_runtime.envtest.probe import answer
 from controller_runtime.rest import RESTMapper, Transport, load_config
 
 from pkg.localcluster import state
@@ -170,7 +169,7 @@ class Cluster:
             if process.poll() is not None:
                 answers[name] = "ended"
             else:
-                answers[name] = await answer(probe, probe.tls()) if probe else "200"
+                answers[name] = await probe.answer(probe.tls()) if probe else "200"
         return answers
 
     async def is_up(self) -> bool:

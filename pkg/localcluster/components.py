@@ -13,13 +13,17 @@ from typing import Final
 
 from controller_runtime.apis.machinery import yaml
 from controller_runtime.apis.machinery.base import JSON
-from controller_runtime.envtest import Component
-from controller_runtime.envtest.binaries import Binary
-from controller_runtime.envtest.controlplane import ControlPlane
-from controller_runtime.envtest.files import private_directory, write_private
-from controller_runtime.envtest.pki import Authority
-from controller_runtime.envtest.ports import HOST, free_ports
-from controller_runtime.envtest.probe import Probe
+from controller_runtime.envtest import (
+    HOST,
+    Authority,
+    Binary,
+    Component,
+    ControlPlane,
+    Probe,
+    free_ports,
+    private_directory,
+    write_private,
+)
 
 import pkg
 from pkg.localcluster import contents, kai

@@ -11,9 +11,16 @@ from typing import Final
 
 from controller_runtime.apis.core.v1 import Node, ServiceAccount
 from controller_runtime.client import LiveClient
-from controller_runtime.envtest import Component, Progress, Supervisor, apply_manifests, eventually
-from controller_runtime.envtest.crds import install_crds, wait_established
-from controller_runtime.envtest.ports import HOST
+from controller_runtime.envtest import (
+    HOST,
+    Component,
+    Progress,
+    Supervisor,
+    apply_manifests,
+    eventually,
+    install_crds,
+    wait_established,
+)
 
 from pkg.localcluster import contents, kai, prometheus
 from pkg.localcluster.components import Parts

@@ -17,9 +17,7 @@ from typing import Final
 from controller_runtime.apis.machinery import yaml
 from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.apis.machinery.crd_schema import custom_resource_definition
-from controller_runtime.envtest import Component, EnvtestError
-from controller_runtime.envtest.ports import HOST
-from controller_runtime.envtest.probe import Probe
+from controller_runtime.envtest import HOST, Component, EnvtestError, Probe
 
 from pkg.apis.kai.v2 import Queue
 from pkg.apis.kai.v2alpha2 import PodGroup

@@ -16,10 +16,14 @@ from urllib.parse import quote
 
 from controller_runtime.apis.machinery import yaml
 from controller_runtime.apis.machinery.base import JSON
-from controller_runtime.envtest import Component, read_manifests
-from controller_runtime.envtest.files import private_directory, write_private
-from controller_runtime.envtest.ports import HOST
-from controller_runtime.envtest.probe import Probe
+from controller_runtime.envtest import (
+    HOST,
+    Component,
+    Probe,
+    private_directory,
+    read_manifests,
+    write_private,
+)
 
 from pkg.offline import shipped
 

@@ -10,8 +10,13 @@ from pathlib import Path
 from typing import Final
 
 from controller_runtime.client import LiveClient
-from controller_runtime.envtest import Component, Supervisor
-from controller_runtime.envtest.controlplane import etcd_client_flags, etcd_tls_flags, write_etcd_certificates
+from controller_runtime.envtest import (
+    Component,
+    Supervisor,
+    etcd_client_flags,
+    etcd_tls_flags,
+    write_etcd_certificates,
+)
 from controller_runtime.rest import Transport, load_config
 
 from pkg.localcluster import contents

@@ -10,9 +10,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from controller_runtime.apis.machinery.base import JSON
-from controller_runtime.envtest import Component
-from controller_runtime.envtest.files import write_private
-from controller_runtime.envtest.probe import Probe
+from controller_runtime.envtest import Component, Probe, write_private
 
 _FILE: Final = "cluster.json"
 

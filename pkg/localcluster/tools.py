@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from controller_runtime.envtest import Tool, ToolGroup
-from controller_runtime.envtest.kubernetes import DEFAULT_RELEASE, ETCD, RELEASES, kube_tool
+from controller_runtime.envtest import DEFAULT_RELEASE, ETCD, RELEASES, Tool, ToolGroup, kube_tool
 
 DEFAULT_KUBERNETES: Final = DEFAULT_RELEASE
 DEFAULT_JOBSET: Final = "0.10"

@@ -14,8 +14,7 @@ import anyio
 import pytest
 from controller_runtime.apis.core.v1 import Namespace, ServiceAccount
 from controller_runtime.client import LiveClient
-from controller_runtime.envtest import Binaries, PlainProgress, Tool, ToolGroup, eventually
-from controller_runtime.envtest.binaries import cache_directory
+from controller_runtime.envtest import Binaries, PlainProgress, Tool, ToolGroup, cache_directory, eventually
 
 from pkg.localcluster.cluster import Cluster
 from pkg.localcluster.options import Options

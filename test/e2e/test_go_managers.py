@@ -24,11 +24,7 @@ from controller_runtime.apis.machinery.errors import ForbiddenError, ServerError
 from controller_runtime.apis.machinery.gvk import GVK
 from controller_runtime.apis.machinery.object import Object, Unstructured, unstructured
 from controller_runtime.client import MERGE, LiveClient, raw_patch
-from controller_runtime.envtest import eventually
-from controller_runtime.envtest.binaries import Binary
-from controller_runtime.envtest.crds import CRD, wait_established
-from controller_runtime.envtest.ports import HOST, free_ports
-from controller_runtime.envtest.webhooks import point_at
+from controller_runtime.envtest import CRD, HOST, Binary, eventually, free_ports, point_at, wait_established
 from harness import gomanagers
 
 from pkg.apis.jobset.v1alpha2 import JobSet

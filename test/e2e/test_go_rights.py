@@ -17,9 +17,7 @@ from controller_runtime.apis.core.v1 import Secret
 from controller_runtime.apis.machinery.gvk import GVK
 from controller_runtime.apis.machinery.object import Unstructured, unstructured
 from controller_runtime.client import LiveClient
-from controller_runtime.envtest import eventually
-from controller_runtime.envtest.binaries import Binary
-from controller_runtime.envtest.ports import HOST, free_ports
+from controller_runtime.envtest import HOST, Binary, eventually, free_ports
 from harness import gomanagers
 
 from pkg.localcluster.cluster import Cluster

@@ -15,7 +15,7 @@ import psutil
 import pytest
 import yaml
 from controller_runtime.apis.core.v1 import Pod
-from controller_runtime.envtest.ports import HOST
+from controller_runtime.envtest import HOST
 
 from pkg.localcluster.cluster import Cluster
 from pkg.localcluster.options import Options

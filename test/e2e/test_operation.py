@@ -19,8 +19,7 @@ from controller_runtime.apis.core.v1 import Namespace, ServiceAccount
 from controller_runtime.apis.machinery.errors import NotFoundError
 from controller_runtime.apis.rbac.v1 import ClusterRoleBinding
 from controller_runtime.client import LiveClient
-from controller_runtime.envtest import eventually
-from controller_runtime.envtest.ports import free_ports
+from controller_runtime.envtest import eventually, free_ports
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainJob

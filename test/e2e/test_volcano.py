@@ -13,8 +13,7 @@ from controller_runtime.apis.machinery.errors import ForbiddenError
 from controller_runtime.apis.machinery.gvk import GVK
 from controller_runtime.apis.machinery.object import OwnerReference, unstructured
 from controller_runtime.client import LiveClient
-from controller_runtime.envtest import eventually, open_crd, read_manifests
-from controller_runtime.envtest.crds import install_crds, wait_established
+from controller_runtime.envtest import eventually, install_crds, open_crd, read_manifests, wait_established
 
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
 from pkg.apis.volcano.v1beta1 import PodGroup

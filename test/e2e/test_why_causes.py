@@ -15,8 +15,7 @@ from typing import Any, Final
 
 import pytest
 from controller_runtime.client import LiveClient
-from controller_runtime.envtest import apply_manifests
-from controller_runtime.envtest.crds import wait_established
+from controller_runtime.envtest import apply_manifests, wait_established
 
 from pkg.localcluster.cluster import Cluster
 from pkg.localcluster.nodes import NodeShape

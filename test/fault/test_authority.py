@@ -13,9 +13,7 @@ from typing import Any
 import pytest
 import yaml
 from controller_runtime.client import LiveClient
-from controller_runtime.envtest import Binaries, Environment, eventually
-from controller_runtime.envtest.pki import Authority
-from controller_runtime.envtest.ports import free_ports
+from controller_runtime.envtest import Authority, Binaries, Environment, eventually, free_ports
 from controller_runtime.rest import Config, RESTMapper, Transport
 
 from pkg.apis.jobset.v1alpha2 import JobSet

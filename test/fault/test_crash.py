@@ -28,10 +28,7 @@ from controller_runtime.apis.core.v1 import ConfigMap, Event, Secret
 from controller_runtime.apis.machinery.gvk import GVK
 from controller_runtime.apis.machinery.object import Object, unstructured
 from controller_runtime.client import LiveClient
-from controller_runtime.envtest import eventually
-from controller_runtime.envtest.kubeconfig import kubeconfig
-from controller_runtime.envtest.pki import Authority
-from controller_runtime.envtest.ports import free_ports
+from controller_runtime.envtest import Authority, eventually, free_ports, kubeconfig
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup

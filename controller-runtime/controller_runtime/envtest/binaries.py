@@ -1,41 +1,115 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Find the control plane's binaries, or build them from pinned Go modules.
+"""Find the control plane's programs, or build them from pinned Go modules.
 
 A `ToolGroup` is a directory with a go.mod and a go.sum; each `Tool` is a program of a module that it
 pins. A binary comes, in this order, from the directory that ``KUBEBUILDER_ASSETS`` names, from the cache, or
 from a build that fills the cache. If ``KUBEBUILDER_ASSETS`` is set but unusable, this is an error; nothing is built
 instead. The cache key consists of the tool's version, the Go release line that its go.mod requires, the platform,
 and the text of go.mod and go.sum. A second run therefore builds nothing and needs no Go, and an upgrade keeps the
-old binaries.
+old binaries. One ``go build`` builds the missing programs of one go.mod: Go compiles and links as much as it can at
+the same time.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+import platform
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import anyio
 
-from controller_runtime.envtest.building import Build, batches, clear_partial, dependencies, title
+from controller_runtime.apis.machinery import yaml
 from controller_runtime.envtest.errors import ToolError
-from controller_runtime.envtest.gotoolchain import find_go
-from controller_runtime.envtest.locks import file_lock
+from controller_runtime.envtest.files import file_lock
+from controller_runtime.envtest.gotoolchain import Go, find_go, parse_version
 from controller_runtime.envtest.progress import Progress, SilentProgress
-from controller_runtime.envtest.tool import Tool
 
 if TYPE_CHECKING:
     from controller_runtime.apis.machinery.base import JSON
+
 
 ASSETS_VARIABLE: Final = "KUBEBUILDER_ASSETS"
 _PROGRAM: Final = "controller-runtime"
 _FORMER_PROGRAM: Final = "trainer-controller-manager"
 """The cache directory's name since before release 0.2, so that binaries built then are reused."""
+_BUILD_RECIPE: Final = "1"  # increment it when a change of the build command makes older binaries wrong
+_PARTIAL: Final = ".partial"
+_OPTIMIZED: Final = ("std", "golang.org/...", "google.golang.org/...", "go.etcd.io/...", "sigs.k8s.io/...")
+"""Packages in which servers spend their time: only here, calls are inlined."""
+_FLAGS: Final = (
+    "-gcflags=all=-dwarf=false -l",
+    *(f"-gcflags={pattern}=-dwarf=false" for pattern in _OPTIMIZED),
+)
+"""The same for every program: each set of compiler flags fills a build cache of its own.
+
+The linker drops debug information in any case; without it, the compiler uses 14 % less CPU, and without inlining 17 %
+less again. With ``-trimpath``, groups that replace a module by the same version would not share what they compile.
+"""
+
+
+@dataclass(frozen=True)
+class ToolGroup:
+    """A go.mod and go.sum, and the module in it whose version names the group."""
+
+    directory: Path
+    module: str
+
+    @cached_property
+    def _go_mod(self) -> str:
+        return (self.directory / "go.mod").read_text(encoding="utf-8")
+
+    @cached_property
+    def version(self) -> str:
+        """The pinned version of the module."""
+        match = re.search(rf"^(?:require)?\s+{re.escape(self.module)} (v\S+)", self._go_mod, re.MULTILINE)
+        if match is None:
+            raise ToolError(f"{self.directory / 'go.mod'} does not require {self.module}")
+        return match[1]
+
+    @cached_property
+    def go(self) -> tuple[int, int]:
+        """The oldest Go that builds the group."""
+        match = re.search(r"^go (\S+)$", self._go_mod, re.MULTILINE)
+        version = parse_version(match[1]) if match else None
+        if version is None:
+            raise ToolError(f"{self.directory / 'go.mod'} has no go line")
+        return version
+
+    @cached_property
+    def key(self) -> str:
+        """The name of the group's directory in the cache."""
+        digest = hashlib.sha256(f"{_BUILD_RECIPE}\n{self._go_mod}\n".encode())
+        digest.update((self.directory / "go.sum").read_bytes())
+        system = f"{sys.platform}-{platform.machine().lower()}"
+        return f"{self.directory.name}-{self.version}-go{self.go[0]}.{self.go[1]}-{system}-{digest.hexdigest()[:12]}"
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A program of a group.
+
+    ``manifests`` are patterns below the module's directory. The YAML documents that match are stored as JSON
+    beside the binary.
+    """
+
+    name: str
+    group: ToolGroup
+    package: str
+    symbols: Mapping[str, str] = field(default_factory=dict)
+    tags: Sequence[str] = ()
+    manifests: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -99,7 +173,7 @@ class Binaries:
         for tool in tools:
             if tool.name not in found and (cached := self._from_cache(tool)) is not None:
                 found[tool.name] = cached
-        builds = batches([tool for tool in tools if tool.name not in found])
+        builds = _batches([tool for tool in tools if tool.name not in found])
         failed: ToolError | None = None
         compiling = anyio.Event()
         async with anyio.create_task_group() as tasks:
@@ -107,7 +181,7 @@ class Binaries:
             try:
                 for number, batch in enumerate(builds, 1):
                     place = f" ({number} of {len(builds)})" if len(builds) > 1 else ""
-                    found |= await self._build(batch, f"build {title(batch)}{place}", compiling)
+                    found |= await self._build(batch, f"build {_title(batch)}{place}", compiling)
             except ToolError as error:
                 failed = error
             tasks.cancel_scope.cancel()
@@ -121,7 +195,7 @@ class Binaries:
         for batch in later:
             with suppress(ToolError, OSError):
                 go = await find_go(batch[0].group.go, self._cache, SilentProgress(), self._environ)
-                await dependencies(batch, go, self._environ)
+                await _dependencies(batch, go)
 
     def _from_assets(self, tools: Sequence[Tool]) -> dict[str, Binary]:
         named = self._environ.get(ASSETS_VARIABLE, "")
@@ -158,16 +232,18 @@ class Binaries:
         try:
             async with file_lock(directory.parent / f"{directory.name}.lock", waiting=waiting):
                 if missing := [tool for tool in batch if _cached(tool, directory) is None]:
-                    clear_partial(directory)
+                    directory.mkdir(parents=True, exist_ok=True)
+                    for left in directory.glob(f".*{_PARTIAL}"):
+                        shutil.rmtree(left) if left.is_dir() else left.unlink()
                     go = await find_go(batch[0].group.go, self._cache, self._progress, self._environ)
-                    await Build(missing, directory, go, self._environ, self._progress, task).run(compiling)
+                    await _Build(missing, directory, go, self._progress, task).run(compiling)
         except ToolError as error:
             self._progress.fail(task, str(error))
-            raise ToolError(f"cannot build {title(batch)}: {error}") from error
+            raise ToolError(f"cannot build {_title(batch)}: {error}") from error
         self._progress.finish(task, "ready")
         built = {tool.name: _cached(tool, directory) for tool in batch}
         if None in built.values():
-            raise ToolError(f"cannot build {title(batch)}: {directory} stayed empty")
+            raise ToolError(f"cannot build {_title(batch)}: {directory} stayed empty")
         return {name: binary for name, binary in built.items() if binary is not None}
 
 
@@ -176,3 +252,113 @@ def _cached(tool: Tool, directory: Path) -> Binary | None:
     if not path.is_file() or (tool.manifests and not manifests.is_file()):
         return None
     return Binary(path, manifests if tool.manifests else None)
+
+
+def _batches(tools: Sequence[Tool]) -> list[list[Tool]]:
+    """Return the tools by what one ``go build`` can build, in the order of the first of each."""
+    found: dict[object, list[Tool]] = {}
+    for tool in tools:
+        found.setdefault((tool.group, *sorted(tool.symbols.items()), *tool.tags), []).append(tool)
+    return list(found.values())
+
+
+def _title(batch: Sequence[Tool]) -> str:
+    """Return the programs' names and their version."""
+    return f"{', '.join(tool.name for tool in batch)} {batch[0].group.version}"
+
+
+@dataclass(frozen=True)
+class _Build:
+    """One ``go build``; ``directory`` receives the programs."""
+
+    batch: Sequence[Tool]
+    directory: Path
+    go: Go
+    progress: Progress
+    task: str
+
+    async def run(self, compiling: anyio.Event) -> None:
+        """Return when every program is in its place; set ``compiling`` once every module is downloaded.
+
+        Raises:
+            ToolError: a command of Go failed; the message is its last line.
+        """
+        first = self.batch[0]
+        total = len(await _dependencies(self.batch, self.go, self._detail))
+        compiling.set()
+        seen = 0
+
+        def compiled(line: str) -> None:
+            nonlocal seen
+            if not line.startswith("go: "):
+                seen = min(seen + 1, total)
+            self.progress.update(self.task, done=seen, total=total, detail=line[:80])
+
+        symbols = " ".join(f"-X {name}={value}" for name, value in first.symbols.items())
+        partial = Path(tempfile.mkdtemp(prefix=".", suffix=_PARTIAL, dir=self.directory))
+        arguments = [
+            "build",
+            "-v",
+            "-p",
+            str(min(os.cpu_count() or 1, 4)),
+            *_FLAGS,
+            *_tags(self.batch),
+            "-ldflags",
+        ]
+        arguments += [f"-s -w {symbols}".strip(), "-o", f"{partial}{os.sep}", *_packages(self.batch)]
+        await self.go.run(arguments, cwd=first.group.directory, on_line=compiled)
+        for tool in self.batch:
+            await self._place(tool, partial)
+        shutil.rmtree(partial)
+
+    async def _place(self, tool: Tool, partial: Path) -> None:
+        """Move a program to where it is found, after the files that belong to it."""
+        if tool.manifests:
+            arguments = ["list", "-m", "-f", "{{.Dir}}", tool.group.module]
+            out = await self.go.run(arguments, cwd=tool.group.directory, on_line=self._detail)
+            manifests = partial / f"{tool.name}.json"
+            _collect(Path(out[0]), tool.manifests, manifests)
+            manifests.replace(self.directory / manifests.name)
+        note = {"go": self.go.version, "package": tool.package, "version": tool.group.version}
+        (self.directory / f"{tool.name}.build.json").write_text(json.dumps(note) + "\n", encoding="utf-8")
+        (partial / executable(tool.package)).replace(self.directory / tool.name)
+
+    def _detail(self, line: str) -> None:
+        self.progress.update(self.task, detail=line[:80])
+
+
+async def _dependencies(
+    batch: Sequence[Tool], go: Go, on_line: Callable[[str], None] | None = None
+) -> list[str]:
+    """Return the packages that the programs consist of; Go downloads the modules that it does not have.
+
+    Raises:
+        ToolError: Go failed; the message is its last line.
+    """
+    arguments = ["list", "-deps", *_tags(batch), *_packages(batch)]
+    return await go.run(arguments, cwd=batch[0].group.directory, on_line=on_line)
+
+
+def _tags(batch: Sequence[Tool]) -> list[str]:
+    return [f"-tags={','.join(batch[0].tags)}"] if batch[0].tags else []
+
+
+def _packages(batch: Sequence[Tool]) -> list[str]:
+    return [tool.package for tool in batch]
+
+
+def executable(package: str) -> str:
+    """Return the file name that ``go build`` gives a program: the last element of its path that is not a version."""
+    *_, before, last = ["", *package.split("/")]
+    return before if before and re.fullmatch(r"v[0-9]+", last) else last
+
+
+def _collect(module: Path, patterns: Sequence[str], target: Path) -> None:
+    documents: list[JSON] = []
+    for pattern in patterns:
+        files = sorted(module.glob(pattern))
+        if not files:
+            raise ToolError(f"{module} has no {pattern}")
+        for file in files:
+            documents += [value for _, value in yaml.load_all(file.read_bytes(), strict=False)]
+    target.write_text(json.dumps(documents), encoding="utf-8")

@@ -4,13 +4,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import os
 import shutil
 import sys
 import tempfile
+import time
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -21,20 +22,32 @@ from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.apis.machinery.errors import AlreadyExistsError
 from controller_runtime.apis.machinery.object import Object, ObjectMeta
 from controller_runtime.client import LiveClient
-from controller_runtime.envtest import crds as crd_installer
-from controller_runtime.envtest import rundirs, webhooks
 from controller_runtime.envtest.binaries import Binaries
-from controller_runtime.envtest.controlplane import ControlPlane
+from controller_runtime.envtest.controlplane import ETCD, ControlPlane, kube_tool, release_of
 from controller_runtime.envtest.errors import EnvtestError
 from controller_runtime.envtest.files import private_directory
-from controller_runtime.envtest.kubernetes import ETCD, kube_tool, release_of
-from controller_runtime.envtest.manifests import Manifest, read_manifests
-from controller_runtime.envtest.process import Supervisor
+from controller_runtime.envtest.manifests import (
+    WEBHOOK_KINDS,
+    Manifest,
+    WebhookServing,
+    apply_manifests,
+    install_crds,
+    kind_of,
+    point_at,
+    point_conversion_at,
+    prepare_serving,
+    read_manifests,
+    select_namespaces,
+    wait_established,
+)
+from controller_runtime.envtest.process import Identity, PidFiles, Supervisor, command_line
 from controller_runtime.envtest.progress import PlainProgress, Progress
-from controller_runtime.envtest.webhooks import WebhookServing
 from controller_runtime.rest import Config, RESTMapper, StaticToken, Transport, load_config
 
 EXISTING_VARIABLE: Final = "USE_EXISTING_CLUSTER"
+_MEMORY: Final = Path("/dev/shm")  # noqa: S108 a private directory, mode 0700, is created in it
+_OWNER: Final = "owner"
+_KEEP_LOGS: Final = 86_400.0
 
 
 class Environment:
@@ -132,7 +145,7 @@ class Environment:
         wanted = TokenRequest(spec=TokenRequestSpec(expiration_seconds=expiration_seconds))
         async with Transport(self.config) as transport:
             client = LiveClient(transport, RESTMapper(transport))
-            with contextlib.suppress(AlreadyExistsError):
+            with suppress(AlreadyExistsError):
                 await client.create(account)
             issued = await client.subresource("token").create(account, wanted)
         ours = self.config.tls
@@ -149,7 +162,7 @@ class Environment:
         """
         if self._serving is None:
             self._serving_directory = tempfile.TemporaryDirectory(prefix="ctrl-envtest-webhooks-")
-            self._serving = webhooks.prepare_serving(Path(self._serving_directory.name))
+            self._serving = prepare_serving(Path(self._serving_directory.name))
         return self._serving
 
     async def install_webhooks(
@@ -163,15 +176,20 @@ class Environment:
         Raises:
             ValueError: the sources contain no webhook configuration.
         """
-        manifests = [each for each in read_manifests(*sources) if each["kind"] in webhooks.KINDS]
+        manifests = [each for each in read_manifests(*sources) if each["kind"] in WEBHOOK_KINDS]
         if not manifests:
             raise ValueError("the sources contain no webhook configuration")
         if namespaces:
-            manifests = [webhooks.select_namespaces(each, namespaces) for each in manifests]
+            manifests = [select_namespaces(each, namespaces) for each in manifests]
+        serving = self.webhook_serving
+        pointed = [
+            point_at(each, serving.url, serving.certificate, name=prefix + str(each["metadata"]["name"]))
+            for each in manifests
+        ]
         async with Transport(self.config) as transport:
             client = LiveClient(transport, RESTMapper(transport))
-            await webhooks.install_webhooks(client, manifests, self.webhook_serving, prefix=prefix)
-        return self.webhook_serving
+            await apply_manifests(client, pointed)
+        return serving
 
     async def start(self, *, timeout: float = 60) -> Self:
         """Start the control plane and install the CRDs; return when both are ready.
@@ -185,7 +203,7 @@ class Environment:
         else:
             release = release_of(self._version, self._environ)
             binaries = await self._binaries.locate(ETCD, kube_tool("kube-apiserver", release))
-            self._directories = rundirs.make()
+            self._directories = make_directories()
             state, data = self._directories[0], private_directory(self._directories[-1] / "etcd")
             self._supervisor = Supervisor(state, tied=True)
             self._control_plane = ControlPlane(
@@ -227,15 +245,13 @@ class Environment:
             return
         kinds = {(kind.gvk.group, kind.gvk.kind) for kind in convertible}
         manifests = [
-            webhooks.point_conversion_at(each, self.webhook_serving)
-            if crd_installer.kind_of(each) in kinds
-            else each
+            point_conversion_at(each, self.webhook_serving) if kind_of(each) in kinds else each
             for each in read_manifests(*sources)
         ]
         async with Transport(self.config) as transport:
             client = LiveClient(transport, RESTMapper(transport))
-            names = await crd_installer.install_crds(client, manifests)
-            await crd_installer.wait_established(client, names, timeout=timeout)
+            names = await install_crds(client, manifests)
+            await wait_established(client, names, timeout=timeout)
 
     def check(self) -> None:
         """Raise the error of a component that has exited."""
@@ -279,3 +295,41 @@ class Environment:
     ) -> None:
         """Stop; a component that exited by itself is reported even if the body failed because of it."""
         await self.stop()
+
+
+def make_directories() -> list[Path]:
+    """Create an environment's directory for certificates and logs, and one for its data, in memory if possible.
+
+    The directories are one and the same without a file system in memory. Those of processes that have exited are
+    removed.
+    """
+    roots = [_root(Path(tempfile.gettempdir()))]
+    if _MEMORY.is_dir() and os.access(_MEMORY, os.W_OK):
+        roots.append(_root(_MEMORY))
+    for root in roots:
+        sweep(root, keep=_KEEP_LOGS if root is roots[0] else 60)
+    made: list[Path] = []
+    for root in roots:
+        directory = Path(tempfile.mkdtemp(prefix="run-", dir=root))
+        command = command_line(os.getpid()).split(" ")
+        PidFiles(directory).write(Identity.of(_OWNER, os.getpid(), command))
+        made.append(directory)
+    return made
+
+
+def sweep(root: Path, *, keep: float) -> None:
+    """End the processes of environments whose owner has exited, and remove their directories.
+
+    A directory is kept for ``keep`` seconds: for its logs, and because its owner may not have signed it yet.
+    """
+    for directory in root.glob("run-*"):
+        with suppress(FileNotFoundError):  # another process has removed it meanwhile
+            if any(each.component == _OWNER and each.alive() for each in PidFiles(directory).read()):
+                continue
+            PidFiles(directory / "pids").end_leftovers()
+            if time.time() - directory.stat().st_mtime > keep:
+                shutil.rmtree(directory, ignore_errors=True)
+
+
+def _root(base: Path) -> Path:
+    return private_directory(base / f"ctrl-envtest-{os.getuid()}")

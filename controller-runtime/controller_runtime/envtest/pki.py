@@ -1,17 +1,18 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""A private certificate authority, created and used in this process.
+"""The certificates of a local control plane, and kubeconfigs that contain them.
 
-It signs with EC P-256. The service-account key is RSA 2048, which token clients expect.
+Certificates are signed with EC P-256. The service-account key is RSA 2048, which token clients expect.
 """
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -21,7 +22,11 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from controller_runtime import certificates
 from controller_runtime.envtest.files import private_directory, write_private
 
-LIFETIME: Final = timedelta(days=365)
+if TYPE_CHECKING:
+    from controller_runtime.apis.machinery.base import JSON
+
+
+CERTIFICATE_LIFETIME: Final = timedelta(days=365)
 
 
 @dataclass(frozen=True)
@@ -54,7 +59,7 @@ class Authority:
         name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
         now = now or datetime.now(UTC)
         unsigned = certificates.authority(
-            certificates.builder(name, name, key.public_key(), now, now + LIFETIME),
+            certificates.builder(name, name, key.public_key(), now, now + CERTIFICATE_LIFETIME),
             key.public_key(),
             path_length=0,
             purposes=("digital_signature", "key_cert_sign", "crl_sign"),
@@ -107,7 +112,9 @@ class Authority:
         )
         now = now or datetime.now(UTC)
         builder = certificates.leaf(
-            certificates.builder(subject, self._certificate.subject, key.public_key(), now, now + LIFETIME),
+            certificates.builder(
+                subject, self._certificate.subject, key.public_key(), now, now + CERTIFICATE_LIFETIME
+            ),
             self._key.public_key(),
             usage,
         )
@@ -124,3 +131,39 @@ def service_account_key() -> tuple[bytes, bytes]:
         serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
     )
     return certificates.private_pem(key), public
+
+
+def kubeconfig(
+    server: str,
+    authority: bytes = b"",
+    *,
+    user: str,
+    client: KeyPair | None = None,
+    token: str = "",
+    cluster: str = "local",
+    namespace: str = "default",
+) -> dict[str, JSON]:
+    """Return a self-contained kubeconfig for ``user`` at ``server``, with a client certificate, a token or neither.
+
+    ``authority`` is not needed for plain HTTP.
+    """
+    identity: dict[str, str] = {"token": token} if token else {}
+    if client is not None:
+        identity["client-certificate-data"] = _encode(client.certificate)
+        identity["client-key-data"] = _encode(client.key)
+    endpoint = {"server": server}
+    if authority:
+        endpoint["certificate-authority-data"] = _encode(authority)
+    context = {"cluster": cluster, "user": user, "namespace": namespace}
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": cluster, "cluster": endpoint}],
+        "users": [{"name": user, "user": identity}],
+        "contexts": [{"name": cluster, "context": context}],
+        "current-context": cluster,
+    }
+
+
+def _encode(data: bytes) -> str:
+    return base64.b64encode(data).decode()

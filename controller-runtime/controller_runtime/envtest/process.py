@@ -1,30 +1,195 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Components as processes: each has a log and a pid file; they are supervised and stopped in order.
+"""Start, probe and stop the processes of a control plane, and find those that an earlier run left running.
 
 A `Supervisor` owns the components of one directory. Each component runs in its own session, so that Ctrl-C in
 the terminal reaches only this process, which decides the order of shutdown. Tied components end with this
 process, even if it is killed; untied ones outlive it, and the directory's next supervisor finds them by their
 pid files.
+
+A pid alone is not enough, because the system reuses pids. A component's pid file therefore also records the
+command line and the start time, and a process is considered ours only if all three match. Of the command line, the
+arguments have to match: a script runs as an interpreter, or replaces itself with another program.
 """
 
 from __future__ import annotations
 
+import asyncio
+import json
 import os
 import signal
+import ssl
+import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
+from urllib.parse import urlsplit
 
 import anyio
 
-from controller_runtime.envtest import pidfile
 from controller_runtime.envtest.errors import ComponentError
-from controller_runtime.envtest.files import private_directory
-from controller_runtime.envtest.probe import Probe, answer
+from controller_runtime.envtest.files import private_directory, write_private
+
+
+@dataclass(frozen=True)
+class Probe:
+    """A health endpoint: ``authority`` verifies its TLS certificate, ``client`` is our client certificate."""
+
+    url: str
+    authority: Path | None = None
+    client: tuple[Path, Path] | None = None
+
+    def tls(self) -> ssl.SSLContext | None:
+        """Return the endpoint's TLS settings, or None for plain HTTP."""
+        if self.authority is None:
+            return None
+        context = ssl.create_default_context(cafile=str(self.authority))
+        if self.client is not None:
+            context.load_cert_chain(*map(str, self.client))
+        return context
+
+    async def answer(self, tls: ssl.SSLContext | None, *, timeout: float = 5) -> str:
+        """Return the status code of the response (``200``), or a short reason why there is no response."""
+        url = urlsplit(self.url)
+        try:
+            with anyio.fail_after(timeout):
+                reader, writer = await asyncio.open_connection(url.hostname, url.port, ssl=tls)
+                try:
+                    writer.write(f"GET {url.path or '/'} HTTP/1.0\r\nHost: {url.netloc}\r\n\r\n".encode())
+                    await writer.drain()
+                    words = (await reader.readline()).split()
+                finally:
+                    writer.close()
+                    with suppress(OSError):
+                        await writer.wait_closed()
+        except TimeoutError:
+            return "no answer"
+        except ConnectionRefusedError:
+            return "connection refused"
+        except OSError as error:
+            return error.strerror or str(error) or type(error).__name__
+        except ValueError:  # another program listens there: asyncio reads lines of at most 64 KiB
+            return "no status line"
+        return words[1].decode(errors="replace") if len(words) > 1 else "no status line"
+
+
+_PROC: Final = Path("/proc/self/stat")
+_PAUSES: Final = (0.0, 0.005, 0.02)
+"""Seconds before each look at a command line: a process that replaces itself has none for a moment."""
+
+
+@dataclass(frozen=True)
+class Identity:
+    """A started process: its name, pid, command line and the start time that the system reports."""
+
+    component: str
+    pid: int
+    argv: list[str]
+    started: str
+
+    @classmethod
+    def of(cls, component: str, pid: int, argv: Sequence[str]) -> Self:
+        """Return the identity of a process that was just started with ``argv``."""
+        return cls(component, pid, list(argv), start_time(pid) or "")
+
+    def alive(self) -> bool:
+        """Return True if this process is still running."""
+        if start_time(self.pid) != self.started:
+            return False
+        for pause in _PAUSES:
+            time.sleep(pause)
+            if line := command_line(self.pid):
+                return line.endswith(" ".join(self.argv[1:] or self.argv))
+        return False
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal if this process is still running."""
+        if self.alive():
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+
+class PidFiles:
+    """The records of the processes that were started for ``directory``."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def write(self, identity: Identity) -> None:
+        """Record a process."""
+        write_private(self._file(identity.component), json.dumps(asdict(identity)) + "\n")
+
+    def remove(self, component: str) -> None:
+        """Remove a component's record."""
+        self._file(component).unlink(missing_ok=True)
+
+    def read(self) -> list[Identity]:
+        """Return the recorded processes, oldest first; undecodable files are skipped."""
+        found: list[tuple[float, Identity]] = []
+        for file in self._directory.glob("*.pid"):
+            with suppress(OSError, ValueError, TypeError, RecursionError):
+                found.append((file.stat().st_mtime, Identity(**json.loads(file.read_bytes()))))
+        # Two that are started one right after the other may have the same time: file systems have a coarse clock.
+        return [identity for _, identity in sorted(found, key=lambda pair: (pair[0], pair[1].pid))]
+
+    def end_leftovers(self) -> list[str]:
+        """Kill the recorded processes that are still ours; return their names.
+
+        Another process that has reused a recorded pid is left alone.
+        """
+        left = self.read()
+        running = [identity for identity in left if identity.alive()]
+        for identity in reversed(running):
+            identity.signal(signal.SIGKILL)
+        _await_end(running)
+        for identity in left:
+            self.remove(identity.component)
+        return [identity.component for identity in running]
+
+    def _file(self, component: str) -> Path:
+        return self._directory / f"{component}.pid"
+
+
+def command_line(pid: int) -> str:
+    """Return a running process's arguments, joined by spaces, or "" if it has exited or is a zombie."""
+    if _PROC.exists():
+        try:
+            raw = Path(f"/proc/{pid}/cmdline").read_bytes()
+        except OSError:
+            return ""
+        return " ".join(raw.decode(errors="surrogateescape").split("\0")[:-1])
+    return _ps(pid, "command=")
+
+
+def start_time(pid: int) -> str | None:
+    """Return a process's start time in the system's own format, which is constant while the process lives."""
+    if _PROC.exists():
+        try:
+            stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return None
+        return stat.rpartition(")")[2].split()[19]
+    return _ps(pid, "lstart=") or None
+
+
+def _ps(pid: int, column: str) -> str:
+    result = subprocess.run(  # noqa: S603 fixed program, a number as its argument
+        ["/bin/ps", "-o", column, "-p", str(pid)], capture_output=True, text=True, check=False
+    )
+    return result.stdout.strip()
+
+
+def _await_end(identities: Iterable[Identity], timeout: float = 5.0) -> None:
+    deadline = time.monotonic() + timeout
+    waiting = list(identities)
+    while waiting and time.monotonic() < deadline:
+        waiting = [identity for identity in waiting if identity.alive()]
+        time.sleep(0.02 if waiting else 0)
+
 
 _POLL: Final = 0.05
 _TAIL_LINES: Final = 12
@@ -49,7 +214,7 @@ class Component:
 class Process:
     """A started component: our child process, or one that an earlier run left running."""
 
-    def __init__(self, identity: pidfile.Identity, log: Path, *, child: bool) -> None:
+    def __init__(self, identity: Identity, log: Path, *, child: bool) -> None:
         self.identity = identity
         self.log = log
         self.stopping = False
@@ -120,7 +285,7 @@ class Supervisor:
 
     def __init__(self, directory: Path, *, tied: bool) -> None:
         self._logs = private_directory(directory / "logs")
-        self._pids = private_directory(directory / "pids")
+        self._pids = PidFiles(private_directory(directory / "pids"))
         self._tied = tied and sys.platform == "linux"
         self.processes: dict[str, Process] = {}
         self.components: dict[str, Component] = {}
@@ -128,11 +293,11 @@ class Supervisor:
 
     def end_leftovers(self) -> list[str]:
         """End the components that an earlier run left running here, by their pid files; return their names."""
-        return pidfile.end_leftovers(self._pids)
+        return self._pids.end_leftovers()
 
     def adopt(self) -> dict[str, Process]:
         """Take over the components that an earlier run started here, in the order of their start."""
-        for identity in pidfile.read(self._pids):
+        for identity in self._pids.read():
             self.processes[identity.component] = Process(identity, self._log(identity.component), child=False)
         return self.processes
 
@@ -148,8 +313,8 @@ class Supervisor:
             pid = _spawn(argv, {**os.environ, **component.env}, log, tied=self._tied)
         except OSError as error:
             raise ComponentError(component.name, f"{component.name} cannot be run: {error}") from error
-        identity = pidfile.identify(component.name, pid, argv)
-        pidfile.write(self._pids, identity)
+        identity = Identity.of(component.name, pid, argv)
+        self._pids.write(identity)
         process = self.processes[component.name] = Process(identity, log, child=True)
         self.components[component.name] = component
         return process
@@ -167,7 +332,7 @@ class Supervisor:
         said = "no answer"
         with anyio.move_on_after(timeout):
             while process.poll() is None:
-                said = await answer(component.ready, tls)
+                said = await component.ready.answer(tls)
                 if said == "200":
                     return
                 await anyio.sleep(_POLL)
@@ -245,7 +410,7 @@ class Supervisor:
             self._forget(process.name)
 
     def _forget(self, name: str) -> None:
-        pidfile.remove(self._pids, name)
+        self._pids.remove(name)
         self.processes.pop(name, None)
 
     def _log(self, name: str) -> Path:

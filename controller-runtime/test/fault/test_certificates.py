@@ -17,8 +17,7 @@ from cryptography import x509
 
 from controller_runtime import metrics, webhook
 from controller_runtime.apis.core.v1 import ConfigMap
-from controller_runtime.envtest import eventually
-from controller_runtime.envtest.pki import Authority, KeyPair
+from controller_runtime.envtest import Authority, KeyPair, eventually
 
 pytestmark = pytest.mark.fault
 RATE = 200

@@ -16,7 +16,7 @@ from controller_runtime import cache, client, controller, log, recorder, source
 from controller_runtime.apis.core.v1 import Pod, ServiceAccount, ServiceAccountTokenProjection
 from controller_runtime.apis.machinery.gvk import GVK
 from controller_runtime.apis.machinery.object import ObjectMeta, unstructured
-from controller_runtime.envtest.ports import HOST
+from controller_runtime.envtest import HOST
 
 from pkg.localcluster import recycling
 from pkg.localcluster.podlogs.server import LogServer, mutual_tls

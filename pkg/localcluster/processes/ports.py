@@ -13,7 +13,7 @@ import socket
 from collections.abc import Callable, Collection, Mapping
 
 from controller_runtime.apis.core.v1 import Pod
-from controller_runtime.envtest.ports import free_ports
+from controller_runtime.envtest import free_ports
 
 from pkg.localcluster.processes.names import subdomain
 

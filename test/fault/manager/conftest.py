@@ -17,10 +17,7 @@ import anyio
 import pytest
 import yaml
 from controller_runtime.client import LiveClient
-from controller_runtime.envtest import eventually
-from controller_runtime.envtest.kubeconfig import kubeconfig
-from controller_runtime.envtest.pki import Authority
-from controller_runtime.envtest.ports import free_ports
+from controller_runtime.envtest import Authority, eventually, free_ports, kubeconfig
 from controller_runtime.rest import Config, Request, Transport, TransportError
 
 from pkg.apis.jobset.v1alpha2 import JobSet

@@ -18,8 +18,7 @@ from controller_runtime.apis.machinery.errors import NotFoundError
 from controller_runtime.apis.machinery.gvk import GVK
 from controller_runtime.apis.machinery.object import unstructured
 from controller_runtime.client import LiveClient
-from controller_runtime.envtest import Environment, eventually
-from controller_runtime.envtest.pki import KeyPair
+from controller_runtime.envtest import Environment, KeyPair, eventually
 from controller_runtime.rest import RESTMapper, Transport
 
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(600)]

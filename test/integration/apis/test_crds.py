@@ -12,8 +12,7 @@ from controller_runtime.apis.machinery.errors import InvalidError
 from controller_runtime.apis.machinery.gvk import GVK
 from controller_runtime.apis.machinery.object import Unstructured, unstructured
 from controller_runtime.client import LiveClient
-from controller_runtime.envtest import read_manifests
-from controller_runtime.envtest.crds import install_crds, wait_established
+from controller_runtime.envtest import install_crds, read_manifests, wait_established
 from controller_runtime.rest import Config, Request, Transport
 
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from controller_runtime.apis.core.v1 import Event
 from controller_runtime.client import LiveClient
-from controller_runtime.envtest import Binaries, eventually
-from controller_runtime.envtest.ports import free_ports
+from controller_runtime.envtest import Binaries, eventually, free_ports
 from controller_runtime.rest import Config, Request, Transport
 
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob

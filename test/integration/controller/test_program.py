@@ -12,8 +12,7 @@ import pytest
 import yaml
 from controller_runtime.apis.core.v1 import Secret
 from controller_runtime.client import LiveClient
-from controller_runtime.envtest import Binaries, Environment, eventually
-from controller_runtime.envtest.ports import free_ports
+from controller_runtime.envtest import Binaries, Environment, eventually, free_ports
 from controller_runtime.rest import Config, Request, RESTMapper, Transport, TransportError
 
 from pkg.apis.jobset.v1alpha2 import JobSet

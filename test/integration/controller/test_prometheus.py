@@ -22,8 +22,7 @@ from controller_runtime.apis.authentication.v1 import TokenRequest
 from controller_runtime.apis.core.v1 import ServiceAccount
 from controller_runtime.apis.rbac.v1 import ClusterRole, ClusterRoleBinding
 from controller_runtime.client import LiveClient
-from controller_runtime.envtest import Binaries, PlainProgress, eventually
-from controller_runtime.envtest.ports import free_ports
+from controller_runtime.envtest import Binaries, PlainProgress, eventually, free_ports
 from controller_runtime.metrics import with_authentication_and_authorization
 
 from pkg.apis.jobset.v1alpha2 import JobSet

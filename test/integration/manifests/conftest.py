@@ -17,8 +17,7 @@ from typing import Any
 import anyio
 import pytest
 import yaml
-from controller_runtime.envtest import Binaries, Environment, PlainProgress, Tool, ToolGroup
-from controller_runtime.envtest.binaries import cache_directory
+from controller_runtime.envtest import Binaries, Environment, PlainProgress, Tool, ToolGroup, cache_directory
 from controller_runtime.envtest.gotoolchain import find_go
 from controller_runtime.testing.pytest_envtest import running
 
@@ -54,12 +53,10 @@ def kustomize() -> Callable[[Path], list[Manifest]]:
 
 async def module_directory(folder: Path, module: str) -> Path:
     """Return where Go keeps the source of a module that ``folder``'s go.mod pins, fetching it if need be."""
-    environ = os.environ
-    go = await find_go((1, 24), cache_directory(), PlainProgress(sys.stderr), environ)
-    env = go.environment(environ)
+    go = await find_go((1, 24), cache_directory(), PlainProgress(sys.stderr), os.environ)
     for arguments in (["mod", "download", module], ["list", "-m", "-f", "{{.Dir}}", module]):
-        run = await anyio.run_process([str(go.binary), *arguments], cwd=folder, env=env)
-    return Path(run.stdout.decode().strip())
+        out = await go.run(arguments, cwd=folder)
+    return Path(out[0])
 
 
 @pytest.fixture(scope="session")

@@ -31,8 +31,15 @@ from controller_runtime.apis.machinery.errors import NotFoundError, StatusError
 from controller_runtime.apis.machinery.gvk import GVK, NamespacedName
 from controller_runtime.apis.machinery.object import Object, Unstructured, unstructured
 from controller_runtime.client import LiveClient
-from controller_runtime.envtest import Binaries, Environment, PlainProgress, Tool, ToolGroup, eventually
-from controller_runtime.envtest.ports import free_ports
+from controller_runtime.envtest import (
+    Binaries,
+    Environment,
+    PlainProgress,
+    Tool,
+    ToolGroup,
+    eventually,
+    free_ports,
+)
 from controller_runtime.rest import RESTMapper, Transport
 
 from hack import chart

@@ -18,9 +18,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from controller_runtime.envtest import Environment
-from controller_runtime.envtest.pki import Authority
-from controller_runtime.envtest.ports import free_ports
+from controller_runtime.envtest import Authority, Environment, free_ports
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 

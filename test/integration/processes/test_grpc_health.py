@@ -10,10 +10,7 @@ from pathlib import Path
 import anyio
 import pytest
 from controller_runtime.apis.core.v1 import Pod
-from controller_runtime.envtest import Binaries, Component, Supervisor
-from controller_runtime.envtest.kubernetes import ETCD
-from controller_runtime.envtest.ports import HOST, free_ports
-from controller_runtime.envtest.probe import Probe
+from controller_runtime.envtest import ETCD, HOST, Binaries, Component, Probe, Supervisor, free_ports
 
 from pkg.localcluster.processes import process
 from pkg.localcluster.processes.grpchealth import check

@@ -7,8 +7,7 @@ from typing import Any
 
 import anyio
 import pytest
-from controller_runtime.envtest.pki import Authority
-from controller_runtime.envtest.ports import free_ports
+from controller_runtime.envtest import Authority, free_ports
 
 from pkg.localcluster.processes.settings import Settings
 from pkg.localcluster.processes.status import Running

@@ -19,8 +19,14 @@ from controller_runtime.apis.core.v1 import Namespace, Secret
 from controller_runtime.apis.machinery.gvk import GVK
 from controller_runtime.apis.machinery.object import Unstructured
 from controller_runtime.client import MERGE, LiveClient, raw_patch
-from controller_runtime.envtest import Binaries, Environment, apply_manifests, eventually, open_crd
-from controller_runtime.envtest.ports import free_ports
+from controller_runtime.envtest import (
+    Binaries,
+    Environment,
+    apply_manifests,
+    eventually,
+    free_ports,
+    open_crd,
+)
 from controller_runtime.rest import Config, Request, RESTMapper, Transport, TransportError
 
 from hack import rbac

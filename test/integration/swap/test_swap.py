@@ -28,8 +28,15 @@ from controller_runtime.apis.machinery.errors import ServerError
 from controller_runtime.apis.machinery.gvk import GVK
 from controller_runtime.apis.machinery.object import Unstructured, unstructured
 from controller_runtime.client import MERGE, LiveClient, raw_patch
-from controller_runtime.envtest import Binaries, Environment, apply_manifests, eventually, open_crd
-from controller_runtime.envtest.ports import HOST, free_ports
+from controller_runtime.envtest import (
+    HOST,
+    Binaries,
+    Environment,
+    apply_manifests,
+    eventually,
+    free_ports,
+    open_crd,
+)
 from controller_runtime.rest import Config, Request, RESTMapper, Transport, TransportError
 from prometheus_client.parser import text_string_to_metric_families
 

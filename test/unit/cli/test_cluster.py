@@ -7,7 +7,7 @@ from pathlib import Path
 
 import anyio
 import pytest
-from controller_runtime.envtest.locks import file_lock
+from controller_runtime.envtest import file_lock
 
 from pkg.cli import cluster, parser
 from pkg.cli.terminal import Console

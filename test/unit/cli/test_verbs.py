@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from controller_runtime.envtest.ports import free_ports
+from controller_runtime.envtest import free_ports
 from rich.cells import cell_len
 
 from pkg.cli import completion, parser

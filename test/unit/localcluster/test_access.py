@@ -9,7 +9,7 @@ import yaml
 from controller_runtime.apis.machinery.object import Object
 from controller_runtime.client import interceptor
 from controller_runtime.client.fake import FakeClient
-from controller_runtime.envtest.pki import LIFETIME
+from controller_runtime.envtest import CERTIFICATE_LIFETIME
 
 from pkg.localcluster.access import TOKEN_REQUEST, write_kubeconfig
 
@@ -25,5 +25,5 @@ async def test_a_token_is_valid_as_long_as_the_cluster_s_certificates(tmp_path: 
     path = await write_kubeconfig(
         client, tmp_path / "m.kubeconfig", "https://127.0.0.1:1", b"ca", namespace="team", name="manager"
     )
-    assert requested[0]["spec"]["expirationSeconds"] == LIFETIME.total_seconds()
+    assert requested[0]["spec"]["expirationSeconds"] == CERTIFICATE_LIFETIME.total_seconds()
     assert yaml.safe_load(path.read_bytes())["users"][0]["user"]["token"] == "secret"

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
-from controller_runtime.envtest import Binary, Component
-from controller_runtime.envtest.probe import Probe
+from controller_runtime.envtest import Binary, Component, Probe
 
 from pkg.apis.config.v1alpha1 import defaulted
 from pkg.localcluster import contents

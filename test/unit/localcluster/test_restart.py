@@ -5,9 +5,7 @@
 from pathlib import Path
 
 import pytest
-from controller_runtime.envtest import Component, ComponentError, Supervisor
-from controller_runtime.envtest.ports import HOST, free_ports
-from controller_runtime.envtest.probe import Probe
+from controller_runtime.envtest import HOST, Component, ComponentError, Probe, Supervisor, free_ports
 
 from pkg.localcluster.restart import restart
 from pkg.localcluster.state import State

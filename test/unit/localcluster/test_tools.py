@@ -5,8 +5,7 @@
 import re
 
 import pytest
-from controller_runtime.envtest import Tool, ToolGroup
-from controller_runtime.envtest.kubernetes import ETCD, kube_tool
+from controller_runtime.envtest import ETCD, Tool, ToolGroup, kube_tool
 
 from pkg.localcluster.tools import JOBSET, KWOK, programs
 

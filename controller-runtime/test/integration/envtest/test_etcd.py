@@ -11,8 +11,7 @@ import pytest
 
 from controller_runtime.apis.core.v1 import ConfigMap
 from controller_runtime.client import LiveClient
-from controller_runtime.envtest import Environment
-from controller_runtime.envtest.ports import HOST
+from controller_runtime.envtest import HOST, Environment
 
 pytestmark = pytest.mark.integration
 PUT = b'{"key": "L3JlZ2lzdHJ5L3BvZHMvZGVmYXVsdC9w", "value": "eA=="}'

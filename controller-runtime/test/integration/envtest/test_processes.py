@@ -14,9 +14,16 @@ import anyio
 import psutil
 import pytest
 
-from controller_runtime.envtest import Component, ComponentError, Supervisor, eventually, pidfile
-from controller_runtime.envtest.ports import HOST, free_ports
-from controller_runtime.envtest.probe import Probe, answer
+from controller_runtime.envtest import (
+    HOST,
+    Component,
+    ComponentError,
+    Probe,
+    Supervisor,
+    eventually,
+    free_ports,
+)
+from controller_runtime.envtest.process import Identity, PidFiles, command_line
 
 pytestmark = pytest.mark.integration
 
@@ -129,7 +136,7 @@ def killed_owner(directory: Path, tie: str) -> int:
         assert owner.stdout is not None
         pid = int(owner.stdout.readline())
         deadline = time.monotonic() + 10
-        while pidfile.command_line(pid) != "/bin/sleep 300" and time.monotonic() < deadline:
+        while command_line(pid) != "/bin/sleep 300" and time.monotonic() < deadline:
             time.sleep(0.01)
         owner.kill()
     return pid
@@ -161,9 +168,9 @@ def test_a_stranger_who_got_the_number_is_left_alone(tmp_path: Path) -> None:
     directory = tmp_path / "pids"
     directory.mkdir()
     with subprocess.Popen(["/bin/sleep", "300"]) as stranger:
-        true = pidfile.identify("component", stranger.pid, ["/bin/sleep", "300"])
+        true = Identity.of("component", stranger.pid, ["/bin/sleep", "300"])
         for changed in ({"argv": ["/usr/bin/etcd"]}, {"started": "1"}):
-            pidfile.write(directory, pidfile.Identity(**{**vars(true), **changed}))
+            PidFiles(directory).write(Identity(**{**vars(true), **changed}))
             assert Supervisor(tmp_path, tied=False).end_leftovers() == []
         (directory / "broken.pid").write_text("{")
         assert stranger.poll() is None
@@ -184,7 +191,7 @@ async def test_another_program_behind_the_port_is_not_ready(line: bytes) -> None
 
     async with await asyncio.start_server(write, HOST, 0) as server:
         port = server.sockets[0].getsockname()[1]
-        assert await answer(Probe(f"http://{HOST}:{port}/"), None) in (
+        assert await Probe(f"http://{HOST}:{port}/").answer(None) in (
             "no status line",
             "\N{REPLACEMENT CHARACTER}",
         )

@@ -8,11 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from controller_runtime.envtest import Binaries, EnvtestError, Tool, ToolError, ToolGroup
-from controller_runtime.envtest.binaries import cache_directory
-from controller_runtime.envtest.building import executable
+from controller_runtime.envtest import (
+    DEFAULT_RELEASE,
+    RELEASES,
+    Binaries,
+    EnvtestError,
+    Tool,
+    ToolError,
+    ToolGroup,
+    cache_directory,
+    kube_tool,
+)
+from controller_runtime.envtest.binaries import executable
+from controller_runtime.envtest.controlplane import release_of
 from controller_runtime.envtest.gotoolchain import parse_version
-from controller_runtime.envtest.kubernetes import DEFAULT_RELEASE, RELEASES, kube_tool, release_of
 
 GO_MOD = """module tools/thing
 

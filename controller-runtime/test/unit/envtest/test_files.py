@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from controller_runtime.envtest import rundirs
-from controller_runtime.envtest.files import private_directory
-from controller_runtime.envtest.ports import free_ports
+from controller_runtime.envtest import free_ports, private_directory
+from controller_runtime.envtest.environment import make_directories
 
 STRANGER = 65534
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to another user")
@@ -53,7 +52,7 @@ def test_neither_ports_nor_environments_use_what_another_user_planted(
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     for use, name in (
         (lambda: free_ports(1), "controller-runtime-ports-0"),
-        (rundirs.make, "ctrl-envtest-0"),
+        (make_directories, "ctrl-envtest-0"),
     ):
         plant(tmp_path / name)
         with pytest.raises(PermissionError, match=name):

@@ -9,26 +9,26 @@ from pathlib import Path
 
 import pytest
 
-from controller_runtime.envtest import pidfile
-from controller_runtime.envtest.rundirs import sweep
+from controller_runtime.envtest.environment import sweep
+from controller_runtime.envtest.process import Identity, PidFiles, command_line
 
 ANCIENT = 0
 
 
-def run_directory(root: Path, name: str, owner: pidfile.Identity | None, *, old: bool) -> Path:
+def run_directory(root: Path, name: str, owner: Identity | None, *, old: bool) -> Path:
     directory = root / f"run-{name}"
     (directory / "pids").mkdir(parents=True)
     if owner is not None:
-        pidfile.write(directory, owner)
+        PidFiles(directory).write(owner)
     if old:
         os.utime(directory, (ANCIENT, ANCIENT))
     return directory
 
 
 def test_only_old_directories_of_owners_that_are_gone_are_removed(tmp_path: Path) -> None:
-    ourselves = pidfile.identify("owner", os.getpid(), pidfile.command_line(os.getpid()).split(" "))
+    ourselves = Identity.of("owner", os.getpid(), command_line(os.getpid()).split(" "))
     assert ourselves.alive()
-    reborn = pidfile.Identity("owner", os.getpid(), ourselves.argv, "0")
+    reborn = Identity("owner", os.getpid(), ourselves.argv, "0")
     running = run_directory(tmp_path, "running", ourselves, old=True)
     fresh = run_directory(tmp_path, "fresh", reborn, old=False)
     unsigned = run_directory(tmp_path, "unsigned", None, old=False)
@@ -41,7 +41,7 @@ def test_only_old_directories_of_owners_that_are_gone_are_removed(tmp_path: Path
 def test_a_directory_that_another_process_removes_meanwhile_is_skipped(tmp_path: Path) -> None:
     gone = tmp_path / "run-gone"
     gone.symlink_to(tmp_path / "removed")  # it is listed, and there is nothing behind the name
-    dead = pidfile.Identity("owner", os.getpid(), [], "0")
+    dead = Identity("owner", os.getpid(), [], "0")
     for name in ("a", "z"):
         run_directory(tmp_path, name, dead, old=True)
     sweep(tmp_path, keep=60)
@@ -56,11 +56,9 @@ def test_a_script_is_recognized_whether_or_not_it_replaces_itself(body: str, tmp
     argv = [str(script), "300"]
     with subprocess.Popen(argv, start_new_session=True) as process:
         try:
-            identity = pidfile.identify("component", process.pid, argv)
+            identity = Identity.of("component", process.pid, argv)
             assert identity.alive()
-            assert not pidfile.Identity(
-                "component", process.pid, [str(script), "301"], identity.started
-            ).alive()
+            assert not Identity("component", process.pid, [str(script), "301"], identity.started).alive()
         finally:
             os.killpg(process.pid, signal.SIGKILL)
 
@@ -71,12 +69,12 @@ def test_processes_that_were_recorded_in_the_same_instant_are_in_the_order_of_th
     """The clock of a file system advances every few milliseconds only."""
     names = ["etcd", "kube-apiserver", "kwok", "a", "z", "m"]
     for number, name in enumerate(names):
-        pidfile.write(tmp_path, pidfile.Identity(name, 1000 + number, [name], "1"))
+        PidFiles(tmp_path).write(Identity(name, 1000 + number, [name], "1"))
         os.utime(tmp_path / f"{name}.pid", (ANCIENT, ANCIENT))
-    assert [each.component for each in pidfile.read(tmp_path)] == names
+    assert [each.component for each in PidFiles(tmp_path).read()] == names
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", "[" * 100_000, "9" * 5000])
 def test_a_file_that_is_not_readable_is_skipped(text: str, tmp_path: Path) -> None:
     (tmp_path / "etcd.pid").write_text(text)
-    assert pidfile.read(tmp_path) == []
+    assert PidFiles(tmp_path).read() == []

@@ -12,9 +12,8 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from controller_runtime.envtest.files import private_directory, write_private
-from controller_runtime.envtest.kubeconfig import kubeconfig
-from controller_runtime.envtest.pki import LIFETIME, Authority, service_account_key
+from controller_runtime.envtest import Authority, kubeconfig, private_directory, write_private
+from controller_runtime.envtest.pki import CERTIFICATE_LIFETIME, service_account_key
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
@@ -48,7 +47,7 @@ def test_a_client_certificate_carries_the_user_and_every_group(authority: Author
     groups = {each.value for each in subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)}
     assert groups == {"developers", "system:masters"}
     assert certificate.not_valid_before_utc == NOW - timedelta(hours=1)
-    assert certificate.not_valid_after_utc == NOW + LIFETIME
+    assert certificate.not_valid_after_utc == NOW + CERTIFICATE_LIFETIME
 
 
 def test_a_name_that_x509_cannot_hold_is_refused(authority: Authority) -> None:

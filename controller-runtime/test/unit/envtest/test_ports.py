@@ -9,7 +9,7 @@ import random
 import time
 from pathlib import Path
 
-from controller_runtime.envtest.ports import free_ports
+from controller_runtime.envtest import free_ports
 
 
 def test_two_calls_do_not_choose_the_same_port_before_its_server_listens(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import yaml
 from structlog.testing import capture_logs
 
 from controller_runtime import rest
-from controller_runtime.envtest.pki import Authority
+from controller_runtime.envtest import Authority
 from ctrl_testkit.small import WriteKubeconfig as Write
 
 

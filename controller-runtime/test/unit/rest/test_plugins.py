@@ -14,7 +14,7 @@ import anyio.lowlevel
 import pytest
 
 from controller_runtime import rest
-from controller_runtime.envtest.pki import Authority
+from controller_runtime.envtest import Authority
 from controller_runtime.rest import layers
 from ctrl_testkit.small import WriteKubeconfig as Write
 

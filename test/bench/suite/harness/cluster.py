@@ -20,8 +20,14 @@ from controller_runtime.apis.core.v1 import Namespace
 from controller_runtime.apis.machinery.crd_schema import custom_resource_definition
 from controller_runtime.apis.machinery.gvk import GVK
 from controller_runtime.apis.machinery.object import ObjectMeta
-from controller_runtime.envtest import Binaries, Environment, SilentProgress, apply_manifests, open_crd
-from controller_runtime.envtest.kubeconfig import kubeconfig
+from controller_runtime.envtest import (
+    Binaries,
+    Environment,
+    SilentProgress,
+    apply_manifests,
+    kubeconfig,
+    open_crd,
+)
 from harness import objects
 from harness.api import Api
 

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from controller_runtime.envtest import Binaries, PlainProgress, Tool, ToolGroup
-from controller_runtime.envtest.binaries import Binary
+from controller_runtime.envtest import Binaries, Binary, PlainProgress, Tool, ToolGroup
 from harness.plan import Entrant
 
 RELEASES: Final = {"2.1.0": "trainer", "2.2.1": "trainer-2.2", "2.3.0": "trainer-2.3"}

@@ -20,9 +20,7 @@ import anyio
 import psutil
 import yaml
 from controller_runtime.apis.machinery.errors import StatusError
-from controller_runtime.envtest import probe
-from controller_runtime.envtest.ports import free_ports
-from controller_runtime.envtest.webhooks import select_namespaces
+from controller_runtime.envtest import Probe, free_ports, select_namespaces
 from harness import measure, objects
 from harness.cluster import Cluster, empty
 from harness.plan import Entrant
@@ -106,10 +104,10 @@ class Manager:
 
     async def ready(self) -> float:
         """Wait until it says that it is ready; return how long after its start that was."""
-        health = probe.Probe(f"http://127.0.0.1:{self._health}/readyz")
+        health = Probe(f"http://127.0.0.1:{self._health}/readyz")
 
         async def asked() -> float:
-            while await probe.answer(health, None) != "200":  # noqa: ASYNC110 a process has no event
+            while await health.answer(None) != "200":  # noqa: ASYNC110 a process has no event
                 await anyio.sleep(0.01)
             return time.perf_counter() - self.began
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import anyio
 import pytest
-from controller_runtime.envtest.ports import HOST, free_ports
+from controller_runtime.envtest import HOST, free_ports
 
 from pkg.localcluster.podlogs.container import Container
 from pkg.localcluster.podlogs.query import Query

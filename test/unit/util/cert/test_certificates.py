@@ -17,7 +17,7 @@ from controller_runtime.apis.core.v1 import Secret
 from controller_runtime.apis.machinery.errors import ConflictError, ForbiddenError, NotFoundError
 from controller_runtime.apis.machinery.object import ObjectMeta
 from controller_runtime.client import interceptor
-from controller_runtime.envtest.pki import Authority
+from controller_runtime.envtest import Authority
 from controller_runtime.healthz import NotHealthyError
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization

@@ -15,7 +15,7 @@ import anyio
 import pytest
 
 from controller_runtime import rest
-from controller_runtime.envtest.pki import Authority
+from controller_runtime.envtest import Authority
 from controller_runtime.rest.http1 import dial
 
 pytestmark = pytest.mark.real_time
