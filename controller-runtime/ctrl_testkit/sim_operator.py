@@ -34,11 +34,17 @@ from controller_runtime.controller import controllerutil
 from controller_runtime.manager import ControllerOptions
 from controller_runtime.recorder import EventRecorder
 from controller_runtime.rest import Request
-from controller_runtime.simtest import Simulation
-from controller_runtime.simtest.faults import miss_changes
-from controller_runtime.simtest.history import Event
-from controller_runtime.simtest.loop import CURRENT, START, Process
-from controller_runtime.simtest.network import WRITES, Observer, is_aside
+from controller_runtime.simtest import (
+    CURRENT_PROCESS,
+    LOOP_START,
+    WRITE_METHODS,
+    Event,
+    Observer,
+    Process,
+    Simulation,
+    is_aside,
+    miss_changes,
+)
 
 FINALIZER = "example.com/secret"
 NOTED = "example.com/noted"
@@ -120,7 +126,7 @@ class Keeper:
         """Fail as code does that waits for something that is cancelled by others, or in another way."""
         if Trouble.now == "raised":
             raise OSError("a service that the operator needs is away")
-        is_due = random.random() < 0.03 and anyio.current_time() - START < BUSY
+        is_due = random.random() < 0.03 and anyio.current_time() - LOOP_START < BUSY
         if is_due or Trouble.now == "cancelled":
             ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             ended.cancel()
@@ -185,7 +191,7 @@ class Census:
     """What was wrong with events. A cache only logs errors of handlers, and replicas may have been replaced since."""
 
     def __init__(self) -> None:
-        process = CURRENT.get()
+        process = CURRENT_PROCESS.get()
         assert process is not None
         self.of[process.name] = self
         self.seen: dict[str, str] = {}
@@ -232,7 +238,7 @@ async def setup(mgr: ctrl.Manager, workers: int = 3) -> None:
     await mgr.field_indexer.index_field(ConfigMap, CLASS, lambda each: [(each.data or {}).get("class", "")])
 
     async def of_class(found: PriorityClass) -> list[ctrl.Request]:
-        is_due = random.random() < 0.05 and anyio.current_time() - START < BUSY
+        is_due = random.random() < 0.05 and anyio.current_time() - LOOP_START < BUSY
         if is_due or Trouble.now == "mapped":
             raise OSError("a map function fails now and then")
         return [
@@ -380,7 +386,7 @@ class Rivals:
 
     def see(self, event: Event) -> None:
         """Note that something was written in the first eight minutes."""
-        if self._sim.loop.time() - START > BUSY:
+        if self._sim.loop.time() - LOOP_START > BUSY:
             return
         if event.table.facts.gvk.kind in ("ConfigMap", "Secret") and self._rng.random() < 0.2:
             self._due.append(event.key.name)
@@ -528,7 +534,7 @@ async def late_answers(sim: Simulation, rng: random.Random) -> AsyncIterator[Non
     seconds = rng.choice([0.2, 2.0])
 
     def late(request: Request) -> float:
-        return rng.random() * seconds if request.method in WRITES and not is_aside(request) else 0.0
+        return rng.random() * seconds if request.method in WRITE_METHODS and not is_aside(request) else 0.0
 
     sim.network.slow.append(late)
     yield

@@ -19,10 +19,8 @@ import pytest
 from controller_runtime import simtest
 from controller_runtime.apis.machinery.object import Object
 from controller_runtime.rest import Request
-from controller_runtime.simtest import Simulation
-from controller_runtime.simtest.history import Event as Change
-from controller_runtime.simtest.loop import Process
-from controller_runtime.simtest.network import WRITES, Observer, is_aside
+from controller_runtime.simtest import WRITE_METHODS, Observer, Process, Simulation, is_aside
+from controller_runtime.simtest import Event as Change
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
@@ -104,7 +102,7 @@ class Kills(Observer):
 
 
 def _is_write(request: Request) -> bool:
-    return request.method in WRITES and not is_aside(request)
+    return request.method in WRITE_METHODS and not is_aside(request)
 
 
 def one_by_one(seed: int) -> list[list[Action]]:

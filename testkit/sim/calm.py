@@ -16,8 +16,7 @@ from typing import Any, Final
 
 import anyio
 from controller_runtime.apis.machinery.time import parse_time
-from controller_runtime.simtest import Simulation
-from controller_runtime.simtest.history import Event
+from controller_runtime.simtest import Event, Simulation
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainJob

@@ -19,9 +19,7 @@ from controller_runtime.apis.machinery.object import metadata_only
 from controller_runtime.apis.node.v1 import RuntimeClass
 from controller_runtime.apis.scheduling.v1 import PriorityClass
 from controller_runtime.client import MERGE, ignore_not_found, raw_patch
-from controller_runtime.simtest import Simulation
-from controller_runtime.simtest.history import Event
-from controller_runtime.simtest.loop import CURRENT
+from controller_runtime.simtest import CURRENT_PROCESS, Event, Simulation
 
 from pkg import controller as controllers
 from pkg import webhooks
@@ -237,7 +235,7 @@ def world(sim: Simulation, pods_fail: float = 0.1, version: str = V2_1, *, alone
         referred = (ClusterTrainingRuntime, TrainingRuntime, PriorityClass)
         reader = client.ReadThrough(mgr.client, mgr.api_reader, referred)
         runtimes = await core.new(reader, mgr.field_indexer, cfg=cfg, store=mgr.client, reader=mgr.api_reader)
-        process, options = CURRENT.get(), controller.Options(skip_name_validation=True)
+        process, options = CURRENT_PROCESS.get(), controller.Options(skip_name_validation=True)
         if not alone or (process is not None and process.name == "manager-1"):
             controllers.setup_controllers(mgr, runtimes, options, cfg=cfg)
         webhooks.setup(mgr, runtimes, cfg)

@@ -11,8 +11,8 @@ from controller_runtime.apis.batch.v1 import Job
 from controller_runtime.apis.core.v1 import ConfigMap, Event, Pod, Secret
 from controller_runtime.apis.machinery.object import Object
 from controller_runtime.client import MERGE, raw_patch
+from controller_runtime.simtest import Event as Change
 from controller_runtime.simtest import Simulation
-from controller_runtime.simtest.history import Event as Change
 
 from pkg.apis.config.v1alpha1 import V2_1, V2_3
 from pkg.apis.jobset.v1alpha2 import JobSet

@@ -12,10 +12,7 @@ import anyio
 import msgspec
 from controller_runtime.client import MERGE, raw_patch
 from controller_runtime.rest import Request
-from controller_runtime.simtest import Simulation
-from controller_runtime.simtest.history import Event
-from controller_runtime.simtest.loop import Process
-from controller_runtime.simtest.network import Observer
+from controller_runtime.simtest import Event, Observer, Process, Simulation
 
 from testkit.sim import runtimes
 from testkit.sim.objects import by_name, is_busy, is_deleted, refusals_expected

@@ -12,8 +12,7 @@ import msgspec
 from controller_runtime.apis.batch.v1 import Job
 from controller_runtime.apis.machinery import errors
 from controller_runtime.client import MERGE, raw_patch
-from controller_runtime.simtest import Simulation
-from controller_runtime.simtest.writes import Review
+from controller_runtime.simtest import Review, Simulation
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from testkit.sim.objects import (

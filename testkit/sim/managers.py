@@ -16,10 +16,15 @@ from controller_runtime.apis.machinery.object import Object
 from controller_runtime.apis.machinery.time import parse_time
 from controller_runtime.manager import Manager
 from controller_runtime.rest import Request, Response
-from controller_runtime.simtest import Simulation, paths
-from controller_runtime.simtest.answers import Answer
-from controller_runtime.simtest.loop import Process
-from controller_runtime.simtest.network import WRITES, Observer, is_aside
+from controller_runtime.simtest import (
+    WRITE_METHODS,
+    Answer,
+    Observer,
+    Process,
+    Simulation,
+    is_aside,
+    place_of,
+)
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob
@@ -48,7 +53,7 @@ class Writes(Observer):
 
     def sends(self, process: Process, request: Request) -> None:
         """Check a write that a manager sends."""
-        if request.method not in WRITES or is_aside(request):
+        if request.method not in WRITE_METHODS or is_aside(request):
             return
         body = _decoded(request.body)
         view = (body.get("metadata") or body.get("preconditions") or {}).get("resourceVersion")
@@ -56,7 +61,7 @@ class Writes(Observer):
             return
         number, shown = self._number(process), _shown(request)
         own, uid = self._own.get((number, _object(request)), (0, ""))
-        place = paths.parse(request, self._sim.server.tables)
+        place = place_of(request, self._sim.server.tables)
         row = place.table.rows.get(place.key)
         metadata = row.document["metadata"] if row is not None else {}
         # An apply at no version creates: an object that was written before must be another, or deleted.
@@ -90,7 +95,7 @@ class Writes(Observer):
 
     def answered(self, process: Process, request: Request, answer: Response) -> None:
         """Record the version that a manager received."""
-        if request.method not in WRITES or is_aside(request):
+        if request.method not in WRITE_METHODS or is_aside(request):
             return
         if answer.status not in (200, 201) or not isinstance(answer, Answer):
             return

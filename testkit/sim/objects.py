@@ -10,8 +10,7 @@ from typing import Any, Final, Literal
 
 from controller_runtime.apis.machinery import errors
 from controller_runtime.apis.machinery.gvk import NamespacedName
-from controller_runtime.simtest import Simulation
-from controller_runtime.simtest.loop import START
+from controller_runtime.simtest import LOOP_START, Simulation
 
 Document = dict[str, Any]
 _CALM: Final = 0.8
@@ -91,7 +90,7 @@ def is_true(document: Document, condition: str) -> bool:
 
 def is_busy(sim: Simulation) -> bool:
     """Return True in the part of a life in which users and faults act."""
-    return sim.loop.time() - START < sim.minutes * 60.0 * _CALM
+    return sim.loop.time() - LOOP_START < sim.minutes * 60.0 * _CALM
 
 
 def is_overdue(job: Document) -> bool:

@@ -9,9 +9,7 @@ from typing import Final
 
 import anyio
 from controller_runtime.rest import Request
-from controller_runtime.simtest import Simulation
-from controller_runtime.simtest.loop import Process
-from controller_runtime.simtest.network import Observer
+from controller_runtime.simtest import Observer, Process, Simulation
 
 from testkit.sim.objects import is_busy
 from testkit.sim.users import Users

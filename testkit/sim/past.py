@@ -7,8 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from controller_runtime.simtest import Simulation
-from controller_runtime.simtest.history import Event
+from controller_runtime.simtest import Event, Simulation
 
 Document = dict[str, Any]
 _KINDS = frozenset({"TrainJob", "TrainingRuntime", "ClusterTrainingRuntime"})

@@ -12,10 +12,7 @@ import msgspec
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.client import MERGE, raw_patch
 from controller_runtime.rest import Request
-from controller_runtime.simtest import Simulation, paths
-from controller_runtime.simtest.history import Event
-from controller_runtime.simtest.loop import Process
-from controller_runtime.simtest.network import Observer
+from controller_runtime.simtest import Event, Observer, Process, Simulation, kind_of
 
 from pkg.constants import kai
 from testkit.sim.objects import is_busy, refusals_expected
@@ -73,7 +70,7 @@ class Rivals(Observer):
         """Return the kind of the owner that a request reads."""
         if request.method != "GET" or "/namespaces/" not in request.path:
             return None
-        gvk = paths.kind_of(request.path, self._sim.server.tables)
+        gvk = kind_of(request.path, self._sim.server.tables)
         return next((each for each in OWNERS if each.gvk == gvk), None)
 
     def see(self, event: Event) -> None:

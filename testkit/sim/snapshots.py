@@ -10,8 +10,7 @@ from typing import Any
 import anyio
 import yaml
 from controller_runtime.apis.core.v1 import ConfigMap
-from controller_runtime.simtest import Simulation
-from controller_runtime.simtest.history import Event
+from controller_runtime.simtest import Event, Simulation
 
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from testkit.sim.objects import by_name, by_uid, controller, is_deleted, is_true, refusals_expected

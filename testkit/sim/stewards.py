@@ -11,9 +11,7 @@ import anyio
 import msgspec
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.client import MERGE, raw_patch
-from controller_runtime.simtest import Simulation
-from controller_runtime.simtest.history import Event
-from controller_runtime.simtest.server import MANAGER
+from controller_runtime.simtest import MANAGER, Event, Simulation
 
 from pkg.apis.kai.v2alpha2 import PodGroup
 from pkg.constants import kai

@@ -11,8 +11,7 @@ import anyio
 from controller_runtime.apis.core.v1 import ConfigMap, Event, Secret
 from controller_runtime.apis.machinery.object import Object
 from controller_runtime.client import MERGE, raw_patch
-from controller_runtime.simtest import Simulation
-from controller_runtime.simtest.server import MANAGER
+from controller_runtime.simtest import MANAGER, Simulation
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup

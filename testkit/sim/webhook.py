@@ -14,7 +14,7 @@ import yaml
 from controller_runtime.apis.core.v1 import ConfigMap, Secret
 from controller_runtime.apis.machinery import errors
 from controller_runtime.apis.machinery.object import Object
-from controller_runtime.simtest.writes import Review
+from controller_runtime.simtest import Review
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup

@@ -2,14 +2,27 @@
 # SPDX-License-Identifier: Apache-2.0
 """Deterministic simulation of operators: one integer decides every order, delay and failure of a cluster's life."""
 
-from .decorator import simulate as simulate
-from .life import Outcome as Outcome
-from .life import run as run
+from .faults import miss_changes as miss_changes
+from .history import Event as Event
+from .lives import Outcome as Outcome
+from .lives import report as report
+from .lives import run as run
+from .lives import shrink as shrink
+from .lives import simulate as simulate
+from .loop import CURRENT_PROCESS as CURRENT_PROCESS
+from .loop import LOOP_START as LOOP_START
 from .loop import DeadlockError as DeadlockError
 from .loop import LeakError as LeakError
+from .loop import Process as Process
 from .loop import SimLoop as SimLoop
-from .shrinking import report as report
-from .shrinking import shrink as shrink
+from .messages import Answer as Answer
+from .messages import kind_of as kind_of
+from .messages import place_of as place_of
+from .network import WRITE_METHODS as WRITE_METHODS
+from .network import Observer as Observer
+from .network import is_aside as is_aside
+from .server import MANAGER as MANAGER
 from .simulation import Simulation as Simulation
-from .steps import Step as Step
-from .steps import options as options
+from .simulation import Step as Step
+from .simulation import options as options
+from .writes import Review as Review

@@ -13,11 +13,8 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from .comparing import Life, difference, in_another_process
-from .life import Outcome, run
-from .shrinking import report, shrink
-from .simulation import Simulation
-from .steps import Size
+from .lives import Life, Outcome, difference, in_another_process, report, run, shrink
+from .simulation import Simulation, Size
 
 _HASH_SEEDS: Final = (1, 2)
 _SIZES: Final = {

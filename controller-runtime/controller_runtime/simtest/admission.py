@@ -34,8 +34,7 @@ from controller_runtime.client import patching
 from controller_runtime.client.tables import Document, Table
 from controller_runtime.httpserver import HTTPRequest, HTTPResponse
 
-from .delays import Delays
-from .loop import Process
+from .loop import Delays, Process
 from .writes import Review
 
 if TYPE_CHECKING:

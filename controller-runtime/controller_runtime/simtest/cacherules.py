@@ -1,11 +1,14 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The rules for one cache of a kind: the changes that it has received, and its agreement with the server."""
+"""The rules for caches: the changes that one has received, its agreement with the server, and requests of watches.
+
+A watch that is refused for a moment is resumed, not begun again with a list.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, Final
 
 import anyio
 
@@ -13,8 +16,12 @@ from controller_runtime.apis.machinery.gvk import NamespacedName
 from controller_runtime.cache.codec import Entry
 from controller_runtime.cache.delivery import CachedObject
 from controller_runtime.cache.engine import Engine
+from controller_runtime.cache.states import MAX_RESUMES
 from controller_runtime.client.tables import Table
+from controller_runtime.rest import Request, Response
 
+from .loop import Process
+from .network import Observer
 from .server import Server
 
 _Versions = dict[NamespacedName, str]
@@ -122,3 +129,43 @@ def is_unselective(engine: Engine) -> bool:
     """Return True if a cache has all objects of its kind."""
     selection = engine.selection
     return not (selection.labels or selection.fields) and not any(selection.namespaces or ())
+
+
+_DENIED: Final = 403
+_MEMORY: Final = 300.0
+"""Seconds for which a request may count as a failure: a watch that lasts for less than some seconds does."""
+_Watch = tuple[Process, str, str]
+
+
+class Resumes(Observer):
+    """Follows the watches of all processes; ``fail`` takes the description of a broken rule."""
+
+    def __init__(self, fail: Callable[[str], None], now: Callable[[], float]) -> None:
+        self._fail = fail
+        self._now = now
+        self._sent: dict[_Watch, list[float]] = {}
+        """When a watch with a version was sent."""
+        self._refused: set[_Watch] = set()
+        """Watches with a version whose last answer was a refusal."""
+
+    def sends(self, process: Process, request: Request) -> None:
+        """Check a watch that begins with a list."""
+        query, watch, now = dict(request.query), _watch(process, request), self._now()
+        if query.get("watch") != "true":
+            return
+        sent = self._sent[watch] = [at for at in self._sent.get(watch, ()) if at > now - _MEMORY]
+        if "sendInitialEvents" not in query:
+            sent.append(now)
+        elif watch in self._refused and len(sent) < MAX_RESUMES:
+            self._fail(f"a watch that was refused begins again with a list: {process.name} {request.path}")
+        self._refused.discard(watch)
+
+    def answered(self, process: Process, request: Request, response: Response) -> None:
+        """Note a refusal of a watch that has a version."""
+        query = dict(request.query)
+        if query.get("watch") == "true" and "sendInitialEvents" not in query and response.status == _DENIED:
+            self._refused.add(_watch(process, request))
+
+
+def _watch(process: Process, request: Request) -> _Watch:
+    return process, request.path, request.headers.get("Accept", "")

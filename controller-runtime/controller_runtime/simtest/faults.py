@@ -14,9 +14,9 @@ import anyio
 from controller_runtime.apis.core.v1 import Event
 from controller_runtime.client import deletion
 
+from .history import Watch
 from .leases import Campaign
 from .server import MANAGER
-from .watching import Watch
 
 if TYPE_CHECKING:
     from .simulation import Simulation

@@ -14,10 +14,10 @@ import msgspec
 from controller_runtime.apis.coordination.v1 import Lease
 from controller_runtime.rest import Request, Response
 
-from .answers import Answer
 from .history import Event
 from .loop import Process
-from .network import WRITES, Observer, is_aside
+from .messages import Answer
+from .network import WRITE_METHODS, Observer, is_aside
 
 _PATIENCE: Final = 35.0
 """Seconds within which a write gets its answer, and a manager that has stopped all else ends."""
@@ -81,7 +81,7 @@ class Campaign(Observer):
 
     def sends(self, process: Process, request: Request) -> None:
         """Note the request that acquires a lease."""
-        if request.method not in WRITES or "/leases" not in request.path:
+        if request.method not in WRITE_METHODS or "/leases" not in request.path:
             return
         spec = _spec(msgspec.json.decode(request.body or b"{}"))
         if spec.get("holderIdentity") and spec.get("acquireTime") == spec.get("renewTime"):
@@ -126,7 +126,7 @@ class Holders(Observer):
         """Count a request, and check that a leader that another has replaced ends."""
         if process in self._deposed and "/leases" in request.path:
             self._fail(f"a leader goes on although another holds its lease: {process.name}")
-        if request.method in WRITES and not is_aside(request):
+        if request.method in WRITE_METHODS and not is_aside(request):
             self._unanswered.setdefault(process, {})[id(request)] = request, self._now()
         if process in self._open and "/leases" in request.path:
             self._open[process] += 1
@@ -145,7 +145,7 @@ class Holders(Observer):
         if not identity or not isinstance(response, Answer) or not _is_success(response):
             return
         holder = _spec(msgspec.json.decode(response.body)).get("holderIdentity")
-        if request.method in WRITES and holder == identity:
+        if request.method in WRITE_METHODS and holder == identity:
             self._leading.add(process)
         elif request.method == "GET" and holder not in (identity, "", None) and process in self._leading:
             self._deposed.add(process)

@@ -16,11 +16,12 @@ import itertools
 import math
 import random
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from contextvars import Context, ContextVar
-from typing import Any, Final
+from typing import Any, Final, Generic, ParamSpec
 
-START: Final = 1000.0
+LOOP_START: Final = 1000.0
 """The time of a loop's clock when it begins, in seconds."""
 _MOST: Final = 200_000
 """Callbacks at one moment, at most; one list of a thousand objects takes a few thousand."""
@@ -64,7 +65,7 @@ class Process:
             _drop(handle)
 
 
-CURRENT: Final[ContextVar[Process | None]] = ContextVar("simtest_process", default=None)
+CURRENT_PROCESS: Final[ContextVar[Process | None]] = ContextVar("simtest_process", default=None)
 """The process that the running task belongs to."""
 
 
@@ -96,7 +97,7 @@ class SimTask(asyncio.Task[Any]):
 class SimLoop(asyncio.BaseEventLoop):
     """A loop that draws its order from ``rng``.
 
-    Its clock starts at :data:`START` and jumps to the next timer when no callback is ready.
+    Its clock starts at :data:`LOOP_START` and jumps to the next timer when no callback is ready.
     """
 
     def __init__(self, rng: random.Random) -> None:
@@ -104,7 +105,7 @@ class SimLoop(asyncio.BaseEventLoop):
         SimTask._numbers = itertools.count(1)
         self.set_task_factory(_new_task)
         self._rng = rng
-        self._clock = START
+        self._clock = LOOP_START
         self._listed: list[Lane] = []
         self._running_lane = Lane()
         self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
@@ -189,7 +190,7 @@ class SimLoop(asyncio.BaseEventLoop):
 
     def _withheld(self, lane: Lane, handle: asyncio.Handle) -> bool:
         """Return True if the process that a callback belongs to does not run: a dead one's is dropped."""
-        process = handle._context.get(CURRENT)  # type: ignore[attr-defined]
+        process = handle._context.get(CURRENT_PROCESS)  # type: ignore[attr-defined]
         if process is None or not (process.dead or process.paused):
             return False
         if process.dead:
@@ -250,3 +251,28 @@ def _name_of(handle: asyncio.Handle) -> str:
     if isinstance(owner, asyncio.Task):
         return f"{owner.get_coro().__qualname__}"  # type: ignore[union-attr]
     return str(getattr(callback, "__qualname__", type(callback).__name__))
+
+
+P = ParamSpec("P")
+
+
+class Delays(Generic[P]):
+    """Functions that draw seconds. When several are in effect, each draws, and the longest delay counts."""
+
+    def __init__(self, *always: Callable[P, float]) -> None:
+        self._drawn = list(always)
+
+    @contextmanager
+    def during(self, draw: Callable[P, float]) -> Iterator[None]:
+        """Add a delay while this lasts."""
+        self._drawn.append(draw)
+        try:
+            yield
+        finally:
+            self._drawn.remove(draw)
+
+    def longest(self, *args: P.args, **kwargs: P.kwargs) -> float:
+        """Return the longest delay, in seconds; 0 without any."""
+        if len(self._drawn) == 1:
+            return self._drawn[0](*args, **kwargs)
+        return max((draw(*args, **kwargs) for draw in self._drawn), default=0.0)

@@ -16,13 +16,13 @@ import anyio
 from controller_runtime.apis.machinery import errors
 from controller_runtime.rest import Request, Response, TransportError, TransportTimeoutError, layers
 
-from . import answers
-from .loop import CURRENT, Process
+from . import messages
+from .loop import CURRENT_PROCESS, Process
 from .server import Server
 
 _HOST: Final = "simulation"
 _PATIENCE: Final = 30.0
-WRITES: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
+WRITE_METHODS: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 
 
 @dataclass(slots=True)
@@ -121,7 +121,7 @@ class _Bare:
         """Return the server's answer. Raises TransportError when there is none."""
         network, rng, weather = self._network, self._network.rng, self._network.weather
         name = self._process.name
-        write = request.method in WRITES
+        write = request.method in WRITE_METHODS
         for each in network.observers:
             each.sends(self._process, request)
         if name in network.cut_off:
@@ -142,8 +142,8 @@ class _Bare:
         if lost:
             network.record(name, f"{_named(request)} -> {response.status}, and the answer is lost")
             raise TransportError("the connection broke", host=_HOST)
-        if isinstance(response, answers.Answer) and rng.random() < weather.garbled:
-            response = answers.Answer(response.status, response.body[: rng.randrange(len(response.body))])
+        if isinstance(response, messages.Answer) and rng.random() < weather.garbled:
+            response = messages.Answer(response.status, response.body[: rng.randrange(len(response.body))])
         network.record(name, f"{_named(request)} -> {response.status}")
         for each in network.observers:
             each.answered(self._process, request, response)
@@ -187,23 +187,23 @@ class _Bare:
             each.arrives(self._process, request)
         return await self._network.server.handle(request, self._user, self._replica)
 
-    def _spoiled(self, request: Request, rng: random.Random, weather: Weather) -> answers.Answer | None:
+    def _spoiled(self, request: Request, rng: random.Random, weather: Weather) -> messages.Answer | None:
         """Return an answer that is not the server's, if there is one. Raises TransportError for a lost connection."""
         if rng.random() < weather.refused:
             self._network.record(self._process.name, f"{_named(request)} -> refused")
             raise TransportError("connection refused", host=_HOST)
         if rng.random() < weather.pages:
-            return answers.page(rng.choice([200, 502, 503]))
+            return messages.page(rng.choice([200, 502, 503]))
         if rng.random() < weather.unavailable:
             code, reason = rng.choice(
                 [(500, "InternalError"), (503, "ServiceUnavailable"), (429, "TooManyRequests")]
             )
             wait = 1.0 if code == 429 else None
-            return answers.refusal(
+            return messages.refusal(
                 errors.StatusError("simulated", code=code, reason=reason, retry_after=wait)
             )
         if request.method in ("PUT", "PATCH") and rng.random() < weather.conflicts:
-            return answers.refusal(errors.StatusError("simulated", code=409, reason="Conflict"))
+            return messages.refusal(errors.StatusError("simulated", code=409, reason="Conflict"))
         return None
 
 
@@ -225,5 +225,5 @@ def _named(request: Request) -> str:
 def enter(process: Process) -> Context:
     """Return the context in which a process's tasks run."""
     context = copy_context()
-    context.run(CURRENT.set, process)
+    context.run(CURRENT_PROCESS.set, process)
     return context

@@ -13,7 +13,7 @@
   lease ends. A manager that is stopped gives its lease up, and no other. When nothing disturbs them any more, one of
   the replicas leads.
 - A change waits for the answer to an own write of its object for a moment at most. A watch that is refused for a moment
-  is resumed: see :mod:`.watchrules`. An event that is sent is stored: see :mod:`.eventrules`.
+  is resumed: see :mod:`.cacherules`. An event that is sent is stored: see :mod:`.reportrules`.
 - A cache has every change up to the version that its watch has reached. When nothing disturbs it any more, it equals
   the server, its indices are right, no queue holds ready work, and the metrics of controllers count what has happened.
 """
@@ -23,37 +23,91 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 import msgspec
 
 from controller_runtime.apis.coordination.v1 import Lease
-from controller_runtime.apis.machinery.errors import NotFoundError
-from controller_runtime.apis.machinery.gvk import NamespacedName
+from controller_runtime.apis.machinery.errors import NotFoundError, StatusError
+from controller_runtime.apis.machinery.gvk import GVK, NamespacedName
 from controller_runtime.apis.machinery.object import PartialObjectMetadata
-from controller_runtime.cache import CacheDegradedError
+from controller_runtime.cache import CacheDegradedError, CacheError
 from controller_runtime.cache.cache import DECODE_STEP
 from controller_runtime.cache.delivery import CachedObject
 from controller_runtime.cache.engine import Engine
 from controller_runtime.controller import Controller, outcomes
-from controller_runtime.manager import Manager
+from controller_runtime.leaderelection import LeaderElectionError
+from controller_runtime.manager import Manager, errors
 from controller_runtime.reconcile import Request, Result
 from controller_runtime.rest import Request as Sent
-from controller_runtime.rest import Response
+from controller_runtime.rest import Response, RestError
 
-from . import cacherules, ends, paths
-from .answers import Answer
-from .eventrules import Events
+from . import cacherules
+from .cacherules import Resumes
 from .leases import Holders, Leases
 from .loop import Process
-from .metricrules import Metrics
-from .network import WRITES, Observer, is_aside
-from .replicas import Place, Replica, Written
-from .watchrules import Resumes
+from .messages import Answer, kind_of
+from .network import WRITE_METHODS, Observer, is_aside
+from .reportrules import Events, Metrics
 
 if TYPE_CHECKING:
     from .simulation import Simulation
+
+
+Place = tuple[GVK, NamespacedName]
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    uid: str
+    version: int
+    ended: bool = False
+    """Whether the server has removed the object with this write."""
+
+
+@dataclass
+class Replica:
+    """A manager, and its writes."""
+
+    process: Process
+    manager: Manager
+    has_led: bool = False
+    controllers: list[Controller] = field(default_factory=list)
+    answered: dict[asyncio.Task[Any] | None, dict[Place, Written]] = field(default_factory=dict)
+    """Writes of a task that has not read since; the call may not have returned yet."""
+    written: dict[Place, Written] = field(default_factory=dict)
+    read: dict[tuple[Any, Place], Written] = field(default_factory=dict)
+    """The newest version that a read of a class returned."""
+
+    @property
+    def identity(self) -> str:
+        """Its name on the lease."""
+        elector = self.manager._elector
+        return elector.identity if elector is not None else ""
+
+
+_FORESEEN: Final = (
+    StatusError,
+    RestError,
+    CacheError,
+    LeaderElectionError,
+    errors.GracePeriodExceededError,
+    errors.GroupStoppedError,
+    errors.LostLeadershipError,
+    errors.UnreachableError,
+)
+
+
+def is_foreseen(error: BaseException | None) -> bool:
+    """Return True if ``error`` may end a manager; a ManagerError as such may if its cause may."""
+    if isinstance(error, BaseExceptionGroup):
+        return all(map(is_foreseen, error.exceptions))
+    if type(error) is errors.ManagerError:
+        return is_foreseen(error.__cause__)
+    return isinstance(error, _FORESEEN)
+
 
 _SETTLED: Final = 180.0
 """Seconds in which caches agree with the server when nothing disturbs them: watches notice a silence after 70."""
@@ -139,7 +193,7 @@ class Rules(Observer):
 
     def sends(self, process: Process, sent: Sent) -> None:
         """Note when a write is sent."""
-        if sent.method in WRITES and not is_aside(sent):
+        if sent.method in WRITE_METHODS and not is_aside(sent):
             self._sent[id(sent)] = sent, self._simulation.loop.time()
 
     def arrives(self, process: Process, sent: Sent) -> None:
@@ -149,7 +203,7 @@ class Rules(Observer):
         of the lease. A lease that is given up must not be followed by a write.
         """
         replica = self._writers.get(process)
-        if replica is None or sent.method not in WRITES or is_aside(sent) or not replica.identity:
+        if replica is None or sent.method not in WRITE_METHODS or is_aside(sent) or not replica.identity:
             return
         now, holders = self._simulation.loop.time(), self._holders()
         _, sent_at = self._sent.pop(id(sent), (sent, now))
@@ -174,14 +228,19 @@ class Rules(Observer):
     def _writer(self, process: Process, sent: Sent) -> Replica | None:
         """Return the replica that sent a write; None for other requests, leases and events."""
         replica = self.replicas.get(process.name)
-        if replica is None or replica.process is not process or sent.method not in WRITES or is_aside(sent):
+        if (
+            replica is None
+            or replica.process is not process
+            or sent.method not in WRITE_METHODS
+            or is_aside(sent)
+        ):
             return None
         return replica
 
     def answered(self, process: Process, sent: Sent, response: Response) -> None:
         """Note a write that the server has answered."""
         replica = self._writer(process, sent)
-        gvk = paths.kind_of(sent.path, self._simulation.server.tables) if replica is not None else None
+        gvk = kind_of(sent.path, self._simulation.server.tables) if replica is not None else None
         if replica is None or gvk is None or "dryRun" in dict(sent.query):
             return
         if response.status >= 300 or not isinstance(response, Answer):
@@ -290,7 +349,7 @@ class Rules(Observer):
 
     def see_end(self, name: str, error: BaseException) -> None:
         """Check the error that ended a manager."""
-        if not ends.is_foreseen(error):
+        if not is_foreseen(error):
             self.fail(f"{name} ended: {type(error).__name__}: {error}")
 
     async def watch_caches(self) -> None:

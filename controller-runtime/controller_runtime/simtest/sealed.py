@@ -37,9 +37,9 @@ from anyio._backends._asyncio import CancelScope
 from controller_runtime.log import context as log_context
 from controller_runtime.log import logger as log
 
-from .loop import START, LeakError, SimLoop
+from .loop import LOOP_START, LeakError, SimLoop
 
-EPOCH: Final = 1_767_225_600.0 - START
+EPOCH: Final = 1_767_225_600.0 - LOOP_START
 """The wall clock's time at the loop's zero: runs begin on 1 January 2026."""
 
 _NOTHING: Final = -100

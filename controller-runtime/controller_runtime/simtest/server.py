@@ -24,11 +24,10 @@ from controller_runtime.client.memory import Memory
 from controller_runtime.client.tables import Document, Table
 from controller_runtime.rest import Request, Response
 
-from . import answers, namespaces, paths, schemas
-from .history import Event, History, Replica
-from .paths import Place
-from .watching import Watches
-from .writes import Writes
+from . import messages
+from .history import Event, History, Replica, Watches
+from .messages import Place
+from .writes import Writes, completer, empty_namespace
 
 MANAGER: Final = "manager"
 """The user of the managers under test."""
@@ -82,7 +81,7 @@ class Server:
             for facts, version in zip(kinds.facts_of_crd(crd), crd["spec"]["versions"], strict=True):
                 self._add(facts)
                 if schema := (version.get("schema") or {}).get("openAPIV3Schema"):
-                    self.complete[facts.gvk] = schemas.completer(schema)
+                    self.complete[facts.gvk] = completer(schema)
 
     def withdraw(self, kind: type[Object]) -> None:
         """Serve a kind no longer: its objects are gone, its watches end."""
@@ -127,7 +126,7 @@ class Server:
         self._has_garbage = False
         for namespace in self.objects(Namespace):
             if namespace["metadata"].get("deletionTimestamp"):
-                namespaces.empty(self.memory, self.tables, namespace)
+                empty_namespace(self.memory, self.tables, namespace)
         garbage.collect(self.memory, self.tables.values())
 
     def _look_for_garbage(self, event: Event) -> None:
@@ -147,10 +146,10 @@ class Server:
         try:
             return await self._answer(request, user, replica)
         except errors.StatusError as error:
-            return answers.refusal(error)
+            return messages.refusal(error)
         except ValueError as error:
             bad = errors.BadRequestError(str(error), code=400, reason="BadRequest")
-            return answers.refusal(bad)
+            return messages.refusal(bad)
 
     def may_wait(self, request: Request) -> bool:
         """Return True if the answer may take time: a list waits for a version, a write for admission."""
@@ -159,38 +158,38 @@ class Server:
             return "resourceVersion" in names and "watch" not in names
         if not (self.admit or self.admit_subresource):
             return False
-        gvk, subresource = paths.part_of(request.path, self.tables)
+        gvk, subresource = messages.part_of(request.path, self.tables)
         return gvk is not None and self._writes.waits(gvk, subresource)
 
     async def _answer(self, request: Request, user: str, replica: Replica) -> Response:
         tables = self._served(user)
-        if (found := paths.discovery(request.path, tables)) is not None:
-            return answers.success(found)
-        place = paths.parse(request, self.tables)
+        if (found := messages.discovery(request.path, tables)) is not None:
+            return messages.success(found)
+        place = messages.place_of(request, self.tables)
         if len(tables) < len(self.tables) and place.table not in tables.values():
-            raise paths.not_served()
+            raise messages.not_served()
         self._check_permission(place, user)
         match place.verb:
             case "get":
-                return answers.success(place.shown(self._find(place).document))
+                return messages.success(place.shown(self._find(place).document))
             case "list":
                 return await self._list(place, replica)
             case "watch":
                 return await self.watches.open(place, replica, self.memory.version)
             case "create":
-                return answers.success(place.shown(await self._writes.create(place, user)), 201)
+                return messages.success(place.shown(await self._writes.create(place, user)), 201)
             case "update":
-                return answers.success(place.shown(await self._writes.update(place, user)))
+                return messages.success(place.shown(await self._writes.update(place, user)))
             case "patch":
                 known = place.key in place.table.rows
                 document = await self._writes.patch(place, user)
-                return answers.success(place.shown(document), 200 if known else 201)
+                return messages.success(place.shown(document), 200 if known else 201)
             case "delete":
-                return answers.success(await self._writes.delete(place, user))
+                return messages.success(await self._writes.delete(place, user))
             case _:
-                return answers.success(self._writes.delete_all(place))
+                return messages.success(self._writes.delete_all(place))
 
-    def _served(self, user: str) -> paths.Tables:
+    def _served(self, user: str) -> messages.Tables:
         """Return the kinds that a user finds."""
         if not self.missing or user != MANAGER:
             return self.tables
@@ -232,7 +231,7 @@ class Server:
             token = f"{at}-{len(self._pages)}"
             self._pages[token] = (picked, at)
             return self._page(place, f"{token}:0")
-        return answers.success(place.collection(picked, at))
+        return messages.success(place.collection(picked, at))
 
     def _page(self, place: Place, token: str) -> Response:
         name, _, start = token.partition(":")
@@ -243,7 +242,7 @@ class Server:
         first, limit = int(start), int(place.query.get("limit") or 500)
         page = documents[first : first + limit]
         left = len(documents) - first - len(page)
-        return answers.success(
+        return messages.success(
             place.collection(page, at, f"{name}:{first + limit}" if left > 0 else "", left)
         )
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""One life of a cluster: its server, its processes, the steps and the checks."""
+"""One life of a cluster: its size, its server, its processes, the steps that are drawn for it, and the checks."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import asyncio
 import functools
 import hashlib
 import random
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextvars import copy_context
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Final, Unpack
+from typing import Any, Final, TypedDict, Unpack
 
 import anyio
 
@@ -27,12 +27,87 @@ from controller_runtime.rest import Config, RESTMapper
 from .admission import Webhooks
 from .faults import FAULTS, WEBHOOK_FAULTS, Fault
 from .history import Event as Change
-from .loop import START, Process, SimLoop
+from .loop import LOOP_START, Process, SimLoop
 from .network import Network, enter
 from .rules import Rules
 from .sealed import EPOCH
 from .server import MANAGER, Server
-from .steps import OPTIONS, Line, Size, Step, spread
+
+_STORM: Final = 6.0
+"""How long a storm lasts, in seconds, on average."""
+_IN_STORMS: Final = 0.75
+"""The part of the steps that happen in storms."""
+
+
+def options(**others: Any) -> Options:
+    """Return options of a manager in a simulation: with leader election, without servers; ``others`` are added.
+
+    Leases last longer than by default: most of the work of a life would be their renewal.
+    """
+    given: dict[str, Any] = {
+        "leader_election": True,
+        "leader_election_id": "simulated",
+        "leader_election_namespace": "default",
+        "lease_duration": 30.0,
+        "renew_deadline": 20.0,
+        "retry_period": 5.0,
+        "metrics_bind_address": "0",
+        "health_probe_bind_address": "0",
+    }
+    return Options(**given | others)
+
+
+OPTIONS: Final = options()
+
+
+class Size(TypedDict, total=False):
+    """How much happens in a life."""
+
+    minutes: float
+    """How long it is, in virtual minutes; ten by default."""
+    faults: float
+    """How many faults there are, on average; twelve by default."""
+    actions: float
+    """The part of the users' actions that happens; all of them by default."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One thing that is done to the cluster, at a time."""
+
+    at: float
+    name: str
+    seed: int
+    """The seed of the step's own generator: its draws do not depend on other steps."""
+
+    def __str__(self) -> str:
+        return f"t={self.at:8.3f}  {self.name} ({self.seed})"
+
+
+@dataclass(slots=True)
+class Line:
+    """One line of the timeline."""
+
+    at: float
+    actor: str
+    text: str
+    state: int = field(default=0, repr=False)
+    """The loop's digest by then."""
+
+    def __str__(self) -> str:
+        return f"{self.at:10.4f}  {self.actor:16} {self.text}"
+
+
+def spread(
+    rng: random.Random, name: str, times: float, length: float, storms: Sequence[float]
+) -> Iterable[Step]:
+    """Draw about ``times`` steps over ``length`` seconds, most of them in storms: faults come together."""
+    for _ in range(int(times) + (rng.random() < times % 1)):
+        at = rng.random() * length
+        if rng.random() < _IN_STORMS:
+            at = min(length, rng.choice(storms) + rng.expovariate(1 / _STORM))
+        yield Step(round(at, 3), name, rng.getrandbits(32))
+
 
 Setup = Callable[[Manager], Awaitable[None]]
 Check = Callable[["Simulation"], Awaitable[None]]
@@ -128,7 +203,7 @@ class Simulation:
 
     def record(self, actor: str, text: str) -> None:
         """Add a line to the timeline."""
-        self.timeline.append(Line(self.loop.time() - START, actor, text, self.loop.digest))
+        self.timeline.append(Line(self.loop.time() - LOOP_START, actor, text, self.loop.digest))
         self._digest.update(f"{self.loop.time():.6f}|{actor}|{text}\n".encode())
 
     def client(self, user: str = "user") -> LiveClient:

@@ -1,23 +1,110 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Writes to a simulated server: defaults and pruning, admission, and the write itself."""
+"""Writes to a simulated server: defaults and pruning, admission, namespaces that end, and the write itself.
+
+Objects are not validated.
+"""
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
-from controller_runtime.apis.machinery.gvk import GVK
+from controller_runtime.apis.machinery import errors
+from controller_runtime.apis.machinery.base import JSON
+from controller_runtime.apis.machinery.gvk import GVK, NamespacedName
 from controller_runtime.apis.machinery.patch import apply_merge_patch, merge_patch_diff
 from controller_runtime.client import deletion, patching
 from controller_runtime.client.memory import Memory
 from controller_runtime.client.tables import Document, Table, key_of
 
-from . import namespaces
-from .paths import Place
+from .messages import Place
+
+Schema = Mapping[str, Any]
+_PRESERVE: Final = "x-kubernetes-preserve-unknown-fields"
+_EMBEDDED: Final = "x-kubernetes-embedded-resource"
+_OF_EVERY_OBJECT: Final = ("apiVersion", "kind", "metadata")
+
+
+def completer(schema: Schema) -> Callable[[Document], Document]:
+    """Return the function that completes objects of a schema; objects without a schema stay as they are."""
+
+    def complete(document: Document) -> Document:
+        own = {name: value for name, value in document.items() if name in _OF_EVERY_OBJECT}
+        properties = {k: v for k, v in (schema.get("properties") or {}).items() if k not in _OF_EVERY_OBJECT}
+        rest = {name: value for name, value in document.items() if name not in _OF_EVERY_OBJECT}
+        completed: Document = _object(rest, {**schema, "properties": properties})
+        return own | completed
+
+    return complete
+
+
+def _value(value: JSON, schema: Schema) -> JSON:
+    if isinstance(value, dict):
+        return _object(value, schema)
+    if isinstance(value, list):
+        items = schema.get("items") or {}
+        return [_value(each, items) for each in value]
+    return value
+
+
+def _object(value: dict[str, JSON], schema: Schema) -> dict[str, JSON]:
+    properties: Mapping[str, Schema] = schema.get("properties") or {}
+    others = schema.get("additionalProperties")
+    keeps = bool(schema.get(_PRESERVE)) or others is True
+    completed: dict[str, JSON] = {}
+    for name, held in value.items():
+        below = properties.get(name)
+        if below is not None:
+            if held is not None or below.get("nullable"):
+                completed[name] = _value(held, below)
+        elif isinstance(others, Mapping):
+            completed[name] = _value(held, others)
+        elif keeps or (schema.get(_EMBEDDED) and name in _OF_EVERY_OBJECT):
+            completed[name] = held
+    for name, below in properties.items():
+        if name not in completed and "default" in below:
+            completed[name] = _value(copy.deepcopy(below["default"]), below)
+    return completed
+
+
+Tables = Mapping[tuple[str, str, str], Table]
+_NAMESPACES: Final = ("", "v1", "namespaces")
+
+
+def _check_namespace(place: Place, tables: Tables) -> None:
+    """Check that the namespace of a new object exists. Raises NotFoundError; ForbiddenError if it ends."""
+    namespace = place.key.namespace
+    if not place.table.resource.namespaced or not namespace:
+        return
+    row = tables[_NAMESPACES].find(NamespacedName("", namespace))
+    if row.document["metadata"].get("deletionTimestamp"):
+        text = (
+            f'{place.table.resource.group_resource} "{place.key.name}" is forbidden: unable to create new '
+            f"content in namespace {namespace} because it is being terminated"
+        )
+        causes = [{"reason": "NamespaceTerminating", "message": f"namespace {namespace} is being terminated"}]
+        raise errors.ForbiddenError(text, code=403, reason="Forbidden", details={"causes": causes})
+
+
+def empty_namespace(memory: Memory, tables: Tables, namespace: Document) -> None:
+    """Delete the objects of a namespace, and the namespace itself once it is empty."""
+    name, is_empty = namespace["metadata"]["name"], True
+    for table in tables.values():
+        for key in [key for key in table.rows if key.namespace == name]:
+            left = memory.delete(table, key, deletion.Options("Background", grace_period_seconds=0))
+            is_empty = is_empty and left is None
+    table = tables[_NAMESPACES]
+    row = table.rows.get(NamespacedName("", name))
+    if is_empty and row is not None:
+        metadata = {k: v for k, v in namespace["metadata"].items() if k != "finalizers"}
+        after = {**namespace, "metadata": metadata}
+        memory.rewrite(table, row, after, "namespace-controller", subresource="", dry_run=False)
+
 
 _SUCCESS: Final = {"kind": "Status", "apiVersion": "v1", "status": "Success", "metadata": {}}
 Admit = Callable[["Review"], Awaitable[None]]
@@ -51,7 +138,7 @@ class Writes:
     async def create(self, place: Place, user: str) -> Document:
         """Store a new object, and return it."""
         document = place.body()
-        namespaces.check(place, self._tables)
+        _check_namespace(place, self._tables)
         document.setdefault("metadata", {})
         if place.table.resource.namespaced:
             document["metadata"].setdefault("namespace", place.key.namespace)
@@ -79,7 +166,7 @@ class Writes:
         if place.subresource not in ("", "status") or (place.subresource and not place.table.facts.status):
             raise place.table.no_subresource(place.key.name)
         if place.key not in place.table.rows:
-            namespaces.check(place, self._tables)
+            _check_namespace(place, self._tables)
         if not self._reviewers(place):
             return write(place, user, place.dry_run)
         while True:

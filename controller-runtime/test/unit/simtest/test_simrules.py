@@ -25,13 +25,11 @@ from controller_runtime.cache.outage import Outage
 from controller_runtime.cache.states import MAX_RESUMES
 from controller_runtime.client import kinds
 from controller_runtime.client.tables import Document, Table, key_of
-from controller_runtime.simtest import answers, cacherules
-from controller_runtime.simtest.eventrules import Events
-from controller_runtime.simtest.history import Event, History
+from controller_runtime.simtest import Answer, Event, Process, cacherules
+from controller_runtime.simtest.cacherules import Resumes
+from controller_runtime.simtest.history import History, Watches
 from controller_runtime.simtest.leases import Holders, Leases
-from controller_runtime.simtest.loop import Process
-from controller_runtime.simtest.watching import Watches
-from controller_runtime.simtest.watchrules import Resumes
+from controller_runtime.simtest.reportrules import Events
 
 KEY = NamespacedName("default", "a")
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
@@ -119,10 +117,10 @@ def test_a_leader_ends_when_it_sees_that_another_holds_its_lease(shown: str, fou
     holders.follow(process, "me")
     look = rest.Request("GET", LEASES + "/leader")
 
-    holders.answered(process, look, answers.Answer(200, msgspec.json.encode(lease("other"))))
+    holders.answered(process, look, Answer(200, msgspec.json.encode(lease("other"))))
     holders.sends(process, look)  # it waits for the lease
-    holders.answered(process, sent_lease("me", "4"), answers.Answer(200, msgspec.json.encode(lease("me"))))
-    holders.answered(process, look, answers.Answer(200, msgspec.json.encode(lease(shown))))
+    holders.answered(process, sent_lease("me", "4"), Answer(200, msgspec.json.encode(lease("me"))))
+    holders.answered(process, look, Answer(200, msgspec.json.encode(lease(shown))))
     holders.sends(process, look)
 
     assert len(problems) == found
@@ -137,7 +135,7 @@ def test_a_read_of_an_object_that_an_own_write_has_ended_is_found(kept: list[str
             await anyio.sleep(1.0)
             stored = (await manager.client.get(ConfigMap, KEY)).to_dict()
             stored["metadata"] |= {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": kept}
-            answer = answers.Answer(200, msgspec.json.encode(stored))
+            answer = Answer(200, msgspec.json.encode(stored))
             patch = rest.Request("PATCH", f"/api/v1/namespaces/{KEY.namespace}/configmaps/{KEY.name}")
             sim.rules.answered(replica.process, patch, answer)
             await manager.client.get(ConfigMap, KEY)
@@ -212,7 +210,7 @@ def test_a_watch_that_lists_again_after_a_short_refusal_is_found(
     sent = rest.Request("GET", "/api/v1/pods", query=watch)
     for _ in range(refusals):
         resumes.sends(process, sent)
-        resumes.answered(process, sent, answers.Answer(403, b"{}"))
+        resumes.answered(process, sent, Answer(403, b"{}"))
     again = (("watch", "true"), ("sendInitialEvents", "true")) if streams else watch
     resumes.sends(process, rest.Request("GET", "/api/v1/pods", query=again))
     assert bool(found) is broken
@@ -277,7 +275,7 @@ def test_a_manager_that_is_stopped_must_give_up_its_lease_if_the_server_answers(
 
     holders.stop(process)
     holders.sends(process, request)
-    holders.answered(process, request, answers.Answer(answer, b"{}"))
+    holders.answered(process, request, Answer(answer, b"{}"))
     holders.ended(process)
 
     assert len(problems) == found
@@ -318,7 +316,7 @@ async def test_an_event_that_was_sent_is_stored_or_refused(
             table = Table(kinds.facts_for(Reported))
             events.see(Event(1, "ADDED", table, NamespacedName("default", "e"), sent.to_dict(), None))
         if status is not None:
-            events.answered(process, request, answers.Answer(status, b"{}"))
+            events.answered(process, request, Answer(status, b"{}"))
 
     broadcaster: Any = SimpleNamespace(_send=send)
     events.follow(process, broadcaster)

@@ -16,8 +16,9 @@ import anyio
 import pytest
 
 from controller_runtime import simtest
-from controller_runtime.simtest import searching
+from controller_runtime.simtest import lives
 from controller_runtime.simtest.__main__ import load, main
+from controller_runtime.simtest.lives import Found, first_failure
 from controller_runtime.simtest.sealed import sealed
 from ctrl_testkit import sim_labels
 from ctrl_testkit.sim_labels import careless, labelled
@@ -96,8 +97,8 @@ def test_the_lowest_seed_that_fails_is_found_by_any_number_of_processes(
         return simtest.Outcome(seed, [], failure, [], f"life of {seed}", 0)
 
     monkeypatch.setenv("SIM_WORKERS", workers)
-    assert searching.first_failure(live, range(20)) == searching.Found(5, "life of 5")
-    assert searching.first_failure(live, range(5)) is None
+    assert first_failure(live, range(20)) == Found(5, "life of 5")
+    assert first_failure(live, range(5)) is None
 
 
 def test_a_search_whose_process_ends_early_fails(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,7 +110,7 @@ def test_a_search_whose_process_ends_early_fails(monkeypatch: pytest.MonkeyPatch
         threading, "active_count", lambda: 1
     )  # an earlier test may have left one that is idle
     with pytest.raises(RuntimeError, match="ended with 1"):
-        searching.first_failure(live, range(2))
+        first_failure(live, range(2))
 
 
 def test_a_scenario_that_is_loaded_from_its_file_has_the_clock_of_the_run(tmp_path: Path) -> None:
@@ -189,7 +190,7 @@ def test_each_seed_is_lived_once_and_the_first_again(tmp_path: Path, monkeypatch
         with file.open("a") as lived:
             lived.write(f"{sim.seed}\n")
 
-    monkeypatch.setattr(searching, "_BATCH", 2)
+    monkeypatch.setattr(lives, "_BATCH", 2)
     for workers in ("1", "3"):
         file.write_text("")
         monkeypatch.setenv("SIM_WORKERS", workers)

@@ -11,10 +11,7 @@ from controller_runtime.apis.core.v1 import ConfigMap
 from controller_runtime.client import MERGE, Client, raw_patch
 from controller_runtime.manager import ControllerOptions
 from controller_runtime.rest import Request
-from controller_runtime.simtest import Simulation
-from controller_runtime.simtest.life import Outcome
-from controller_runtime.simtest.loop import Process
-from controller_runtime.simtest.network import Observer
+from controller_runtime.simtest import Observer, Outcome, Process, Simulation
 
 pytestmark = pytest.mark.real_time
 NAME = {"namespace": "default", "name": "c"}

@@ -10,7 +10,7 @@ from controller_runtime.apis.machinery.errors import NotFoundError
 from controller_runtime.client import kinds
 from controller_runtime.client.tables import Table
 from controller_runtime.rest import Request
-from controller_runtime.simtest import paths
+from controller_runtime.simtest.messages import discovery, place_of
 
 PODS = {("", "v1", "pods"): Table(kinds.facts_for(Pod))}
 
@@ -26,7 +26,7 @@ PODS = {("", "v1", "pods"): Table(kinds.facts_for(Pod))}
 )
 def test_a_field_selector_requires_or_excludes_values(selector: str, picked: list[str]) -> None:
     phases = {"a": "Failed", "b": "Running", "c": "Pending"}
-    place = paths.parse(Request("GET", "/api/v1/pods", query=(("fieldSelector", selector),)), PODS)
+    place = place_of(Request("GET", "/api/v1/pods", query=(("fieldSelector", selector),)), PODS)
     pods = [{"metadata": {"name": name}, "status": {"phase": phase}} for name, phase in phases.items()]
     assert [pod["metadata"]["name"] for pod in pods if place.picks(pod)] == picked
 
@@ -35,12 +35,12 @@ def test_discovery_names_groups_with_their_versions_and_the_kinds_of_a_version()
     tables = {("batch", "v1", "jobs"): Table(kinds.facts_for(Job))}
     version = {"groupVersion": "batch/v1", "version": "v1"}
     group = {"name": "batch", "versions": [version], "preferredVersion": version}
-    assert paths.discovery("/apis", tables) == {"kind": "APIGroupList", "apiVersion": "v1", "groups": [group]}
-    assert paths.discovery("/apis/batch", tables) == {"kind": "APIGroup", "apiVersion": "v1", **group}
+    assert discovery("/apis", tables) == {"kind": "APIGroupList", "apiVersion": "v1", "groups": [group]}
+    assert discovery("/apis/batch", tables) == {"kind": "APIGroup", "apiVersion": "v1", **group}
     resources = [{"name": "jobs", "kind": "Job", "namespaced": True}]
     listed = {"kind": "APIResourceList", "apiVersion": "v1", "resources": resources}
-    assert paths.discovery("/apis/batch/v1", tables) == listed
-    assert paths.discovery("/apis/apps", tables) is None
+    assert discovery("/apis/batch/v1", tables) == listed
+    assert discovery("/apis/apps", tables) is None
 
 
 @pytest.mark.parametrize(
@@ -48,4 +48,4 @@ def test_discovery_names_groups_with_their_versions_and_the_kinds_of_a_version()
 )
 def test_a_path_that_is_not_served_is_not_found(path: str) -> None:
     with pytest.raises(NotFoundError):
-        paths.parse(Request("GET", path), PODS)
+        place_of(Request("GET", path), PODS)

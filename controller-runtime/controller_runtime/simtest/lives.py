@@ -1,0 +1,398 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Lives of seeds: live one, compare two, shrink one that fails, search many for a failure, and make a test of that."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import gc
+import logging
+import mmap
+import os
+import random
+import struct
+import subprocess
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import Final, Unpack
+
+import msgspec
+
+from .loop import CURRENT_PROCESS, LOOP_START, LeakError, SimLoop
+from .sealed import sealed
+from .simulation import Line, Simulation, Size, Step
+
+Scenario = Callable[[Simulation], None]
+SEEDS: Final = "SEEDS"
+"""The environment variable that says how many seeds are tried, instead of the test's own number."""
+SEED: Final = "SEED"
+"""The environment variable that names the only seed to try."""
+WORKERS: Final = "SIM_WORKERS"
+"""The environment variable that sets the number of processes."""
+_BEFORE: Final = 5
+"""Lines that are shown before the first difference."""
+_LINES: Final = 60
+_NUMBER: Final = struct.Struct("q")
+_BATCH: Final = 50
+"""Lives of a process, on average: tasks that a life leaves unfinished stay in memory until their process ends."""
+_MOST: Final = 2000
+"""Seeds that a pipe holds before a process reads them."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a life ended."""
+
+    seed: int
+    steps: Sequence[Step]
+    failure: BaseException | None
+    timeline: Sequence[Line]
+    digest: str
+    callbacks: int
+    trace: Sequence[str] = ()
+    """The callbacks by name, if the life was traced."""
+
+
+def run(
+    scenario: Scenario,
+    seed: int,
+    *,
+    steps: Sequence[Step] | None = None,
+    trace: bool = False,
+    **size: Unpack[Size],
+) -> Outcome:
+    """Live the life of a seed: with the steps given, or those that the seed draws; ``trace`` names each callback."""
+    loop = SimLoop(random.Random(f"{seed}/order"))
+    if trace:
+        loop.trace = []
+    loop.set_exception_handler(lambda *_: None)  # tasks of killed processes never end
+    collecting = gc.isenabled()
+    gc.disable()
+    logging.disable(logging.CRITICAL)
+    failure: BaseException | None = None
+    simulation: Simulation | None = None
+    planned: Sequence[Step] = steps or ()
+    asyncio.set_event_loop(loop)
+    try:
+        with sealed(loop, random.Random(f"{seed}/entropy"), drift=_drift) as leaks:
+            simulation = Simulation(seed, loop, **size)
+            scenario(simulation)
+            planned = simulation.plan() if steps is None else steps
+            try:
+                loop.run_until_complete(simulation.live(planned))
+            except Exception as error:
+                failure = error
+            if leaks:
+                failure = leaks[0]
+            digest = simulation.digest
+            _put_away(loop, simulation)
+    finally:
+        logging.disable(logging.NOTSET)
+        asyncio.set_event_loop(None)
+        with contextlib.suppress(RuntimeError):
+            loop.close()
+        if collecting:
+            gc.enable()
+    return Outcome(seed, list(planned), failure, simulation.timeline, digest, loop.steps, loop.trace or ())
+
+
+def _drift() -> float:
+    process = CURRENT_PROCESS.get()
+    if process is None:
+        return 0.0
+    return process.drift + process.rate * (asyncio.get_running_loop().time() - LOOP_START)
+
+
+def _put_away(loop: SimLoop, simulation: Simulation) -> None:
+    """Drop all callbacks and tasks: nothing of a life runs after its end."""
+    loop.drop_all()
+    for task in asyncio.all_tasks(loop):
+        task._log_destroy_pending = False  # type: ignore[attr-defined]
+    simulation._tasks.clear()
+
+
+class Life(msgspec.Struct, frozen=True):
+    """The parts of a life that are the same whenever its seed is lived."""
+
+    seed: int
+    digest: str
+    lines: list[str]
+    """The timeline; each line has the state of the loop: two are equal if everything before was."""
+    calls: list[str]
+    """The callbacks by name, of a traced life."""
+
+    @classmethod
+    def of(cls, outcome: Outcome) -> Life:
+        """Return the life of an outcome."""
+        lines = [f"{line}  [{line.state:016x}]" for line in outcome.timeline]
+        return cls(outcome.seed, outcome.digest, lines, list(outcome.trace))
+
+
+def difference(one: Life, other: Life) -> str | None:
+    """Return where two lives of a seed part, or None if they are the same."""
+    if one.digest == other.digest:
+        return None
+    parts = [_first(one.lines, other.lines, "line")]
+    if one.calls and other.calls:
+        parts.append(_first(one.calls, other.calls, "callback"))
+    return "\n".join(filter(None, parts)) or "the lives part after their last lines"
+
+
+def in_another_process(
+    scenario: str, seeds: Sequence[int], arguments: Sequence[str], hash_seed: int
+) -> Iterator[Life]:
+    """Yield the lives of seeds as a new interpreter with another order of hashes lives them.
+
+    Raises:
+        subprocess.CalledProcessError: it failed.
+    """
+    command = [sys.executable, "-m", __package__ or "", "record", scenario, *map(str, seeds), *arguments]
+    environment = {**os.environ, "PYTHONHASHSEED": str(hash_seed)}
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True)  # noqa: S603 -- this program
+    for line in done.stdout.splitlines():
+        yield msgspec.json.decode(line, type=Life)
+
+
+def _first(one: Sequence[str], other: Sequence[str], unit: str) -> str:
+    """Return the first difference of two sequences, and the items before it."""
+    for number, (here, there) in enumerate(zip_longest(one, other)):
+        if here != there:
+            before = "".join(f"    {text}\n" for text in one[max(0, number - _BEFORE) : number])
+            return f"{unit} {number} differs:\n{before}  - {here}\n  + {there}"
+    return ""
+
+
+def shrink(scenario: Scenario, found: Outcome, *, tries: int = 200, **size: Unpack[Size]) -> Outcome:
+    """Leave steps out while the life still fails in the same way; return the shortest that was found.
+
+    A step depends on its own seed alone, so the others stay as they were. At most ``tries`` lives are lived.
+    """
+    if found.failure is None:
+        return found
+    best, part = found, max(1, len(found.steps) // 2)
+    while part and tries > 0:
+        shorter = None
+        for start in range(0, len(best.steps), part):
+            if tries <= 0:
+                break
+            tries -= 1
+            steps = [*best.steps[:start], *best.steps[start + part :]]
+            outcome = run(scenario, found.seed, steps=steps, **size)
+            if _same(outcome.failure, found.failure):
+                shorter = outcome
+                break
+        if shorter is not None:
+            best = shorter
+            part = min(part, max(1, len(best.steps)))
+            if not best.steps:
+                break
+        else:
+            part //= 2
+    return best
+
+
+def report(outcome: Outcome, *, lines: int = _LINES) -> str:
+    """Return the story of a failed life: the steps, the last lines of the timeline, the failure."""
+    steps = "\n".join(f"  {step}" for step in outcome.steps) or "  none"
+    shown = [line for line in outcome.timeline if not _is_routine(line.text)]
+    timeline = "\n".join(map(str, shown[-lines:]))
+    failure = outcome.failure
+    notes = "".join(f"\n  {note}" for note in getattr(failure, "__notes__", ()))
+    return (
+        f"seed {outcome.seed} fails: {type(failure).__name__}: {failure}{notes}\n\n"
+        f"steps:\n{steps}\n\n"
+        f"timeline, its last {min(lines, len(shown))} lines of {len(shown)}, without lease renewals:\n{timeline}\n"
+    )
+
+
+def _is_routine(text: str) -> bool:
+    """Return True for a read or a renewal of a lease that succeeded: most lines of a quiet life."""
+    return "/leases/" in text and text.endswith("-> 200")
+
+
+def _same(one: BaseException | None, other: BaseException | None) -> bool:
+    return one is not None and type(one) is type(other) and _message(one) == _message(other)
+
+
+def _message(error: BaseException | None) -> str:
+    """Return the part of a message before the names of objects."""
+    return str(error).partition(":")[0]
+
+
+Live = Callable[[int], Outcome]
+
+
+class Found(msgspec.Struct, frozen=True):
+    """A life that failed."""
+
+    seed: int
+    digest: str
+
+
+def _nothing() -> None:
+    """Do nothing."""
+
+
+def first_failure(live: Live, seeds: Sequence[int], meanwhile: Callable[[], None] = _nothing) -> Found | None:
+    """Return the failure of the lowest seed, or None if all lives pass.
+
+    ``meanwhile`` is called in this process, while others search if there are others.
+    The lives are the same in any number of processes, which draw the seeds from one queue. A process that has other
+    threads searches alone: it cannot be forked safely.
+    """
+    count = min(_workers(), len(seeds))
+    if count < 2 or not hasattr(os, "fork") or threading.active_count() > 1:
+        found = _search(live, seeds)
+        meanwhile()
+        return found
+    batch = min(_BATCH * count, _MOST)
+    for at in range(0, len(seeds), batch):
+        found = _first_of(live, seeds[at : at + batch], count, _nothing if at else meanwhile)
+        if found is not None:
+            return found
+    return None
+
+
+def _first_of(live: Live, seeds: Sequence[int], count: int, meanwhile: Callable[[], None]) -> Found | None:
+    """Return the failure of the lowest seed, found by a number of new processes."""
+    queue, writer = os.pipe()
+    with mmap.mmap(-1, _NUMBER.size) as shared, os.fdopen(queue, "rb", buffering=0) as waiting:
+        with os.fdopen(writer, "wb") as pipe:
+            pipe.writelines(map(_NUMBER.pack, seeds))
+        lowest = _Lowest(shared)
+        search = functools.partial(_search, live, _drawn(waiting.fileno()), lowest)
+        pipes = [_fork(search) for _ in range(count)]
+        meanwhile()
+        found = [_result_of(child, pipe) for child, pipe in pipes]
+    return min((each for each in found if each is not None), key=lambda each: each.seed, default=None)
+
+
+def _drawn(queue: int) -> Iterator[int]:
+    """Yield the seeds that this process takes from the queue."""
+    while number := os.read(queue, _NUMBER.size):
+        yield _NUMBER.unpack(number)[0]
+
+
+def _workers() -> int:
+    given = os.environ.get(WORKERS)
+    return int(given) if given else len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+
+
+class _Lowest:
+    """The lowest seed that is known to fail, in memory that all processes share."""
+
+    def __init__(self, memory: mmap.mmap) -> None:
+        self._memory = memory
+        self.seed = sys.maxsize
+
+    @property
+    def seed(self) -> int:
+        seed: int = _NUMBER.unpack_from(self._memory)[0]
+        return seed
+
+    @seed.setter
+    def seed(self, seed: int) -> None:
+        _NUMBER.pack_into(self._memory, 0, seed)
+
+
+def _search(live: Live, seeds: Iterable[int], lowest: _Lowest | None = None) -> Found | None:
+    for seed in seeds:
+        if lowest is not None and seed > lowest.seed:
+            return None
+        outcome = live(seed)
+        if outcome.failure is not None:
+            if lowest is not None:
+                lowest.seed = min(seed, lowest.seed)
+            return Found(seed, outcome.digest)
+    return None
+
+
+def _fork(search: Callable[[], Found | None]) -> tuple[int, int]:
+    """Return the id of a new process that searches, and the pipe that its result comes through."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child:
+        os.close(writer)
+        return child, reader
+    code = 1
+    try:
+        os.close(reader)
+        with os.fdopen(writer, "wb") as pipe:
+            pipe.write(msgspec.json.encode(search()))
+        code = 0
+    except BaseException:
+        traceback.print_exc()
+        raise
+    finally:
+        os._exit(code)  # nothing of the parent's runs here: no handlers at exit, no fixtures
+
+
+def _result_of(child: int, reader: int) -> Found | None:
+    """Wait for the end of a process and return its result. Raises RuntimeError if there is none."""
+    with os.fdopen(reader, "rb") as pipe:
+        result = pipe.read()
+    _, status = os.waitpid(child, 0)
+    if status != 0:
+        raise RuntimeError(
+            f"a process that searched for failures ended with {os.waitstatus_to_exitcode(status)}"
+        )
+    return msgspec.json.decode(result, type=Found | None)
+
+
+def simulate(
+    *, seeds: int = 200, first: int = 0, tries: int = 200, **size: Unpack[Size]
+) -> Callable[[Scenario], Callable[[], None]]:
+    """Make a test of a scenario: a function that sets up managers, users and checks of a :class:`Simulation`.
+
+    The test runs ``seeds`` lives of a ``size``. The first that fails is shrunk with at most ``tries`` more lives. Its
+    steps and its timeline are the message of the AssertionError.
+    A failed life is lived again, and so is the first: LeakError is raised if it is not the same. The lives are shared
+    out over the machine's cores.
+    """
+
+    def decorate(scenario: Scenario) -> Callable[[], None]:
+        def live(seed: int) -> Outcome:
+            return run(scenario, seed, **size)
+
+        def test() -> None:
+            only = os.environ.get(SEED)
+            count = int(os.environ.get(SEEDS, seeds))
+            tried = [int(only)] if only else range(first, first + count)
+            twice = list[Outcome]()
+            found = first_failure(live, tried[1:], lambda: twice.extend(live(tried[0]) for _ in range(2)))
+            outcome, again = twice
+            _check_repeats(outcome, again)
+            if outcome.failure is None and found is not None:
+                outcome, again = live(found.seed), live(found.seed)
+                _check_repeats(outcome, again)
+                if found.digest != outcome.digest:
+                    raise LeakError(
+                        f"seed {found.seed} fails after other seeds only: something is kept between lives"
+                    )
+            if outcome.failure is None:
+                return
+            least = shrink(scenario, outcome, tries=tries, **size)
+            raise AssertionError(report(least)) from least.failure
+
+        test.__name__, test.__qualname__ = scenario.__name__, scenario.__qualname__
+        test.__doc__, test.__module__ = scenario.__doc__, scenario.__module__
+        test.scenario = scenario  # type: ignore[attr-defined]  # ``replay`` runs it
+        test.size = size  # type: ignore[attr-defined]
+        return test
+
+    return decorate
+
+
+def _check_repeats(outcome: Outcome, again: Outcome) -> None:
+    if (found := difference(Life.of(outcome), Life.of(again))) is not None:
+        failure = "" if outcome.failure is None else f"\nit had failed with: {outcome.failure}"
+        raise LeakError(
+            f"seed {outcome.seed} lives another life the second time: the program depends on something outside the "
+            f"simulation, or keeps something between lives\n{found}{failure}"
+        )
