@@ -20,7 +20,9 @@ from .credentials import Basic as Basic
 from .credentials import Credentials as Credentials
 from .credentials import StaticToken as StaticToken
 from .credentials import TokenFile as TokenFile
+from .discovery import PublishedSchema as PublishedSchema
 from .discovery import RESTMapper as RESTMapper
+from .discovery import published_schema as published_schema
 from .errors import AnswerError as AnswerError
 from .errors import ConfigError as ConfigError
 from .errors import ConnectError as ConnectError
@@ -34,18 +36,16 @@ from .request import Request as Request
 from .roundtrip import Response as Response
 from .roundtrip import RoundTripper as RoundTripper
 from .tls import TLSConfig as TLSConfig
+from .tls import load_chain as load_chain
 from .transport import Transport as Transport
 
 if _typing.TYPE_CHECKING:
     from .fake import FakeResponse as FakeResponse
     from .fake import FakeTransport as FakeTransport
-    from .openapi import PublishedSchema as PublishedSchema
-    from .openapi import published_schema as published_schema
 else:
     __getattr__, __dir__ = _ondemand.names(
         __name__,
         {
             "fake": ("FakeResponse", "FakeTransport"),
-            "openapi": ("PublishedSchema", "published_schema"),
         },
     )

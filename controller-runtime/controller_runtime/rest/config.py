@@ -16,7 +16,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from urllib.parse import quote
 
 from controller_runtime.apis.machinery.base import JSON
@@ -25,9 +25,6 @@ from . import http1, proxy
 from .credentials import Anonymous, Credentials, TokenFile
 from .errors import ConfigError
 from .tls import TLSConfig
-
-if TYPE_CHECKING:
-    from .access import Access
 
 _HEADER_NAME: Final = "!#$&'*+-.^_`|~"
 """Characters that RFC 9110 allows in a header's name besides letters and digits; ``%`` escapes all others here."""
@@ -118,9 +115,8 @@ class Config:
         """
         from . import kubeconfig  # a pod does not need it
 
-        return await _from_kubeconfig(
-            kubeconfig.from_dict(data, context=context), os.environ if environ is None else environ
-        )
+        access = kubeconfig.from_dict(data, context=context)
+        return await access.config(os.environ if environ is None else environ)
 
 
 async def load_config(
@@ -143,7 +139,7 @@ async def load_config(
         )
     from . import kubeconfig  # a pod does not need it
 
-    return await _from_kubeconfig(kubeconfig.from_files(paths or default, context=context), environ)
+    return await kubeconfig.from_files(paths or default, context=context).config(environ)
 
 
 def in_cluster_config(environ: Mapping[str, str], *, folder: Path = SERVICE_ACCOUNT) -> Config:
@@ -181,15 +177,3 @@ def _default_kubeconfig(environ: Mapping[str, str]) -> str:
     except RuntimeError:  # neither HOME nor the user database names a home directory
         return ""
     return str(path) if path.exists() else ""
-
-
-async def _from_kubeconfig(access: Access, environ: Mapping[str, str]) -> Config:
-    credentials = await access.credentials()
-    return Config(
-        host=access.host,
-        tls=access.tls(),
-        credentials=credentials,
-        namespace=access.namespace,
-        proxy=access.proxy or proxy.from_environment(access.host, environ),
-        impersonate=Impersonation(**who) if (who := access.impersonated()) else None,
-    )

@@ -1,13 +1,17 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""RESTMapper: maps kinds to resources, from the class if it declares one, else by discovery."""
+"""What a server serves: the resources of kinds, and their schemas.
+
+`RESTMapper` maps kinds to resources, from the class if it declares one, else by discovery. `published_schema` reads the
+schema of a kind, which, unlike a CustomResourceDefinition, every authenticated client of an ordinary cluster may read.
+"""
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import anyio
 import msgspec
@@ -18,14 +22,19 @@ from controller_runtime.apis.machinery.gvk import GVK, Resource
 from controller_runtime.apis.machinery.object import Object
 
 from .errors import NoKindMatchError, decoded
-from .paths import group_version_path
-from .request import JSON, Request
+from .http1 import ORDINARY, Bounds
+from .request import JSON, Request, group_version_path
 from .roundtrip import RoundTripper
 
 MISS_TTL: Final = 10.0
 """Seconds for which a kind that was not served is assumed to be still missing."""
 MISSES: Final = 64
 """The most groups and versions remembered as missing; beyond, only those in the server's group list are requested."""
+
+_INDEX: Final = "/openapi/v3"
+_DOCUMENT: Final = Bounds(64 << 20, 60.0)
+"""For a document, which describes all kinds of a group and version."""
+_KINDS: Final = "x-kubernetes-group-version-kind"
 
 GroupVersion = tuple[str, str]
 T = TypeVar("T")
@@ -132,7 +141,7 @@ class RESTMapper:
 
     async def _ask(self, group_version: GroupVersion) -> None:
         group, version = group_version
-        answer = await self._read(group_version_path(group, version), _Resources)
+        answer = await _read(self._transport, group_version_path(group, version), _Resources)
         now = anyio.current_time()
         self._missing.pop(group_version, None)
         if answer is None:
@@ -152,7 +161,7 @@ class RESTMapper:
         """Return the groups and versions that the server lists; the list is cached for :data:`MISS_TTL`."""
         async with self._groups_lock:
             if self._groups is None or anyio.current_time() - self._groups[0] >= self._miss_ttl:
-                answer = await self._read("/apis", _Groups)
+                answer = await _read(self._transport, "/apis", _Groups)
                 listed = {
                     (group.name, each.version)
                     for group in (answer.groups if answer is not None else None) or ()
@@ -161,11 +170,65 @@ class RESTMapper:
                 self._groups = anyio.current_time(), frozenset({("", "v1"), *listed})
             return self._groups[1]
 
-    async def _read(self, path: str, shape: type[T]) -> T | None:
-        """Return the decoded response, or None if the path does not exist."""
-        response = await self._transport.send(Request("GET", path, headers={"Accept": JSON}))
-        try:
-            await response.raise_for_status()
-        except NotFoundError:
-            return None
-        return decoded(msgspec.json.Decoder(shape).decode, await response.read())
+
+class _Link(msgspec.Struct, rename={"url": "serverRelativeURL"}):
+    url: str = ""
+
+
+class _Index(msgspec.Struct):
+    paths: dict[str, _Link]
+
+
+class _Components(msgspec.Struct):
+    schemas: dict[str, dict[str, Any]] = {}
+
+
+class _Document(msgspec.Struct):
+    components: _Components | None = None
+
+
+class PublishedSchema(msgspec.Struct, frozen=True):
+    """The schema of a kind. ``revision`` changes with every change of the document that contains it."""
+
+    revision: str
+    properties: dict[str, Any]
+
+
+async def published_schema(
+    transport: RoundTripper, kind: GVK, known: PublishedSchema | None = None
+) -> PublishedSchema | None:
+    """Return the schema of ``kind``, or None if the server does not publish one.
+
+    If the revision is that of ``known``, ``known`` is returned and only the index of documents is requested.
+
+    Raises:
+        StatusError: the server refuses.
+        TransportError: it was not reached, or the response cannot be decoded.
+    """
+    index = await _read(transport, _INDEX, _Index, media_type="")  # API servers send it as plain text
+    path = group_version_path(kind.group, kind.version).removeprefix("/")
+    link = index.paths.get(path) if index is not None else None
+    if link is None:
+        return None
+    _, _, revision = link.url.partition("?")
+    if known is not None and revision and known.revision == revision:
+        return known
+    document = await _read(transport, f"{_INDEX}/{path}", _Document, bounds=_DOCUMENT, media_type="")
+    schemas = document.components.schemas if document is not None and document.components is not None else {}
+    wanted = {"group": kind.group, "version": kind.version, "kind": kind.kind}
+    for schema in schemas.values():
+        if wanted in (schema.get(_KINDS) or ()):
+            return PublishedSchema(revision, schema.get("properties") or {})
+    return None
+
+
+async def _read(
+    transport: RoundTripper, path: str, shape: type[T], *, bounds: Bounds = ORDINARY, media_type: str = "json"
+) -> T | None:
+    """Return the decoded response, or None if the path does not exist."""
+    response = await transport.send(Request("GET", path, headers={"Accept": JSON}, bounds=bounds))
+    try:
+        await response.raise_for_status(media_type=media_type)
+    except NotFoundError:
+        return None
+    return decoded(msgspec.json.Decoder(shape).decode, await response.read())

@@ -1,21 +1,252 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Reading a kubeconfig: files are merged and checked, and one context is selected, as :class:`.access.Access`."""
+"""Read kubeconfigs: files are merged and checked, and one context is selected, with its server, TLS and identity.
+
+kubernetes-asyncio merges files and runs exec plugins, OIDC and gcloud logins. This module replaces the parts for which
+it writes temporary files (inline certificates stay in memory here) and those it does only once (a token file is read
+again when it is rewritten).
+"""
 
 from __future__ import annotations
 
+import base64
+import binascii
+import dataclasses
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
 
+from controller_runtime import log
 from controller_runtime.apis.machinery import yaml
 from controller_runtime.apis.machinery.base import JSON
 
-from . import kubeconfig_import
-from .access import Access, Entry
+from . import http1, kubeconfig_import, proxy
+from .config import Config, Impersonation
+from .credentials import Anonymous, Basic, Credentials, PluginCredentials, StaticToken, TokenFile, redacted
 from .errors import ConfigError
-from .kubeconfig_import import Node
-from .login import redacted
+from .kubeconfig_import import Loader, Node
+from .tls import IssuedPair, TLSConfig
+
+_SECRETS: Final = frozenset({"exec", "auth-provider", "tokenFile", "token", "username", "password"})
+
+_log: Final = log.logger_from("rest")
+
+
+class Access:
+    """One context: its cluster and its user; error texts name ``source``."""
+
+    def __init__(self, source: str, loader: Loader, cluster: Entry, user: Entry, namespace: str) -> None:
+        self.source = source
+        self.namespace = namespace
+        self._loader = loader
+        self._cluster = cluster
+        self._user = user
+        self._issued: IssuedPair | None = None
+
+    async def config(self, environ: Mapping[str, str]) -> Config:
+        """Return the connection; ``environ`` supplies the proxy if the kubeconfig has none.
+
+        Raises:
+            ConfigError: a setting is missing or invalid, or a login failed.
+        """
+        credentials = await self.credentials()
+        return Config(
+            host=self.host,
+            tls=self.tls(),
+            credentials=credentials,
+            namespace=self.namespace,
+            proxy=self.proxy or proxy.from_environment(self.host, environ),
+            impersonate=self.impersonated(),
+        )
+
+    @property
+    def host(self) -> str:
+        """The server's address; without a scheme it is https if there are TLS settings, as in client-go."""
+        host = self._cluster.text("server").rstrip("/")
+        if not host:
+            raise ConfigError(f"kubeconfig {self.source}: {self._cluster.label}: server is missing")
+        if "://" not in host:
+            host = f"{'https' if self._mentions_tls() else 'http'}://{host}"
+        if problem := _bad_address(host):
+            raise self._cluster.error("server", f"{http1.shown(host)!r} {problem}")
+        # As other credentials, a user name and password in the URL are not sent over plain HTTP.
+        return host if host.startswith("https:") else http1.shown(host)
+
+    @property
+    def proxy(self) -> str:
+        """The proxy's address, or an empty string."""
+        proxy = self._cluster.text("proxy-url")
+        if proxy and (problem := _bad_address(proxy)):
+            raise self._cluster.error("proxy-url", f"{http1.shown(proxy)!r} {problem}")
+        return proxy
+
+    def _mentions_tls(self) -> bool:
+        """Return True if a setting is present that only applies to TLS."""
+        parts = ("certificate-authority", "certificate-authority-data")
+        shown = ("client-certificate", "client-certificate-data")
+        return self._skips_verifying() or any(
+            [*map(self._cluster.values.get, parts), *map(self._user.values.get, shown)]
+        )
+
+    def _skips_verifying(self) -> bool:
+        skips = self._cluster.values.get("insecure-skip-tls-verify")
+        if skips is not None and not isinstance(skips, bool):
+            raise self._cluster.error("insecure-skip-tls-verify", "must be true or false")
+        return bool(skips)
+
+    def tls(self) -> TLSConfig | None:
+        """Return the TLS settings after checking that they load, or None for plain HTTP."""
+        if not self.host.startswith("https:"):
+            return None
+        config = TLSConfig(
+            ca=self._cluster.pem("certificate-authority"),
+            cert=self._user.pem("client-certificate"),
+            key=self._user.pem("client-key"),
+            server_name=self._cluster.text("tls-server-name"),
+            verify=not self._skips_verifying(),
+        )
+        if (issued := self._issued) is not None:
+            config = dataclasses.replace(config, cert=issued.cert, key=issued.key, issued=issued)
+        try:
+            config.ssl_context()
+        except ConfigError as error:
+            raise ConfigError(f"kubeconfig {self.source}: {error}") from error
+        return config
+
+    def impersonated(self) -> Impersonation | None:
+        """Return the user to impersonate, or None.
+
+        Raises:
+            ConfigError: a field has the wrong type, or others are set without ``as``.
+        """
+        user = self._user
+        name, uid = user.text("as"), user.text("as-uid")
+        groups = user.texts("as-groups", user.values.get("as-groups"))
+        given = user.values.get("as-user-extra") or {}
+        if not isinstance(given, Mapping):
+            raise user.error("as-user-extra", "must be a map")
+        extra = {str(key): user.texts("as-user-extra", values) for key, values in given.items()}
+        if not name and (uid or groups or extra):
+            raise user.error("as", "is required with as-uid, as-groups and as-user-extra")
+        return Impersonation(name, uid, groups, extra) if name else None
+
+    async def credentials(self) -> Credentials:
+        """Return the user's credentials after obtaining them once; anonymous ones over plain HTTP.
+
+        Raises:
+            ConfigError: a plugin failed, or a file is missing.
+        """
+        user = self._user
+        if not self.host.startswith("https:"):
+            if user.values.keys() & _SECRETS:
+                _log.warning(
+                    "Credentials are not sent over plain HTTP", kubeconfig=self.source, server=self.host
+                )
+            return Anonymous()
+        credentials: Credentials
+        if "exec" in user.values:
+            _check_exec(user)
+        if "exec" in user.values or "auth-provider" in user.values:
+            plugin = PluginCredentials(
+                f"kubeconfig {self.source}: {user.label}", self._loader, user.values.get("exec")
+            )
+            await plugin.headers()
+            self._issued = plugin.issued
+            return plugin
+        elif path := user.path("tokenFile"):
+            credentials = TokenFile(path)
+        elif token := user.text("token"):
+            credentials = StaticToken(token)
+        elif "username" in user.values:
+            credentials = Basic(user.text("username"), user.text("password"))
+        else:
+            return Anonymous()
+        await credentials.headers()
+        return credentials
+
+
+class Entry:
+    """A named cluster or user, and the folder to which its paths are relative."""
+
+    def __init__(self, source: str, label: str, values: Mapping[str, JSON], folder: Path) -> None:
+        self.label = label
+        self.values = values
+        self._source = source
+        self._folder = folder
+
+    def text(self, key: str) -> str:
+        """Return a string, empty if it is not set. Raises ConfigError for another type."""
+        value = self.values.get(key)
+        if value is None:
+            return ""
+        if not isinstance(value, str):
+            raise self.error(key, "must be a string")
+        return value
+
+    def texts(self, key: str, values: JSON) -> tuple[str, ...]:
+        """Return a list of strings. Raises ConfigError for another type."""
+        if values is None:
+            return ()
+        if not isinstance(values, list) or not all(isinstance(each, str) for each in values):
+            raise self.error(key, "must be a list of strings")
+        return tuple(values)
+
+    def path(self, key: str) -> Path | None:
+        """Return a path, or None if it is not set."""
+        value = self.text(key)
+        return self._folder / value if value else None
+
+    def pem(self, key: str) -> bytes | Path | None:
+        """Return the inline bytes, else the named file, in the same order as kubectl."""
+        if data := self.text(f"{key}-data"):
+            try:
+                return base64.b64decode(data, validate=True)
+            except (binascii.Error, ValueError) as error:
+                raise self.error(f"{key}-data", "is not base64") from error
+        path = self.path(key)
+        if path is not None and not path.is_file():
+            raise self.error(key, f"{path} does not exist")
+        return path
+
+    def error(self, key: str, problem: str) -> ConfigError:
+        """Return an error about ``key``."""
+        return ConfigError(f"kubeconfig {self._source}: {self.label}: {key} {problem}")
+
+
+def _check_exec(user: Entry) -> None:
+    """Raise ConfigError for a plugin whose fields have wrong types."""
+    plugin = user.values["exec"]
+    if not isinstance(plugin, Mapping) or not isinstance(plugin.get("command"), str):
+        raise user.error("exec", "must be a map with a command")
+    user.texts("exec.args", plugin.get("args"))
+    variables = plugin.get("env")
+    if variables is not None and not (
+        isinstance(variables, list)
+        and all(
+            isinstance(each, Mapping)
+            and isinstance(each.get("name"), str)
+            and isinstance(each.get("value"), str)
+            for each in variables
+        )
+    ):
+        raise user.error("exec.env", "must be a list of names and values, both strings")
+
+
+def _bad_address(host: str) -> str:
+    """Return why a server's address is invalid, or an empty string."""
+    try:
+        address = urlsplit(host)
+        port = address.port
+    except ValueError as error:
+        # The reason may quote the text before an "@", which may be a password.
+        return "is not a valid address" if "@" in host else f"is not a valid address: {error}"
+    if address.scheme not in ("http", "https"):
+        return "must begin with https:// or http://"
+    if not address.hostname or port == 0:
+        return "has no host or no port"
+    return ""
 
 
 def from_files(paths: str, *, context: str | None = None) -> Access:

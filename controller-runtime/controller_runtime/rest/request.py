@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Requests as values: built here by pure functions, sent by a transport.
 
-A path is already percent-encoded (:mod:`.paths`); a query is a tuple of pairs in a fixed order, so that equal calls
-give equal requests. A namespace or name that is not valid in a path raises ``InvalidRequestError``.
+Paths are percent-encoded. Groups, versions, namespaces and names may come from users: a value that is not a single path
+segment is rejected (``InvalidRequestError``), not escaped, as in client-go. A query is a tuple of pairs in a fixed
+order, so that equal calls give equal requests.
 """
 
 from __future__ import annotations
@@ -11,17 +12,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final, TypedDict, Unpack
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 import msgspec
 
+from controller_runtime.apis.machinery import names
 from controller_runtime.apis.machinery.gvk import Resource
 from controller_runtime.apis.machinery.labels import LabelSelectorLike as LabelSelectorLike
 from controller_runtime.apis.machinery.labels import selector_string as selector_string
 
 from .errors import InvalidRequestError
 from .http1 import ORDINARY, Bounds
-from .paths import collection_path, object_path, segment
 
 DEFAULT_TIMEOUT: Final = 30.0
 COLLECTION: Final = Bounds(1 << 30, 600.0)
@@ -32,6 +33,9 @@ JSON: Final = "application/json"
 APPLY: Final = "application/apply-patch+yaml"
 _AS_METADATA: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
 _AS_METADATA_LIST: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+_NO_SEGMENTS: Final = frozenset(("", ".", ".."))
+_LONGEST_SHOWN: Final = 64
+"""The most characters of an invalid value that an error quotes."""
 
 Query = tuple[tuple[str, str], ...]
 _encoded: Final = lru_cache(maxsize=64)(urlencode)
@@ -250,3 +254,62 @@ def _written(
 
 def _query(**parameters: str) -> Query:
     return tuple((name, value) for name, value in parameters.items() if value)
+
+
+def segment(value: str) -> str:
+    """Return ``value`` as one segment of a path.
+
+    Raises:
+        InvalidRequestError: the value is empty, ``.`` or ``..``, or contains ``/`` or ``%``.
+    """
+    if value in _NO_SEGMENTS or "/" in value or "%" in value:
+        raise InvalidRequestError(f"{value[:_LONGEST_SHOWN]!r} cannot stand in the path of a request")
+    try:
+        return quote(value, safe="")
+    except UnicodeEncodeError as error:
+        raise InvalidRequestError(
+            f"{value[:_LONGEST_SHOWN]!r} cannot stand in the path of a request"
+        ) from error
+
+
+def group_version_path(group: str, version: str) -> str:
+    """Return the path of an API group and version.
+
+    Raises:
+        InvalidRequestError: the group or version is not valid.
+    """
+    if not names.is_api_group(group) or not names.is_api_version(version):
+        shown = f"{group[:_LONGEST_SHOWN]}/{version[:_LONGEST_SHOWN]}"
+        raise InvalidRequestError(f"{shown!r} is not the group and version of an API")
+    return f"/apis/{group}/{version}" if group else f"/api/{version}"
+
+
+@lru_cache(maxsize=256)
+def _roots(resource: Resource) -> tuple[str, str]:
+    """Return the parts before and after the namespace in the paths of a resource."""
+    return group_version_path(resource.group, resource.version), segment(resource.plural)
+
+
+def collection_path(resource: Resource, namespace: str = "") -> str:
+    """Return the path of a kind's objects, in one namespace or, without one, in all.
+
+    Raises:
+        InvalidRequestError: the namespace or the resource is not valid in a path.
+    """
+    root, plural = _roots(resource)
+    if resource.namespaced and namespace:
+        return f"{root}/namespaces/{segment(namespace)}/{plural}"
+    return f"{root}/{plural}"
+
+
+def object_path(resource: Resource, namespace: str, name: str) -> str:
+    """Return the path of one object.
+
+    Raises:
+        InvalidRequestError: the name, or the namespace of a namespaced kind, is empty or not valid in a path.
+    """
+    if not name:
+        raise InvalidRequestError(f"{resource.group_resource}: an object's name may not be empty")
+    if resource.namespaced and not namespace:
+        raise InvalidRequestError(f"{resource.group_resource} {name}: the namespace may not be empty")
+    return f"{collection_path(resource, namespace)}/{segment(name)}"

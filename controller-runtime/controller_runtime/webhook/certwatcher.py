@@ -12,7 +12,7 @@ from typing import Final
 import anyio
 
 from controller_runtime import log, metrics
-from controller_runtime.rest.tls import load_chain
+from controller_runtime.rest import load_chain
 
 PERIOD: Final = 10.0
 """Seconds between looks at the files."""

@@ -38,7 +38,7 @@ from controller_runtime.apis.machinery.errors import (
 from controller_runtime.apis.machinery.gvk import NamespacedName
 from controller_runtime.apis.machinery.object import ObjectMeta
 from controller_runtime.certificates import SKEW
-from controller_runtime.rest.tls import load_chain
+from controller_runtime.rest import load_chain
 from controller_runtime.webhook.certwatcher import server_context
 from prometheus_client.metrics import Counter, Gauge
 

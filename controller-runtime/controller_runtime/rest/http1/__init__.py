@@ -10,6 +10,8 @@ This package handles bytes: heads, framing, sockets, TLS, proxies and the assign
 from .connection import Connection as Connection
 from .dial import CONNECT_TIMEOUT as CONNECT_TIMEOUT
 from .dial import Dialer as Dialer
+from .dial import Origin as Origin
+from .dial import shown as shown
 from .dial import watchful_socket as watchful_socket
 from .incoming import ORDINARY as ORDINARY
 from .incoming import Bounds as Bounds
@@ -18,6 +20,4 @@ from .message import Error as Error
 from .message import GoneError as GoneError
 from .message import Headers as Headers
 from .message import Heads as Heads
-from .origin import Origin as Origin
-from .origin import shown as shown
 from .pool import Pool as Pool

@@ -14,7 +14,7 @@ from controller_runtime.apis.machinery.object import metadata_only, unstructured
 from controller_runtime.client import merge_from
 from controller_runtime.client.client import LiveClient
 from controller_runtime.client.lazy import Answer
-from controller_runtime.rest.fake import FakeResponse, FakeTransport
+from controller_runtime.rest import FakeResponse, FakeTransport
 
 OBJ = ConfigMap.from_dict({"metadata": {"namespace": "n", "name": "c"}})
 FOREIGN = unstructured(GVK("example.com", "v1", "Widget"))

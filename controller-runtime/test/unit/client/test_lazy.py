@@ -13,7 +13,7 @@ from controller_runtime.apis.machinery.object import metadata_only
 from controller_runtime.client import FakeClient, apply_lazily, merge_from, patch_lazily
 from controller_runtime.client.client import LiveClient
 from controller_runtime.client.lazy import Answer
-from controller_runtime.rest.fake import FakeResponse, FakeTransport
+from controller_runtime.rest import FakeResponse, FakeTransport
 
 META = {"name": "c", "namespace": "n", "uid": "u", "managedFields": [{"manager": "m"}]}
 

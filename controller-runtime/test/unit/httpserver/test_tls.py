@@ -15,7 +15,7 @@ import pytest
 
 from controller_runtime import webhook
 from controller_runtime.httpserver import Address, HTTPRequest, HTTPResponse, Server, ServerError, TLSOptions
-from controller_runtime.rest.tls import load_chain
+from controller_runtime.rest import load_chain
 
 CLIENT = webhook.SelfSigned("client").pair()
 

@@ -36,6 +36,7 @@ def test_the_exported_names_are_these() -> None:
         "TransportTimeoutError",
         "decoded",
         "in_cluster_config",
+        "load_chain",
         "load_config",
         "published_schema",
         "user_agent",

@@ -8,7 +8,7 @@ import pytest
 
 from controller_runtime import rest
 from controller_runtime.apis.machinery.gvk import Resource
-from controller_runtime.rest import paths, request
+from controller_runtime.rest import request
 
 PODS = Resource("", "v1", "pods", True)
 NODES = Resource("", "v1", "nodes", False)
@@ -78,7 +78,7 @@ def test_what_would_leave_its_segment_of_the_path_is_refused(bad: str) -> None:
 )
 def test_no_url_is_made_of_what_is_no_group_and_version(group: str, version: str) -> None:
     with pytest.raises(rest.InvalidRequestError, match="is not the group and version of an API"):
-        paths.group_version_path(group, version)
+        request.group_version_path(group, version)
     with pytest.raises(rest.InvalidRequestError):
         request.list_(Resource(group, version, "things", True))
 

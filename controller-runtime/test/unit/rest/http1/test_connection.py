@@ -9,7 +9,7 @@ import zlib
 import pytest
 
 from controller_runtime.rest import http1
-from controller_runtime.rest.http1.connection import Connection
+from controller_runtime.rest.http1 import Connection
 from ctrl_testkit.connections import Wire
 
 HEAD = b"GET /x HTTP/1.1\r\n\r\n"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from controller_runtime.rest import http1
-from controller_runtime.rest.http1.dial import Dialer
+from controller_runtime.rest.http1 import Dialer
 from ctrl_testkit.connections import Line
 
 
