@@ -19,7 +19,8 @@ from controller_runtime.apis.machinery.object import (
     OwnerReference,
     Unstructured,
 )
-from controller_runtime.client import FakeClient, interceptor
+from controller_runtime.client import interceptor
+from controller_runtime.fake import FakeClient
 
 JOB = GVK("batch", "v1", "Job")
 MakeObject = Callable[..., Unstructured]
@@ -67,7 +68,7 @@ class Cluster:
     def delete(self, obj: Object) -> None:
         """Take the object away, and have its watch report that."""
         for client in (self.server, self.watched):
-            client._table(type(obj)).rows.pop(obj.key)
+            client.table(type(obj)).rows.pop(obj.key)
         for handler in self.informers[type(obj).gvk].handlers:
             handler.on_delete(LazyObject(self.kind, obj.to_json()), False)
 

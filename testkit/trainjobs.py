@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from controller_runtime.apis.admission.v1 import AdmissionRequest
 from controller_runtime.apis.machinery.errors import ForbiddenError, NotFoundError
 from controller_runtime.apis.machinery.object import Object
-from controller_runtime.client.fake import Call, FakeClient
+from controller_runtime.fake import Call, FakeClient
 from controller_runtime.reconcile import Request, Result
 
 from pkg.apis.config.v1alpha1 import defaulted
@@ -65,13 +65,13 @@ class Server(FakeClient):
                 scheduling_removed if mutable else lambda spec: spec["replicatedJobs"]
             )
             if strip(before) != strip(after):
-                self._log("apply", type(obj), obj.key, obj.to_dict(), options={"refused": True, **options})
+                self.record("apply", type(obj), obj.key, obj.to_dict(), options={"refused": True, **options})
                 raise ForbiddenError(IMMUTABLE, code=403, reason="Forbidden")
         return await super().apply(obj, **options)
 
     def _stored(self, obj: Object) -> dict[str, Any] | None:
         try:
-            document: dict[str, Any] = self._table(type(obj)).find(obj.key).document
+            document: dict[str, Any] = self.table(type(obj)).find(obj.key).document
         except NotFoundError:
             return None
         return document
@@ -98,9 +98,9 @@ class Server(FakeClient):
         if not isinstance(obj, JobSet) or options.get("propagation") != "Foreground":
             return await super().delete(obj, **options)
         if not self.role_may_delete:
-            self._log("delete", type(obj), obj.key)
+            self.record("delete", type(obj), obj.key)
             raise ForbiddenError("jobsets is forbidden: cannot delete", code=403, reason="Forbidden")
-        self._log("delete", JobSet, obj.key)
+        self.record("delete", JobSet, obj.key)
         await self.quietly(super().delete, obj, options | {"dry_run": True})
         held = (await self.get(JobSet, obj.key)).deep_copy()
         held.metadata.finalizers = ["foregroundDeletion"]
@@ -133,7 +133,7 @@ class Server(FakeClient):
         job_set = await self.get(JobSet, KEY)
         assert job_set.metadata.deletion_timestamp
         job_set.metadata.finalizers = []
-        self.memory._drop(self._table(JobSet), KEY, job_set.to_dict())
+        self.storage.drop(self.table(JobSet), KEY, job_set.to_dict())
 
 
 START = datetime(2025, 3, 4, 5, 6, 7, tzinfo=UTC)

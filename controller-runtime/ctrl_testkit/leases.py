@@ -12,7 +12,8 @@ import anyio
 from controller_runtime.apis.coordination.v1 import Lease
 from controller_runtime.apis.machinery.errors import ServerError
 from controller_runtime.apis.machinery.gvk import NamespacedName
-from controller_runtime.client import FakeClient, interceptor
+from controller_runtime.client import interceptor
+from controller_runtime.fake import FakeClient
 
 KEY = NamespacedName("ns", "lock")
 

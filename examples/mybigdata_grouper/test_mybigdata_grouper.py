@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.apis.machinery.object import ObjectMeta, Unstructured
-from controller_runtime.client import FakeClient
+from controller_runtime.fake import FakeClient
 from mybigdata_grouper import groupers
 
 from pkg.podgrouper.plugins import GroupingError

@@ -21,7 +21,8 @@ from controller_runtime.apis.machinery.errors import NotFoundError, StatusError
 from controller_runtime.apis.machinery.gvk import GVK, NamespacedName
 from controller_runtime.apis.machinery.object import Object
 from controller_runtime.apis.machinery.strategicpatch import StrategicMergeError
-from controller_runtime.client import FakeClient, Reader
+from controller_runtime.client import Reader
+from controller_runtime.fake import FakeClient
 from controller_runtime.rest import RestError
 
 from pkg.apis.config.v1alpha1 import V2_1, defaulted

@@ -15,8 +15,9 @@ from controller_runtime.apis.core.v1 import Event, Pod
 from controller_runtime.apis.machinery.errors import ServerError
 from controller_runtime.apis.machinery.gvk import GVK
 from controller_runtime.apis.machinery.object import unstructured
-from controller_runtime.client import MERGE, FakeClient, LiveClient, raw_patch
+from controller_runtime.client import MERGE, LiveClient, raw_patch
 from controller_runtime.envtest import consistently, eventually
+from controller_runtime.fake import FakeClient
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob

@@ -15,7 +15,8 @@ from controller_runtime.apis.core.v1 import ConfigMap
 from controller_runtime.apis.machinery import quantity
 from controller_runtime.apis.machinery.errors import NotFoundError
 from controller_runtime.cache.codec import entry_of
-from controller_runtime.client import FakeClient, ReadThrough
+from controller_runtime.client import ReadThrough
+from controller_runtime.fake import FakeClient
 from controller_runtime.rest import Request
 
 import pkg

@@ -57,7 +57,6 @@ from .readthrough import ReadThrough as ReadThrough
 
 if _typing.TYPE_CHECKING:
     from . import interceptor as interceptor
-    from .fake import FakeClient as FakeClient
     from .settings import dry_run as dry_run
     from .settings import with_field_owner as with_field_owner
     from .settings import with_field_validation as with_field_validation
@@ -67,7 +66,6 @@ else:
     __getattr__, __dir__ = _ondemand.names(
         __name__,
         {
-            "fake": ("FakeClient",),
             "settings": ("dry_run", "with_field_owner", "with_field_validation"),
             "watching": ("Watch", "WatchEvent"),
         },

@@ -2,8 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Deterministic simulation of operators: one integer decides every order, delay and failure of a cluster's life."""
 
+from controller_runtime.fake.requests import Answer as Answer
+from controller_runtime.fake.requests import kind_of as kind_of
+from controller_runtime.fake.requests import place_of as place_of
+from controller_runtime.fake.watches import Event as Event
+from controller_runtime.fake.writes import Review as Review
+
 from .faults import miss_changes as miss_changes
-from .history import Event as Event
 from .lives import Outcome as Outcome
 from .lives import report as report
 from .lives import run as run
@@ -15,9 +20,6 @@ from .loop import DeadlockError as DeadlockError
 from .loop import LeakError as LeakError
 from .loop import Process as Process
 from .loop import SimLoop as SimLoop
-from .messages import Answer as Answer
-from .messages import kind_of as kind_of
-from .messages import place_of as place_of
 from .network import WRITE_METHODS as WRITE_METHODS
 from .network import Observer as Observer
 from .network import is_aside as is_aside
@@ -25,4 +27,3 @@ from .server import MANAGER as MANAGER
 from .simulation import Simulation as Simulation
 from .simulation import Step as Step
 from .simulation import options as options
-from .writes import Review as Review

@@ -30,12 +30,11 @@ from controller_runtime.apis.machinery import errors, labels
 from controller_runtime.apis.machinery.gvk import NamespacedName
 from controller_runtime.apis.meta.v1 import LabelSelector
 from controller_runtime.client import JSON as JSON_PATCH
-from controller_runtime.client import patching
-from controller_runtime.client.tables import Document, Table
+from controller_runtime.fake.tables import Document, Table
+from controller_runtime.fake.writes import Review, patched
 from controller_runtime.httpserver import HTTPRequest, HTTPResponse
 
 from .loop import Delays, Process
-from .writes import Review
 
 if TYPE_CHECKING:
     from .simulation import Simulation
@@ -201,7 +200,7 @@ class _Call:
             status["message"] = f'admission webhook "{name}" denied the request: {status.get("message", "")}'
             raise errors.from_status(status, http_code=status["code"])
         if patch and review.new is not None:
-            review.new = patching.patched(self._table, review.new, patch, JSON_PATCH)
+            review.new = patched(self._table, review.new, patch, JSON_PATCH)
 
     def _patch_of(self, response: Mapping[str, Any]) -> list[Any]:
         """Return the operations of an answer. Raises ValueError if there may be none, or they are malformed."""

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final
 import anyio
 
 from controller_runtime.apis.core.v1 import Event
-from controller_runtime.client import deletion
+from controller_runtime.fake.storage import DeleteOptions
+from controller_runtime.fake.watches import Watch
 
-from .history import Watch
 from .leases import Campaign
 from .server import MANAGER
 
@@ -73,7 +73,7 @@ async def _expire_events(sim: Simulation, _: random.Random) -> None:
     """Delete all events, as a server does with those of more than an hour ago."""
     table = sim.server.table(Event)
     for key in list(table.rows):
-        sim.server.memory.delete(table, key, deletion.Options())
+        sim.server.storage.delete(table, key, DeleteOptions())
 
 
 async def _cut_watches(sim: Simulation, rng: random.Random) -> None:
@@ -104,7 +104,7 @@ async def _silence(sim: Simulation, rng: random.Random) -> None:
     replica, until = rng.choice(sim.server.replicas), sim.loop.time() + rng.choice([5.0, 30.0, 75.0])
 
     def delay(watch: Watch) -> float:
-        silent = watch.replica is replica and str(watch.table.resource.group_resource) == kind
+        silent = watch.view is replica and str(watch.table.resource.group_resource) == kind
         return max(0.0, until - sim.loop.time()) if silent else 0.0
 
     with sim.server.watches.delays.during(delay):

@@ -12,11 +12,11 @@ import anyio
 import msgspec
 
 from controller_runtime.apis.coordination.v1 import Lease
+from controller_runtime.fake.requests import Answer
+from controller_runtime.fake.watches import Event
 from controller_runtime.rest import Request, Response
 
-from .history import Event
 from .loop import Process
-from .messages import Answer
 from .network import WRITE_METHODS, Observer, is_aside
 
 _PATIENCE: Final = 35.0

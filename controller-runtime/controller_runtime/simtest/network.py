@@ -14,9 +14,9 @@ from typing import Final
 import anyio
 
 from controller_runtime.apis.machinery import errors
+from controller_runtime.fake import requests
 from controller_runtime.rest import Request, Response, TransportError, TransportTimeoutError, layers
 
-from . import messages
 from .loop import CURRENT_PROCESS, Process
 from .server import Server
 
@@ -142,8 +142,8 @@ class _Bare:
         if lost:
             network.record(name, f"{_named(request)} -> {response.status}, and the answer is lost")
             raise TransportError("the connection broke", host=_HOST)
-        if isinstance(response, messages.Answer) and rng.random() < weather.garbled:
-            response = messages.Answer(response.status, response.body[: rng.randrange(len(response.body))])
+        if isinstance(response, requests.Answer) and rng.random() < weather.garbled:
+            response = requests.Answer(response.status, response.body[: rng.randrange(len(response.body))])
         network.record(name, f"{_named(request)} -> {response.status}")
         for each in network.observers:
             each.answered(self._process, request, response)
@@ -187,23 +187,23 @@ class _Bare:
             each.arrives(self._process, request)
         return await self._network.server.handle(request, self._user, self._replica)
 
-    def _spoiled(self, request: Request, rng: random.Random, weather: Weather) -> messages.Answer | None:
+    def _spoiled(self, request: Request, rng: random.Random, weather: Weather) -> requests.Answer | None:
         """Return an answer that is not the server's, if there is one. Raises TransportError for a lost connection."""
         if rng.random() < weather.refused:
             self._network.record(self._process.name, f"{_named(request)} -> refused")
             raise TransportError("connection refused", host=_HOST)
         if rng.random() < weather.pages:
-            return messages.page(rng.choice([200, 502, 503]))
+            return requests.page(rng.choice([200, 502, 503]))
         if rng.random() < weather.unavailable:
             code, reason = rng.choice(
                 [(500, "InternalError"), (503, "ServiceUnavailable"), (429, "TooManyRequests")]
             )
             wait = 1.0 if code == 429 else None
-            return messages.refusal(
+            return requests.refusal(
                 errors.StatusError("simulated", code=code, reason=reason, retry_after=wait)
             )
         if request.method in ("PUT", "PATCH") and rng.random() < weather.conflicts:
-            return messages.refusal(errors.StatusError("simulated", code=409, reason="Conflict"))
+            return requests.refusal(errors.StatusError("simulated", code=409, reason="Conflict"))
         return None
 
 

@@ -38,6 +38,7 @@ from controller_runtime.cache.cache import DECODE_STEP
 from controller_runtime.cache.delivery import CachedObject
 from controller_runtime.cache.engine import Engine
 from controller_runtime.controller import Controller, outcomes
+from controller_runtime.fake.requests import Answer, kind_of
 from controller_runtime.leaderelection import LeaderElectionError
 from controller_runtime.manager import Manager, errors
 from controller_runtime.reconcile import Request, Result
@@ -48,7 +49,6 @@ from . import cacherules
 from .cacherules import Resumes
 from .leases import Holders, Leases
 from .loop import Process
-from .messages import Answer, kind_of
 from .network import WRITE_METHODS, Observer, is_aside
 from .reportrules import Events, Metrics
 

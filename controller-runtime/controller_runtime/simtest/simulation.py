@@ -20,13 +20,13 @@ from controller_runtime.apis.coordination.v1 import Lease
 from controller_runtime.apis.core.v1 import Event, Namespace
 from controller_runtime.apis.machinery.object import Object
 from controller_runtime.client import LiveClient
-from controller_runtime.client.memory import Memory
+from controller_runtime.fake.storage import Storage
+from controller_runtime.fake.watches import Event as Change
 from controller_runtime.manager import Manager, Options
 from controller_runtime.rest import Config, RESTMapper
 
 from .admission import Webhooks
 from .faults import FAULTS, WEBHOOK_FAULTS, Fault
-from .history import Event as Change
 from .loop import LOOP_START, Process, SimLoop
 from .network import Network, enter
 from .rules import Rules
@@ -141,8 +141,8 @@ class Simulation:
         self.actions = size.get("actions", 1.0)
         self.timeline: list[Line] = []
         self.world = random.Random(f"{seed}/world")
-        memory = Memory(now=lambda: datetime.fromtimestamp(loop.time() + EPOCH, UTC))
-        self.server = Server(memory, random.Random(f"{seed}/server"))
+        storage = Storage(now=lambda: datetime.fromtimestamp(loop.time() + EPOCH, UTC))
+        self.server = Server(storage, random.Random(f"{seed}/server"))
         self.rules = Rules(self)
         self.network = Network(
             self.server,

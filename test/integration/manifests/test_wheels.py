@@ -218,7 +218,7 @@ def test_a_project_with_a_package_called_pkg_works_beside_the_library(alone: Pat
         "import controller_runtime as ctrl\n"
         "from controller_runtime.apis.core.v1 import ConfigMap\n"
         "from controller_runtime.apis.meta.v1 import ObjectMeta\n"
-        "from controller_runtime.client import FakeClient\n"
+        "from controller_runtime.fake import FakeClient\n"
         "from pkg import names\n"
         "async def main():\n"
         "    client = FakeClient()\n"

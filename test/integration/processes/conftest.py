@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from controller_runtime.client.fake import FakeClient
+from controller_runtime.fake import FakeClient
 
 from pkg.localcluster.processes import process
 from pkg.localcluster.processes.images import Images

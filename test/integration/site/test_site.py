@@ -102,7 +102,7 @@ def test_a_browser_loads_nothing_from_another_host(site: Path, pages: dict[str, 
     ("page", "names"),
     [
         ("facade", ["Manager", "Request", "new_controller_managed_by"]),
-        ("client", ["client.Client", "client.FakeClient", "client.Client.subresource", "client.merge_from"]),
+        ("client", ["client.Client", "FakeClient", "client.Client.subresource", "client.merge_from"]),
         ("cache", ["cache.Options", "cache.Cache"]),
         ("webhook", ["webhook.CustomValidator", "webhook.CustomValidator.validate_create"]),
         ("testing", ["envtest.Environment", "envtest.eventually.eventually"]),

@@ -11,7 +11,7 @@ import sys
 
 import anyio
 from controller_runtime import log, webhook
-from controller_runtime.client import FakeClient
+from controller_runtime.fake import FakeClient
 from controller_runtime.rest import load_chain
 from controller_runtime.webhook.certwatcher import server_context
 

@@ -17,6 +17,7 @@ from controller_runtime.apis.machinery.gvk import GVK, NamespacedName
 from controller_runtime.apis.machinery.object import Object, Unstructured, unstructured
 from controller_runtime.apis.machinery.time import format_time
 from controller_runtime.client import interceptor
+from controller_runtime.fake import FakeClient
 from controller_runtime.rest import NoKindMatchError
 
 from .world import NOW
@@ -26,7 +27,7 @@ Document = dict[str, Any]
 _SERVERS_OWN: Final = ("resourceVersion", "generation", "managedFields")
 
 
-class GroupCluster(client.FakeClient):
+class GroupCluster(FakeClient):
     """The objects; ``asked`` and ``written`` hold the calls that came through the sides."""
 
     def __init__(self, case: Document) -> None:
@@ -41,7 +42,7 @@ class GroupCluster(client.FakeClient):
     def put(self, document: Document) -> None:
         """Store an object as it is, without a model in between; one of its name goes."""
         obj = Unstructured.wrap(_as_stored(document))
-        self._table(type(obj)).rows.pop(obj.key, None)
+        self.table(type(obj)).rows.pop(obj.key, None)
         self.add(obj)
 
     def drop(self, reference: Document) -> None:
@@ -49,7 +50,7 @@ class GroupCluster(client.FakeClient):
         reference = {**reference, **reference.get("metadata", {})}
         version = "/".join(filter(None, (reference.get("group"), reference.get("version"))))
         kind = unstructured(GVK.parse(reference.get("apiVersion", version), reference["kind"]))
-        rows, key = self._table(kind).rows, NamespacedName(reference.get("namespace", ""), reference["name"])
+        rows, key = self.table(kind).rows, NamespacedName(reference.get("namespace", ""), reference["name"])
         row = rows.get(key)
         if row is not None and row.document["metadata"].get("finalizers"):
             row.document["metadata"].setdefault("deletionTimestamp", format_time(NOW))
@@ -63,9 +64,7 @@ class GroupCluster(client.FakeClient):
 
     async def stored(self, kind: GVK) -> list[Document]:
         """Return the objects of a kind, by namespace and name."""
-        return [
-            copy.deepcopy(row.document) for _, row in sorted(self._table(unstructured(kind)).rows.items())
-        ]
+        return [copy.deepcopy(row.document) for _, row in sorted(self.table(unstructured(kind)).rows.items())]
 
     def side(self, name: str) -> interceptor.Intercepted:
         """Return the client of that name: ``direct`` or ``cached``."""
@@ -113,7 +112,7 @@ class GroupCluster(client.FakeClient):
             note["changesNothing"] = True
 
     def _content(self, obj: Object) -> Document | None:
-        row = self._table(type(obj)).rows.get(obj.key)
+        row = self.table(type(obj)).rows.get(obj.key)
         if row is None:
             return None
         metadata = {k: v for k, v in row.document["metadata"].items() if k not in _SERVERS_OWN}
@@ -127,7 +126,7 @@ class GroupCluster(client.FakeClient):
                 and fault.get("client") in (None, "", side)
             ):
                 raise _refusal(
-                    fault["error"], kind.gvk, f'{self._table(kind).resource.group_resource} "{name}"'
+                    fault["error"], kind.gvk, f'{self.table(kind).resource.group_resource} "{name}"'
                 )
 
 

@@ -12,7 +12,7 @@ from controller_runtime.apis.machinery.errors import NotFoundError, StatusError
 from controller_runtime.apis.machinery.object import Object
 from controller_runtime.apis.machinery.strategicpatch import StrategicMergeError
 from controller_runtime.apis.machinery.time import format_time
-from controller_runtime.client.fake import Call
+from controller_runtime.fake import Call
 from controller_runtime.rest import RestError
 
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob

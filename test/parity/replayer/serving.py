@@ -16,11 +16,12 @@ from typing import Any, Final
 
 import anyio
 import anyio.abc
-from controller_runtime import client, httpserver, rest
+from controller_runtime import httpserver, rest
 from controller_runtime.apis.batch.v1 import Job
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.apis.machinery import errors
 from controller_runtime.apis.machinery.object import Object
+from controller_runtime.fake import FakeClient
 from cryptography.hazmat.primitives import hashes, hmac, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
@@ -73,7 +74,7 @@ def _loaded(text: str | None) -> Configuration:
             raise config.ConfigurationError(str(error).replace(f"{path}: ", "")) from error
 
 
-class _Statuses(client.FakeClient):
+class _Statuses(FakeClient):
     """The in-memory client; its applies fail as the case says."""
 
     def __init__(self, case: Answer) -> None:
@@ -177,7 +178,7 @@ async def authorize(case: Answer) -> Answer:
     """Check the case's token, which belongs to a pod of the TrainJob if it names a pod."""
     token = case["token"]
     issuer = statusserver.Issuer(rest.FakeTransport(_publish))
-    cluster = client.FakeClient(*_pod_and_owners(token))
+    cluster = FakeClient(*_pod_and_owners(token))
     owners = statusserver.PodOwners(cluster, cluster)
     authorizer = statusserver.ProjectedServiceAccountTokenAuthorizer(issuer, owners)
     header = token.get("header", "Bearer <token>").replace("<token>", _signed(token))

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
-from controller_runtime.client import FakeClient
+from controller_runtime.fake import FakeClient
 from hypothesis import given
 from hypothesis import strategies as st
 from replayer.world import objects

@@ -9,7 +9,8 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from controller_runtime.apis.machinery.errors import ExpiredError
-from controller_runtime.client import FakeClient, ObjectList
+from controller_runtime.client import ObjectList
+from controller_runtime.fake import FakeClient
 from controller_runtime.rest import Request, Response
 
 from pkg.cli import live, wait

@@ -8,7 +8,7 @@ from controller_runtime.apis.machinery.errors import ConflictError
 from controller_runtime.apis.machinery.gvk import NamespacedName
 from controller_runtime.apis.machinery.object import metadata_only
 from controller_runtime.client import Client, interceptor
-from controller_runtime.client.fake import FakeClient
+from controller_runtime.fake import FakeClient
 
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
 from pkg.controller.applier import Applier, Outcome

@@ -8,7 +8,7 @@ import base64
 
 import pytest
 from controller_runtime.apis.core.v1 import ConfigMap, Secret
-from controller_runtime.client.fake import FakeClient
+from controller_runtime.fake import FakeClient
 
 from pkg import config, features
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime

@@ -14,7 +14,7 @@ from controller_runtime.apis.machinery.errors import NotFoundError
 from controller_runtime.apis.machinery.object import Object
 from controller_runtime.apis.meta.v1 import Condition
 from controller_runtime.client import MERGE, Client, interceptor, raw_patch
-from controller_runtime.client.fake import FakeClient
+from controller_runtime.fake import FakeClient
 from controller_runtime.reconcile import Request
 from controller_runtime.workqueue import PriorityQueue
 

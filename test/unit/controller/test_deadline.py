@@ -16,7 +16,7 @@ from controller_runtime.apis.machinery.object import Object
 from controller_runtime.apis.machinery.time import format_time
 from controller_runtime.apis.meta.v1 import OwnerReference
 from controller_runtime.cache import CacheDegradedError
-from controller_runtime.client import FakeClient
+from controller_runtime.fake import FakeClient
 from controller_runtime.reconcile import Request, Result
 from controller_runtime.workqueue import PriorityQueue
 

@@ -10,7 +10,7 @@ import pytest
 from controller_runtime.apis.core.v1 import Secret
 from controller_runtime.apis.machinery.errors import InvalidError, NotFoundError
 from controller_runtime.client import Client, interceptor
-from controller_runtime.client.fake import FakeClient
+from controller_runtime.fake import FakeClient
 from controller_runtime.rest import TransportError
 
 from pkg.controller import TrainJobReconciler

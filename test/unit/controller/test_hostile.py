@@ -16,7 +16,7 @@ from controller_runtime.apis.admission.v1 import AdmissionRequest
 from controller_runtime.apis.machinery.errors import StatusError
 from controller_runtime.apis.machinery.object import Object
 from controller_runtime.apis.machinery.strategicpatch import StrategicMergeError
-from controller_runtime.client import FakeClient
+from controller_runtime.fake import FakeClient
 from controller_runtime.reconcile import Request
 from controller_runtime.webhook import admission
 from hypothesis import given

@@ -4,8 +4,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from controller_runtime.client.fake import FakeClient
 from controller_runtime.controller import Controller, Options
+from controller_runtime.fake import FakeClient
 
 import pkg.controller
 import pkg.webhooks

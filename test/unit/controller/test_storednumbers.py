@@ -8,7 +8,8 @@ import anyio
 import anyio.lowlevel
 import pytest
 from controller_runtime.apis.machinery.errors import ConflictError, ForbiddenError, StatusError
-from controller_runtime.client import FakeClient, interceptor
+from controller_runtime.client import interceptor
+from controller_runtime.fake import FakeClient
 from controller_runtime.rest import TransportError
 
 from pkg.apis.trainer.v1alpha1 import Trainer, TrainJob

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from controller_runtime import event
-from controller_runtime.client.fake import FakeClient
+from controller_runtime.fake import FakeClient
 from controller_runtime.reconcile import Request
 from controller_runtime.workqueue import LOW_PRIORITY, PriorityQueue
 

@@ -8,8 +8,8 @@ from typing import Any
 import yaml
 from controller_runtime.apis.machinery.object import Object
 from controller_runtime.client import interceptor
-from controller_runtime.client.fake import FakeClient
 from controller_runtime.envtest import CERTIFICATE_LIFETIME
+from controller_runtime.fake import FakeClient
 
 from pkg.localcluster.access import TOKEN_REQUEST, write_kubeconfig
 

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 from controller_runtime.apis.machinery.errors import ConflictError
-from controller_runtime.client import FakeClient
+from controller_runtime.fake import FakeClient
 
 from pkg.localcluster.recycling import VOLUME, recycle_one
 

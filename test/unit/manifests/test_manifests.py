@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
-from controller_runtime.client import FakeClient
+from controller_runtime.fake import FakeClient
 
 from hack import rbac
 from pkg import config

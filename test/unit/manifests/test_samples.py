@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
-from controller_runtime.client import FakeClient
+from controller_runtime.fake import FakeClient
 
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
 from pkg.runtime import core, runtime_for

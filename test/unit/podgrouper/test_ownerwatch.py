@@ -91,7 +91,7 @@ async def test_a_server_that_is_behind_does_not_hide_what_the_watch_has_reported
     await owners.metadata(reference(make_object("batch/v1", "Job", "first")), "team-a")
     new = make_object("batch/v1", "Job", "j", uid="u", resourceVersion="6", generation=2, labels={"l": "new"})
     await cluster.put(new)
-    cluster.server._table(type(new)).rows.pop(new.key)
+    cluster.server.table(type(new)).rows.pop(new.key)
     cluster.server.add(
         make_object("batch/v1", "Job", "j", uid="u", resourceVersion="5", generation=1, labels={"l": "old"})
     )

@@ -10,7 +10,7 @@ from typing import Any
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.apis.machinery.gvk import NamespacedName
 from controller_runtime.apis.machinery.lazy import LazyObject
-from controller_runtime.client.fake import FakeClient
+from controller_runtime.fake import FakeClient
 from controller_runtime.reconcile import Request
 from controller_runtime.workqueue import LOW_PRIORITY, PriorityQueue
 

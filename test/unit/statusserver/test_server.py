@@ -9,7 +9,7 @@ from controller_runtime import rest
 from controller_runtime.apis.machinery.errors import ForbiddenError, InvalidError
 from controller_runtime.apis.machinery.object import Object
 from controller_runtime.cache import CacheDegradedError
-from controller_runtime.client import FakeClient
+from controller_runtime.fake import FakeClient
 from controller_runtime.httpserver import HTTPRequest, HTTPResponse
 from structlog.testing import capture_logs
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from controller_runtime.apis.machinery.gvk import GVK
-from controller_runtime.client import FakeClient
+from controller_runtime.fake import FakeClient
 
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob
 from pkg.runtime import core, runtime_for

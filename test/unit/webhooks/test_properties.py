@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from controller_runtime import metrics
 from controller_runtime.apis.admission.v1 import AdmissionReview
-from controller_runtime.client import FakeClient
+from controller_runtime.fake import FakeClient
 from controller_runtime.httpserver import HTTPRequest
 from controller_runtime.webhook import MutatorHandler, ValidatorHandler, Webhook
 from controller_runtime.webhook.admission import VERDICTS

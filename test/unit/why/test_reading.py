@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from controller_runtime.apis.machinery.errors import ForbiddenError, NotFoundError
 from controller_runtime.apis.machinery.object import Object, Unstructured
-from controller_runtime.client import FakeClient, interceptor
+from controller_runtime.client import interceptor
+from controller_runtime.fake import FakeClient
 from controller_runtime.rest import NoKindMatchError
 
 from pkg.why import Reference, State, diagnose, reading

@@ -13,8 +13,9 @@ import pytest
 
 from controller_runtime import rest
 from controller_runtime.apis.machinery.object import Object, unstructured
-from controller_runtime.client import FakeClient, LiveClient
+from controller_runtime.client import LiveClient
 from controller_runtime.envtest import eventually
+from controller_runtime.fake import FakeClient
 from ctrl_testkit.alike import applies, creates, deletes, differences, patches, reads, updates, watches
 from ctrl_testkit.alike.world import CRD, CRDS, RAW_PLANET, RAW_WIDGET, Gadget, cases_of, comparable
 

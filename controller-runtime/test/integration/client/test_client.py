@@ -12,18 +12,10 @@ from controller_runtime.apis.core.v1 import ConfigMap, Pod
 from controller_runtime.apis.machinery import errors
 from controller_runtime.apis.machinery.gvk import GVK
 from controller_runtime.apis.machinery.object import Object, metadata_only, unstructured
-from controller_runtime.client import (
-    JSON,
-    MERGE,
-    STRATEGIC,
-    Client,
-    FakeClient,
-    LiveClient,
-    merge_from,
-    raw_patch,
-)
+from controller_runtime.client import JSON, MERGE, STRATEGIC, Client, LiveClient, merge_from, raw_patch
 from controller_runtime.client.cached import Backend
 from controller_runtime.envtest import eventually
+from controller_runtime.fake import FakeClient
 
 pytestmark = pytest.mark.integration
 

@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 
 from controller_runtime.apis.core.v1 import ConfigMap
-from controller_runtime.client import FakeClient, reads
+from controller_runtime.client import reads
+from controller_runtime.fake import FakeClient
 from ctrl_testkit.small import names
 
 

@@ -17,12 +17,12 @@ from controller_runtime.client import (
     MERGE,
     CachedClient,
     DeleteOptions,
-    FakeClient,
     apply_lazily,
     merge_from,
     patch_lazily,
     raw_patch,
 )
+from controller_runtime.fake import FakeClient
 
 
 class MemoryCache(FakeClient):

@@ -23,7 +23,6 @@ def test_the_exported_names_are_these() -> None:
         "CreateOptions",
         "DeleteAllOfOptions",
         "DeleteOptions",
-        "FakeClient",
         "FieldIndexer",
         "FieldValidation",
         "IndexerFunc",
@@ -67,7 +66,6 @@ def test_the_exported_names_are_these() -> None:
 
 
 def test_what_tests_use_is_imported_when_asked_for() -> None:
-    assert client.FakeClient.__module__ == "controller_runtime.client.fake"
     assert client.interceptor.__name__ == "controller_runtime.client.interceptor"
     with pytest.raises(AttributeError, match="has no attribute 'Nonsense'"):
         client.Nonsense  # type: ignore[attr-defined]  # noqa: B018 -- that is the test

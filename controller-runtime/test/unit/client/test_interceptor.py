@@ -10,7 +10,8 @@ from controller_runtime.apis.core.v1 import ConfigMap, Pod
 from controller_runtime.apis.machinery import errors
 from controller_runtime.apis.machinery.gvk import GVK
 from controller_runtime.apis.machinery.object import Object, unstructured
-from controller_runtime.client import Client, FakeClient, interceptor, merge_from
+from controller_runtime.client import Client, interceptor, merge_from
+from controller_runtime.fake import FakeClient
 
 EVICTION = unstructured(GVK("policy", "v1", "Eviction")).from_dict(
     {"metadata": {"name": "p", "namespace": "n"}}

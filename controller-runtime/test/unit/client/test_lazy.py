@@ -10,9 +10,10 @@ import pytest
 from controller_runtime import rest
 from controller_runtime.apis.core.v1 import ConfigMap
 from controller_runtime.apis.machinery.object import metadata_only
-from controller_runtime.client import FakeClient, apply_lazily, merge_from, patch_lazily
+from controller_runtime.client import apply_lazily, merge_from, patch_lazily, with_field_owner
 from controller_runtime.client.client import LiveClient
 from controller_runtime.client.lazy import Answer
+from controller_runtime.fake import FakeClient
 from controller_runtime.rest import FakeResponse, FakeTransport
 
 META = {"name": "c", "namespace": "n", "uid": "u", "managedFields": [{"manager": "m"}]}
@@ -45,7 +46,7 @@ def test_metadata_alone_bear_the_names_of_their_kind() -> None:
 
 
 async def test_a_client_that_knows_no_other_way_decodes() -> None:
-    client = FakeClient()
+    client = with_field_owner(FakeClient(), "me")
     made = await apply_lazily(
         client, ConfigMap.from_dict({"metadata": META | {"uid": None}}), field_owner="me"
     )

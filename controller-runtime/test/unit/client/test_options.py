@@ -16,13 +16,13 @@ from controller_runtime.apis.machinery.object import ObjectMeta
 from controller_runtime.client import (
     CachedClient,
     Client,
-    FakeClient,
     LiveClient,
     interceptor,
     merge_from,
     namespaced,
     read_only,
 )
+from controller_runtime.fake import FakeClient
 
 OBJECT = ConfigMap(metadata=ObjectMeta(name="c", namespace="n"))
 

@@ -10,7 +10,8 @@ import pytest
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.apis.machinery.gvk import GVK
 from controller_runtime.apis.machinery.object import unstructured
-from controller_runtime.client import STRATEGIC, FakeClient, strategic_merge_from
+from controller_runtime.client import STRATEGIC, strategic_merge_from
+from controller_runtime.fake import FakeClient
 
 VOLCANO_JOB = unstructured(GVK("batch.volcano.sh", "v1alpha1", "Job"))
 

@@ -9,7 +9,8 @@ import pytest
 
 from controller_runtime.apis.core.v1 import ConfigMap, Namespace, Secret
 from controller_runtime.apis.machinery import errors
-from controller_runtime.client import FakeClient, ReadThrough, interceptor, peek
+from controller_runtime.client import ReadThrough, interceptor, peek
+from controller_runtime.fake import FakeClient
 
 
 def config_map(name: str) -> ConfigMap:

@@ -10,13 +10,13 @@ from controller_runtime.apis.machinery.gvk import GVK
 from controller_runtime.apis.machinery.object import Object, ObjectMeta, unstructured
 from controller_runtime.client import (
     Client,
-    FakeClient,
     LiveClient,
     dry_run,
     merge_from,
     with_field_owner,
     with_field_validation,
 )
+from controller_runtime.fake import FakeClient
 
 OBJECT = Pod(metadata=ObjectMeta(name="p", namespace="n", resource_version="1"))
 EVICTION = unstructured(GVK("policy", "v1", "Eviction")).from_dict({"metadata": {"name": "p"}})

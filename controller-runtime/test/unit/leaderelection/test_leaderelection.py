@@ -10,7 +10,8 @@ import pytest
 from controller_runtime import metrics
 from controller_runtime.apis.coordination.v1 import Lease
 from controller_runtime.apis.machinery.errors import ConflictError
-from controller_runtime.client import FakeClient, LiveClient, interceptor
+from controller_runtime.client import LiveClient, interceptor
+from controller_runtime.fake import FakeClient
 from controller_runtime.leaderelection import (
     InvalidTimingError,
     LeaderElectionLostError,

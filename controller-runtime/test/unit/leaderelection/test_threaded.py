@@ -14,7 +14,8 @@ import anyio.lowlevel
 import pytest
 
 from controller_runtime import rest
-from controller_runtime.client import FakeClient, interceptor
+from controller_runtime.client import interceptor
+from controller_runtime.fake import FakeClient
 from controller_runtime.leaderelection import (
     InvalidTimingError,
     LeaderElectionLostError,

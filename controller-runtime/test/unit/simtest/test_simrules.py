@@ -23,12 +23,13 @@ from controller_runtime.cache import codec
 from controller_runtime.cache.engine import Engine
 from controller_runtime.cache.outage import Outage
 from controller_runtime.cache.states import MAX_RESUMES
-from controller_runtime.client import kinds
-from controller_runtime.client.tables import Document, Table, key_of
+from controller_runtime.fake import kinds
+from controller_runtime.fake.tables import Document, Table, key_of
+from controller_runtime.fake.watches import History
 from controller_runtime.simtest import Answer, Event, Process, cacherules
 from controller_runtime.simtest.cacherules import Resumes
-from controller_runtime.simtest.history import History, Watches
 from controller_runtime.simtest.leases import Holders, Leases
+from controller_runtime.simtest.replicas import BreakableWatches
 from controller_runtime.simtest.reportrules import Events
 
 KEY = NamespacedName("default", "a")
@@ -326,7 +327,7 @@ async def test_an_event_that_was_sent_is_stored_or_refused(
 
 
 async def test_delays_of_watches_that_overlap_do_not_outlast_each_other() -> None:
-    watches = Watches(History(), random.Random(0))
+    watches = BreakableWatches(History(), random.Random(0))
     watch: Any = None
     with watches.delays.during(lambda _: 1.0):
         longer = watches.delays.during(lambda _: 3.0)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from controller_runtime.apis.core.v1 import ConfigMap, Pod, Secret
-from controller_runtime.client.fake import FakeClient
+from controller_runtime.fake import FakeClient
 
 from pkg.localcluster.processes.downward import ConfigError
 from pkg.localcluster.processes.environment import Environment, References, expand

@@ -10,7 +10,7 @@ import pytest
 from controller_runtime.apis.core.v1 import ConfigMap, Pod, Secret, VolumeMount
 from controller_runtime.apis.machinery.gvk import GVK
 from controller_runtime.apis.machinery.object import unstructured
-from controller_runtime.client.fake import FakeClient
+from controller_runtime.fake import FakeClient
 
 from pkg.localcluster.processes.downward import ConfigError
 from pkg.localcluster.processes.environment import References

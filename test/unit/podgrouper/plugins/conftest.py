@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from controller_runtime import client
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.apis.machinery.object import Object, Unstructured
+from controller_runtime.fake import FakeClient
 
 from pkg.podgrouper import DirectOwners, HubOptions, PodGrouper, Rules, new_plugins_hub
 from pkg.podgrouper.podgroup import Metadata
@@ -25,7 +25,7 @@ def group() -> Group:
     async def group_of(
         pod: Pod, *objects: Object, options: HubOptions | None = None, rules: Rules = Rules.V0_13
     ) -> Metadata:
-        cluster = client.FakeClient(pod, *objects)
+        cluster = FakeClient(pod, *objects)
         grouper = PodGrouper(DirectOwners(cluster, cluster), new_plugins_hub(cluster, options, found=[]))
         return await (await grouper.get_pod_owners(pod, rules)).metadata(pod)
 

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from controller_runtime.apis.machinery.errors import ForbiddenError, NotFoundError
 from controller_runtime.apis.machinery.gvk import GVK
-from controller_runtime.client import FakeClient, interceptor
+from controller_runtime.client import interceptor
+from controller_runtime.fake import FakeClient
 from controller_runtime.rest import NoKindMatchError
 
 from pkg.podgrouper import DirectOwners, PodGrouper, Rules, new_plugins_hub

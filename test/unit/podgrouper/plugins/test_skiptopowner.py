@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from controller_runtime import client
+from controller_runtime.fake import FakeClient
 
 from pkg.podgrouper import Rules, new_plugins_hub
 from pkg.podgrouper.plugins import GroupingError
@@ -86,7 +86,7 @@ async def test_the_priority_class_is_that_of_the_owners_below(
 async def test_an_owner_below_that_cannot_be_read_is_named(make_object: Any, make_pod: Any) -> None:
     train_job = make_object("trainer.kubeflow.org/v1alpha1", "TrainJob", "tj")
     job_set = make_object("jobset.x-k8s.io/v1alpha2", "JobSet", "js", train_job)
-    grouper = new_plugins_hub(client.FakeClient(), found=[]).grouper_for(train_job.gvk)
+    grouper = new_plugins_hub(FakeClient(), found=[]).grouper_for(train_job.gvk)
 
     with pytest.raises(GroupingError, match=r'^failed to get last owner: jobsets\S* "js" not found$'):
         await grouper.get_pod_group_metadata(train_job, make_pod("p", job_set), job_set, train_job)
@@ -100,7 +100,7 @@ async def test_the_owner_below_is_not_another_of_its_name(make_object: Any, make
     job = make_object("batch/v1", "Job", "j", job_set)
     replaced = job_set.deep_copy()
     replaced.metadata.uid = "another"
-    grouper = new_plugins_hub(client.FakeClient(replaced), found=[]).grouper_for(train_job.gvk)
+    grouper = new_plugins_hub(FakeClient(replaced), found=[]).grouper_for(train_job.gvk)
 
     with pytest.raises(GroupingError, match="uid uid-js of js not found"):
         await grouper.get_pod_group_metadata(train_job, make_pod("p", job), job, job_set, train_job)

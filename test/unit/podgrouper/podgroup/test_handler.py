@@ -9,7 +9,8 @@ import anyio
 import pytest
 from controller_runtime.apis.machinery.errors import AlreadyExistsError, ConflictError, NotFoundError
 from controller_runtime.apis.machinery.object import OwnerReference
-from controller_runtime.client import FakeClient, interceptor
+from controller_runtime.client import interceptor
+from controller_runtime.fake import FakeClient
 
 from pkg.apis.kai.v2alpha2 import PodGroup
 from pkg.podgrouper.podgroup import Handler, Metadata, SubGroupMetadata

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 import pytest
-from controller_runtime.client import FakeClient, FieldIndexer, Reader
+from controller_runtime.client import FieldIndexer, Reader
+from controller_runtime.fake import FakeClient
 
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.runtime import Runtime, core

@@ -10,7 +10,8 @@ import anyio.lowlevel
 import pytest
 from controller_runtime.apis.core.v1 import EnvVar, ResourceRequirements, Secret
 from controller_runtime.apis.machinery.object import ObjectMeta
-from controller_runtime.client import FakeClient, FieldIndexer, Reader
+from controller_runtime.client import FieldIndexer, Reader
+from controller_runtime.fake import FakeClient
 
 from pkg import config
 from pkg.apis.config.v1alpha1 import Configuration

@@ -19,7 +19,7 @@ from controller_runtime.apis.admissionregistration.v1 import (
 )
 from controller_runtime.apis.core.v1 import Secret
 from controller_runtime.apis.machinery.object import Object
-from controller_runtime.client import FakeClient
+from controller_runtime.fake import FakeClient
 from controller_runtime.recorder import EventRecorder
 
 from pkg.util.cert import Certificates, Material, Options, cluster
@@ -70,7 +70,7 @@ class World:
 
     async def watch(self, changed: Callable[[], None]) -> None:
         async def follow(kind: type[Object]) -> None:
-            following = self.server.watch(kind, resource_version=self.server.memory.version)
+            following = self.server.watch(kind, resource_version=self.server.storage.version)
             changed()  # a list comes before a watch
             async for _ in following:
                 changed()

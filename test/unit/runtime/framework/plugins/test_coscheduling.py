@@ -8,7 +8,8 @@ import pytest
 from controller_runtime.apis.core.v1 import ResourceRequirements
 from controller_runtime.apis.machinery.errors import StatusError
 from controller_runtime.apis.machinery.object import ObjectMeta
-from controller_runtime.client import FakeClient, interceptor
+from controller_runtime.client import interceptor
+from controller_runtime.fake import FakeClient
 
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
 from pkg.apis.trainer.v1alpha1 import (

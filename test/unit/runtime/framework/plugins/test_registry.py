@@ -7,7 +7,7 @@ from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
-from controller_runtime.client import FakeClient
+from controller_runtime.fake import FakeClient
 from controller_runtime.manager import ManagerError
 
 from pkg.runtime.framework.plugins import registry

@@ -10,7 +10,8 @@ from controller_runtime.apis.core.v1 import ResourceRequirements
 from controller_runtime.apis.machinery.object import ObjectMeta
 from controller_runtime.apis.scheduling.v1 import PriorityClass
 from controller_runtime.cache import CacheDegradedError
-from controller_runtime.client import FakeClient, interceptor
+from controller_runtime.client import interceptor
+from controller_runtime.fake import FakeClient
 
 from pkg.apis.trainer.v1alpha1 import (
     CoschedulingPodGroupPolicySource,

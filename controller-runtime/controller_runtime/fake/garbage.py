@@ -1,44 +1,47 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The garbage collector of a cluster for objects in memory; it runs only when called."""
+"""The garbage collector and the namespace controller of a cluster in memory; they run only when called."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
 
 from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.apis.machinery.gvk import NamespacedName
 
-from . import deletion
-from .memory import Memory
+from .checks import FOREGROUND, ORPHAN
+from .storage import DeleteOptions, Storage
 from .tables import Document, Table
 
 _OWNER = "garbage-collector"
+NAMESPACES: Final = ("", "v1", "namespaces")
+Tables = Mapping[tuple[str, str, str], Table]
 Found = tuple[Table, NamespacedName, Document]
 
 
-def collect(memory: Memory, tables: Iterable[Table]) -> None:
+def collect(storage: Storage, tables: Iterable[Table]) -> None:
     """Delete dependents without existing owners and complete Foreground and Orphan deletions, until nothing changes."""
     tables = list(tables)
     before = None
-    while before != memory.version:
-        before = memory.version
+    while before != storage.version:
+        before = storage.version
         uids = {document["metadata"].get("uid") for _, _, document in _objects(tables)}
         for table, key, _ in list(_objects(tables)):
             if (row := table.rows.get(key)) is not None:
-                _attend(memory, tables, (table, key, row.document), uids)
+                _attend(storage, tables, (table, key, row.document), uids)
 
 
-def _attend(memory: Memory, tables: list[Table], found: Found, uids: set[JSON]) -> None:
+def _attend(storage: Storage, tables: list[Table], found: Found, uids: set[JSON]) -> None:
     table, key, document = found
     metadata: dict[str, JSON] = document["metadata"]
     finalizers = metadata.get("finalizers") or []
-    if metadata.get("deletionTimestamp") and deletion.ORPHAN in finalizers:
+    if metadata.get("deletionTimestamp") and ORPHAN in finalizers:
         for child in _dependents(tables, metadata.get("uid")):
             left = [each for each in _owners(child[2]) if each.get("uid") != metadata.get("uid")]
-            _set_metadata(memory, child, "ownerReferences", left)
-        _set_metadata(memory, found, "finalizers", [each for each in finalizers if each != deletion.ORPHAN])
-    elif metadata.get("deletionTimestamp") and deletion.FOREGROUND in finalizers:
+            _set_metadata(storage, child, "ownerReferences", left)
+        _set_metadata(storage, found, "finalizers", [each for each in finalizers if each != ORPHAN])
+    elif metadata.get("deletionTimestamp") and FOREGROUND in finalizers:
         blocking = False
         for child in _dependents(tables, metadata.get("uid")):
             blocking |= any(
@@ -46,17 +49,15 @@ def _attend(memory: Memory, tables: list[Table], found: Found, uids: set[JSON]) 
                 for each in _owners(child[2])
             )
             if not child[2]["metadata"].get("deletionTimestamp"):
-                memory.delete(child[0], child[1], deletion.Options("Foreground"))
+                storage.delete(child[0], child[1], DeleteOptions("Foreground"))
         if not blocking:
-            _set_metadata(
-                memory, found, "finalizers", [each for each in finalizers if each != deletion.FOREGROUND]
-            )
+            _set_metadata(storage, found, "finalizers", [each for each in finalizers if each != FOREGROUND])
     elif (
         (owners := _owners(document))
         and not metadata.get("deletionTimestamp")
         and not any(each.get("uid") in uids for each in owners)
     ):
-        memory.delete(table, key, deletion.Options("Background"))
+        storage.delete(table, key, DeleteOptions("Background"))
 
 
 def _objects(tables: list[Table]) -> Iterator[Found]:
@@ -74,9 +75,24 @@ def _owners(document: Document) -> list[dict[str, JSON]]:
     return owners
 
 
-def _set_metadata(memory: Memory, found: Found, field: str, value: list[JSON]) -> None:
+def _set_metadata(storage: Storage, found: Found, field: str, value: list[JSON]) -> None:
     table, key, _ = found
     row = table.rows[key]
     metadata = {name: held for name, held in row.document["metadata"].items() if name != field}
     after = {**row.document, "metadata": metadata | ({field: value} if value else {})}
-    memory.rewrite(table, row, after, _OWNER, subresource="", dry_run=False)
+    storage.rewrite(table, row, after, _OWNER, subresource="", dry_run=False)
+
+
+def empty_namespace(storage: Storage, tables: Tables, namespace: Document) -> None:
+    """Delete the objects of a namespace, and the namespace itself once it is empty."""
+    name, is_empty = namespace["metadata"]["name"], True
+    for table in tables.values():
+        for key in [key for key in table.rows if key.namespace == name]:
+            left = storage.delete(table, key, DeleteOptions("Background", grace_period_seconds=0))
+            is_empty = is_empty and left is None
+    table = tables[NAMESPACES]
+    row = table.rows.get(NamespacedName("", name))
+    if is_empty and row is not None:
+        metadata = {k: v for k, v in namespace["metadata"].items() if k != "finalizers"}
+        after = {**namespace, "metadata": metadata}
+        storage.rewrite(table, row, after, "namespace-controller", subresource="", dry_run=False)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""An API server in memory, on plain JSON: the base of the in-memory client.
+"""How an API server stores objects, on plain JSON: the rules that hold for every kind.
 
 It implements resourceVersion, uid, generation, optimistic locking, generateName, finalizers, grace periods,
 propagation, the status subresource, field owners and watches as a real server does. It does not implement schemas
@@ -12,15 +12,54 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Final
 
 from controller_runtime.apis.machinery import errors
+from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.apis.machinery.gvk import NamespacedName
 from controller_runtime.apis.machinery.patch import same
 from controller_runtime.apis.machinery.time import format_time
 
-from . import checks, deletion, ownership, parts
+from . import checks, ownership
+from .checks import FOREGROUND, ORPHAN
 from .tables import Change, Document, Manager, Stored, Table, key_of
+
+_SERVERS_OWN: Final = (
+    "uid",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "generation",
+)
+_NEVER_STORED: Final = ("managedFields", "selfLink")
+
+
+_OF: Final = {"Orphan": ORPHAN, "Foreground": FOREGROUND, "Background": None}
+_GRACE: Final = 30
+"""Seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteOptions:
+    """The options of a delete."""
+
+    propagation: str | None = None
+    grace_period_seconds: int | None = None
+    preconditions: Mapping[str, str] = field(default_factory=dict)
+    dry_run: bool = False
+
+    @classmethod
+    def of_eviction(cls, eviction: Document, *, dry_run: bool) -> DeleteOptions:
+        """Return the options of the delete that an Eviction requests."""
+        requested = eviction.get("deleteOptions") or {}
+        return cls(
+            requested.get("propagationPolicy"),
+            requested.get("gracePeriodSeconds"),
+            requested.get("preconditions") or {},
+            dry_run,
+        )
 
 
 def _default_now() -> datetime:
@@ -32,7 +71,7 @@ def _counting(pattern: str) -> Callable[[], str]:
     return lambda: pattern.format(next(counter))
 
 
-class Memory:
+class Storage:
     """The rules for writing objects, and the resourceVersion counter."""
 
     def __init__(
@@ -81,9 +120,7 @@ class Memory:
         if key in table.rows:
             raise table.exists(key)
         owners = {
-            Manager(manager, "Update"): ownership.fields_of(
-                parts.main_part(table, document), table.facts.schema
-            )
+            Manager(manager, "Update"): ownership.fields_of(_main_part(table, document), table.facts.schema)
         }
         return self._insert(table, document, owners, dry_run=dry_run)
 
@@ -127,7 +164,7 @@ class Memory:
         """Replace an object with a checked document, and return it."""
         schema = table.facts.schema
         checks.check_deletion(table, document, row.document)
-        after = parts.combined(table, row.document, document, subresource)
+        after = _combined(table, row.document, document, subresource)
         checks.check_finalizers(table, row.document, after)
         written, removed = ownership.difference(row.document, after, schema)
         lost = written | removed
@@ -169,24 +206,24 @@ class Memory:
         after = ownership.merge(
             after, {k: v for k, v in config.items() if k not in ("apiVersion", "kind")}, schema
         )
-        after["metadata"] = {**after.get("metadata", {}), **parts.servers_metadata(row.document)}
+        after["metadata"] = {**after.get("metadata", {}), **_servers_metadata(row.document)}
         checks.check_finalizers(table, row.document, after)
         return self._replace(table, key, row, Stored(after, others | {who: mine}), dry_run=dry_run)
 
-    def delete(self, table: Table, key: NamespacedName, options: deletion.Options) -> Document | None:
+    def delete(self, table: Table, key: NamespacedName, options: DeleteOptions) -> Document | None:
         """Delete an object, or mark it while finalizers or a grace period keep it; return it while it exists."""
         row = table.find(key)
-        deletion.check_preconditions(table, row.document, options.preconditions)
-        left = deletion.marked(table, row.document, options, self._now())
+        checks.check_preconditions(table, row.document, options.preconditions)
+        left = _marked(table, row.document, options, self._now())
         if left is None:
             if not options.dry_run:
-                self._drop(table, key, row.document)
+                self.drop(table, key, row.document)
         elif left is not row.document and not options.dry_run:
             return self._store(table, key, Stored(left, row.owners), "MODIFIED")
         return left
 
     def _apply_new(self, table: Table, config: Document, who: Manager, *, dry_run: bool) -> Document:
-        document = parts.main_part(table, config)
+        document = _main_part(table, config)
         if uid := document["metadata"].get("uid"):
             raise table.conflict(
                 document["metadata"]["name"],
@@ -202,7 +239,7 @@ class Memory:
             document.pop("status", None)
         metadata = document["metadata"]
         kept = {} if table.facts.generation else {k: v for k, v in metadata.items() if k == "generation"}
-        metadata = document["metadata"] = parts.clients_metadata(document) | kept
+        metadata = document["metadata"] = _clients_metadata(document) | kept
         document = self.complete(table, document)
         checks.check_name(table, document)
         checks.check_metadata(table, document)
@@ -225,7 +262,7 @@ class Memory:
         checks.check_metadata(table, after.document)
         metadata = after.document["metadata"]
         if "generation" in metadata and not same(
-            parts.content(table, row.document), parts.content(table, after.document)
+            _content(table, row.document), _content(table, after.document)
         ):
             metadata["generation"] += 1
         if dry_run:
@@ -236,8 +273,8 @@ class Memory:
     def _finish(self, table: Table, key: NamespacedName, row: Stored, after: Stored) -> Document:
         if same(row.document, after.document) and row.owners == after.owners:
             return row.document
-        if deletion.is_due(after.document["metadata"]):
-            self._drop(table, key, after.document)
+        if _is_due(after.document["metadata"]):
+            self.drop(table, key, after.document)
             return after.document
         return self._store(table, key, after, "MODIFIED")
 
@@ -249,7 +286,8 @@ class Memory:
         table.notify(Change(change, row.document, before.document if before else None))
         return row.document
 
-    def _drop(self, table: Table, key: NamespacedName, document: Document) -> None:
+    def drop(self, table: Table, key: NamespacedName, document: Document) -> None:
+        """Remove an object; ``document`` is its last state."""
         self._version += 1
         before = table.rows.pop(key)
         last = {**document, "metadata": {**document["metadata"], "resourceVersion": self.version}}
@@ -276,3 +314,100 @@ def _differing(
     return frozenset(
         path for path in fields if not same(ownership.value_at(live, path), ownership.value_at(merged, path))
     )
+
+
+def _content(table: Table, document: Document) -> Document:
+    """Return the part of an object whose changes increase its generation."""
+    uncounted = ("metadata", "status") if table.facts.status else ("metadata",)
+    return {k: v for k, v in document.items() if k not in uncounted}
+
+
+def _main_part(table: Table, document: Document) -> Document:
+    """Return the object without a status that is a subresource."""
+    return {k: v for k, v in document.items() if k != "status"} if table.facts.status else document
+
+
+def _combined(table: Table, old: Document, new: Document, subresource: str) -> Document:
+    """Return ``old`` after a PUT of ``new``, which sets either the status or all but the status and server fields."""
+    if subresource:
+        result = {k: v for k, v in old.items() if k != "status"}
+        result["metadata"] = dict(old["metadata"])
+        return {**result, "status": new["status"]} if "status" in new else result
+    result = dict(new)
+    if table.facts.status:
+        result.pop("status", None)
+        if "status" in old:
+            result["status"] = old["status"]
+    result["metadata"] = _clients_metadata(new) | _servers_metadata(old)
+    return result
+
+
+def _servers_metadata(document: Document) -> Document:
+    """Return the metadata that only the server writes."""
+    metadata = document["metadata"]
+    return {name: metadata[name] for name in (*_SERVERS_OWN, "resourceVersion") if name in metadata}
+
+
+def _clients_metadata(document: Document) -> Document:
+    """Return the metadata that clients may write."""
+    dropped = (*_SERVERS_OWN, *_NEVER_STORED, "resourceVersion")
+    return {name: value for name, value in document["metadata"].items() if name not in dropped}
+
+
+def _marked(table: Table, document: Document, options: DeleteOptions, now: datetime) -> Document | None:
+    """Return the object marked for deletion, or None if it is removed at once.
+
+    An object that does not change is returned itself.
+    """
+    metadata: dict[str, JSON] = dict(document["metadata"])
+    finalizers = _finalizers(table, metadata, options.propagation)
+    grace = _grace(table, document, options.grace_period_seconds)
+    if not finalizers and not grace:
+        return None
+    waiting = metadata.get("deletionTimestamp")
+    before = metadata.get("deletionGracePeriodSeconds") or 0
+    if not waiting or grace < before:
+        metadata["deletionTimestamp"] = format_time(now + timedelta(seconds=grace))
+        metadata["deletionGracePeriodSeconds"] = grace
+    if not waiting and "generation" in metadata:
+        metadata["generation"] += 1
+    metadata.pop("finalizers", None)
+    if finalizers:
+        metadata["finalizers"] = finalizers
+    return document if metadata == document["metadata"] else {**document, "metadata": metadata}
+
+
+def _is_due(metadata: Mapping[str, JSON]) -> bool:
+    """Return True if the object is marked for deletion and has no finalizers and no grace period."""
+    return bool(
+        metadata.get("deletionTimestamp")
+        and not metadata.get("finalizers")
+        and not metadata.get("deletionGracePeriodSeconds")
+    )
+
+
+def _finalizers(table: Table, metadata: Mapping[str, JSON], propagation: str | None) -> list[str]:
+    present = list(metadata.get("finalizers") or ())
+    if propagation is not None:
+        wanted = _OF[propagation]
+    elif ORPHAN in present or FOREGROUND in present:
+        wanted = ORPHAN if ORPHAN in present else FOREGROUND
+    else:
+        wanted = ORPHAN if table.facts.orphans else None
+    if wanted in present:
+        return [each for each in present if each not in (ORPHAN, FOREGROUND) or each == wanted]
+    return [each for each in present if each not in (ORPHAN, FOREGROUND)] + ([wanted] if wanted else [])
+
+
+def _grace(table: Table, document: Document, given: int | None) -> int:
+    """Return the grace period: zero except for pods that are bound to a node and have not ended."""
+    if table.facts.gvk[::2] != ("", "Pod"):
+        return 0
+    metadata, spec = document["metadata"], document.get("spec") or {}
+    if metadata.get("deletionTimestamp"):
+        before: int = metadata.get("deletionGracePeriodSeconds") or 0
+        return before if given is None else min(given, before)
+    if not spec.get("nodeName") or (document.get("status") or {}).get("phase") in ("Failed", "Succeeded"):
+        return 0
+    period: int = spec.get("terminationGracePeriodSeconds", _GRACE) if given is None else given
+    return max(period, 0)

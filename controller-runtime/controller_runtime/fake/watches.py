@@ -1,19 +1,17 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""A server's memory of changes: the log, the replicas that are behind it, and the watches that are sent its lines."""
+"""The history of a server's objects, the views that lists and watches read, and the watches that are open."""
 
 from __future__ import annotations
 
 import asyncio
 import math
-import random
+from abc import ABC, abstractmethod
 from bisect import bisect_right
-from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from contextvars import Context
 from dataclasses import dataclass, field
-from enum import Enum
 from operator import attrgetter
 from typing import Any, Final
 
@@ -22,11 +20,11 @@ import msgspec
 
 from controller_runtime.apis.machinery import errors
 from controller_runtime.apis.machinery.gvk import NamespacedName
-from controller_runtime.client.tables import Change, Document, Table, key_of
-from controller_runtime.rest import Response, TransportError
+from controller_runtime.rest import Response
 
-from .loop import Delays
-from .messages import Place, Stream
+from .requests import Place, Stream
+from .storage import Storage
+from .tables import Change, Document, Table, key_of
 
 _version = attrgetter("version")
 
@@ -52,18 +50,21 @@ class _Kept:
     events: list[Event] = field(default_factory=list)
     forgotten: int = 0
     """The version of the last change that was compacted."""
-    latest: dict[NamespacedName, Document] = field(default_factory=dict)
 
 
 class History:
-    """Every change since the last compaction, in order."""
+    """Every change since the last compaction, in order.
 
-    def __init__(self) -> None:
+    With ``keep``, all but about that many of the last changes are compacted from time to time.
+    """
+
+    def __init__(self, *, keep: int = 0) -> None:
         self.floor = 0
         """Changes up to this version have been compacted."""
-        self.replicas: list[Replica] = []
+        self.views: list[View] = []
         self.listeners: list[Callable[[Event], None]] = []
         """Called with every change, at once."""
+        self._keep = keep
         self._versions: list[int] = []
         self._kept: dict[Table, _Kept] = {}
 
@@ -74,18 +75,14 @@ class History:
 
     def record(self, table: Table, change: Change) -> None:
         """Add a change."""
-        kept, key = self._kept[table], key_of(change.document)
-        before = kept.latest.get(key)
-        if change.type == "DELETED":
-            kept.latest.pop(key, None)
-        else:
-            kept.latest[key] = change.document
         version = int(change.document["metadata"]["resourceVersion"])
-        event = Event(version, change.type, table, key, change.document, before)
-        kept.events.append(event)
+        event = Event(version, change.type, table, key_of(change.document), change.document, change.before)
+        self._kept[table].events.append(event)
         self._versions.append(version)
-        for replica in self.replicas:
-            replica.expect(event)
+        if self._keep and len(self._versions) > 2 * self._keep:
+            self.compact(self._keep)
+        for view in self.views:
+            view.expect(event)
         for listener in self.listeners:
             listener(event)
 
@@ -102,7 +99,7 @@ class History:
         if version < self.floor:
             return None
         kept = self._kept[table]
-        objects = dict(kept.latest)
+        objects = {key: row.document for key, row in table.rows.items()}
         for event in reversed(kept.events):
             if event.version <= version:
                 break
@@ -137,51 +134,33 @@ class _Recorder:
         self._record(self._table, change)
 
 
-class Replica:
-    """One of several API servers: its watch cache is behind the store by a lag of its own.
+class View(ABC):
+    """The objects as lists and watches read them, which may be behind the storage."""
 
-    A change that nothing waits for is applied when the replica is next read: there is a timer only for the others.
-    """
-
-    def __init__(self, history: History, rng: random.Random, *, version: int) -> None:
-        self.lags = Delays(lambda: rng.random() * 0.02)
-        """How long after a change this replica knows of it."""
-        self._applied = version
-        self._rows: dict[Table, dict[NamespacedName, Document]] = {}
-        self._latest: dict[Table, int] = {}
+    def __init__(self, history: History) -> None:
         self._waiting: dict[Table | None, list[asyncio.Future[None]]] = {}
-        self._due = 0.0
-        self._coming: deque[tuple[float, Event]] = deque()
-        self._context = Context()
-        """Where timers run: no process's end stops them."""
-        history.replicas.append(self)
+        history.views.append(self)
 
     @property
+    @abstractmethod
     def applied(self) -> int:
-        """The version up to which this replica knows the changes."""
-        self._catch_up()
-        return self._applied
+        """The version up to which the changes are seen."""
 
+    @abstractmethod
     def expect(self, event: Event) -> None:
-        """Apply a change after the lag, and never before an earlier one."""
-        loop = asyncio.get_running_loop()
-        now = loop.time()
-        self._due = max(now + self.lags.longest(), self._due)
-        if self._coming and self._coming[0][0] <= now:
-            self._catch_up()
-        self._coming.append((self._due, event))
-        if event.table in self._waiting or None in self._waiting:
-            loop.call_at(self._due, self._catch_up, context=self._context)
+        """Take note of a change."""
 
+    @abstractmethod
     def documents(self, table: Table) -> list[Document]:
-        """Return the objects of a kind as this replica knows them, by namespace and name."""
-        self._catch_up()
-        return [document for _, document in sorted(self._rows.get(table, {}).items())]
+        """Return the objects of a kind, by namespace and name."""
 
+    @abstractmethod
     def latest(self, table: Table) -> int:
-        """Return the version of the last change of a kind that this replica knows."""
-        self._catch_up()
-        return self._latest.get(table, 0)
+        """Return the version of the last change of a kind that is seen."""
+
+    @abstractmethod
+    def plan(self, table: Table | None) -> None:
+        """Make sure that the next change of a kind, or of any, is seen once its time has come."""
 
     async def change(self, table: Table | None = None, until: float = math.inf) -> None:
         """Return at a time, or when the objects of a kind, or of any, change here, or their watchers are woken."""
@@ -189,9 +168,10 @@ class Replica:
         waiter: asyncio.Future[None] = loop.create_future()
         waiting = self._waiting.setdefault(table, [])
         waiting.append(waiter)
-        if len(waiting) == 1 and (due := self._next(table)) is not None:
-            loop.call_at(due, self._catch_up, context=self._context)
-        timer = loop.call_at(until, _end, waiter, context=self._context) if until < math.inf else None
+        if len(waiting) == 1:
+            self.plan(table)
+        # In a context of its own: no process's end stops a timer.
+        timer = loop.call_at(until, _end, waiter, context=Context()) if until < math.inf else None
         try:
             await waiter
         finally:
@@ -207,28 +187,36 @@ class Replica:
         for waiter in self._waiting.pop(table, ()):
             _end(waiter)
 
-    def _next(self, table: Table | None) -> float | None:
-        """Return the time at which this replica knows of the next change."""
-        return next((due for due, event in self._coming if table in (None, event.table)), None)
 
-    def _catch_up(self) -> None:
-        """Apply the changes whose time has come."""
-        coming = self._coming
-        if not coming:
-            return
-        now = asyncio.get_running_loop().time()
-        while coming and coming[0][0] <= now:
-            _, event = coming.popleft()
-            rows = self._rows.setdefault(event.table, {})
-            if event.type == "DELETED":
-                rows.pop(event.key, None)
-            else:
-                rows[event.key] = event.document
-            self._applied = max(self._applied, event.version)
-            self._latest[event.table] = event.version
-            if self._waiting:
-                self.wake(event.table)
-                self.wake(None)
+class Current(View):
+    """The objects as they are stored."""
+
+    def __init__(self, history: History, storage: Storage) -> None:
+        super().__init__(history)
+        self._storage = storage
+        self._latest: dict[Table, int] = {}
+
+    @property
+    def applied(self) -> int:
+        """The newest version."""
+        return int(self._storage.version)
+
+    def expect(self, event: Event) -> None:
+        """Wake who waits for the change."""
+        self._latest[event.table] = event.version
+        self.wake(event.table)
+        self.wake(None)
+
+    def plan(self, table: Table | None) -> None:
+        """Do nothing: each change is seen at once."""
+
+    def documents(self, table: Table) -> list[Document]:
+        """Return the objects of a kind, by namespace and name."""
+        return [row.document for _, row in sorted(table.rows.items())]
+
+    def latest(self, table: Table) -> int:
+        """Return the version of the last change of a kind."""
+        return self._latest.get(table, 0)
 
 
 def _end(waiter: asyncio.Future[None]) -> None:
@@ -240,26 +228,16 @@ _BOOKMARK_PERIOD: Final = 60.0
 _DEFAULT_TIMEOUT: Final = 1800.0
 
 
-class Break(Enum):
-    """How a connection ends before its time."""
-
-    RESET = "reset"
-    """With an error."""
-    PROPER = "proper"
-    """As if the server had ended it."""
-    WITHIN_LINE = "within a line"
-    """As if the server had ended it, with a part of the next line."""
-
-
 class Watch:
     """One watch: the version that it has sent, and its state."""
 
-    def __init__(self, place: Place, replica: Replica, version: int) -> None:
+    def __init__(self, place: Place, view: View, version: int) -> None:
         self.place = place
-        self.replica = replica
+        self.view = view
         self.version = version
         """Changes up to here have been sent."""
-        self.broken: Break | None = None
+        self.is_cut = False
+        """The server ends it."""
         self.ended = False
 
     @property
@@ -292,14 +270,11 @@ class Watch:
 class Watches:
     """The watches that are open."""
 
-    def __init__(self, history: History, rng: random.Random) -> None:
+    def __init__(self, history: History) -> None:
         self.open_watches: list[Watch] = []
-        self.delays = Delays[[Watch]]()
-        """How long a line takes."""
         self._history = history
-        self._rng = rng
 
-    async def open(self, place: Place, replica: Replica, newest: str) -> Response:
+    async def open(self, place: Place, view: View, newest: str) -> Response:
         """Begin a watch.
 
         Raises:
@@ -313,21 +288,25 @@ class Watches:
             raise errors.ExpiredError(text, code=410, reason="Expired")
         if initial and version in ("", None):
             version = newest
-        begin = int(version) if version not in ("", "0") else replica.applied
-        watch = Watch(place, replica, begin)
+        begin = int(version) if version not in ("", "0") else view.applied
+        watch = Watch(place, view, begin)
         self.open_watches.append(watch)
         timeout = float(query.get("timeoutSeconds") or _DEFAULT_TIMEOUT)
         lines = self._sent(watch, self._lines(watch, timeout, initial=initial or version in ("", "0")))
         return Stream(lines, lambda: self._end(watch))
 
     def cut(self, which: Callable[[Watch], bool] = lambda _: True) -> int:
-        """Break the connections of watches, some within a line; return how many."""
+        """End watches; return how many."""
         found = [watch for watch in self.open_watches if which(watch)]
         for watch in found:
-            watch.broken = self._rng.choice(list(Break))
-            watch.replica.wake(watch.table)
-            watch.replica.wake(None)
+            self.cut_one(watch)
         return len(found)
+
+    def cut_one(self, watch: Watch) -> None:
+        """End a watch."""
+        watch.is_cut = True
+        watch.view.wake(watch.table)
+        watch.view.wake(None)
 
     def _end(self, watch: Watch) -> None:
         watch.ended = True
@@ -335,23 +314,11 @@ class Watches:
             self.open_watches.remove(watch)
 
     async def _sent(self, watch: Watch, lines: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
-        """Yield lines as they arrive, until the connection breaks."""
-        last = b""
+        """Yield lines as they arrive."""
         try:
             async with aclosing(lines):
                 async for line in lines:
-                    last = line
-                    if (delay := self.delays.longest(watch)) > 0:
-                        await anyio.sleep(delay)
-                    if watch.broken is not None:
-                        break
                     yield line
-            match watch.broken:
-                case Break.RESET:
-                    raise TransportError("the connection broke")
-                case Break.WITHIN_LINE if last:
-                    # A proxy ends the answer properly, and the client takes the rest for a line.
-                    yield last[: self._rng.randrange(len(last))]
         finally:
             self._end(watch)
 
@@ -362,7 +329,7 @@ class Watches:
             async with aclosing(self._begin(watch)) as lines:
                 async for line in lines:
                     yield line
-        while watch.broken is None and anyio.current_time() < deadline:
+        while not watch.is_cut and anyio.current_time() < deadline:
             for line in self._pending(watch):
                 yield line
             await self._change(watch, min(deadline, bookmark))
@@ -373,10 +340,10 @@ class Watches:
                 yield bookmark_line(watch)
 
     async def _begin(self, watch: Watch) -> AsyncGenerator[bytes]:
-        while watch.replica.applied < watch.version and watch.broken is None:
-            await watch.replica.change()
-        documents = watch.replica.documents(watch.table)
-        watch.version = max(watch.version, watch.replica.applied)
+        while watch.view.applied < watch.version and not watch.is_cut:
+            await watch.view.change()
+        documents = watch.view.documents(watch.table)
+        watch.version = max(watch.version, watch.view.applied)
         for document in documents:
             if watch.place.picks(document):
                 yield encoded("ADDED", watch.place.shown(document))
@@ -384,8 +351,8 @@ class Watches:
             yield bookmark_line(watch, initial=True)
 
     def _pending(self, watch: Watch) -> list[bytes]:
-        """Return the lines of the changes that the replica has applied since the last, oldest first."""
-        applied = watch.replica.applied
+        """Return the lines of the changes that the view has seen since the last, oldest first."""
+        applied = watch.view.applied
         events = self._history.between(watch.table, watch.version, applied)
         watch.version = max(watch.version, applied)
         if events is None:
@@ -394,8 +361,8 @@ class Watches:
         return [line for event in events if (line := watch.line(event)) is not None]
 
     async def _change(self, watch: Watch, until: float) -> None:
-        if watch.broken is None and watch.version >= watch.replica.latest(watch.table):
-            await watch.replica.change(watch.table, until)
+        if not watch.is_cut and watch.version >= watch.view.latest(watch.table):
+            await watch.view.change(watch.table, until)
 
 
 def encoded(kind: str, document: Any) -> bytes:

@@ -1,26 +1,53 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Requests and answers of a simulated server: which objects a request is about, and answers in bytes."""
+"""Requests and answers of an API server in memory: the objects that a request is about, and answers in bytes."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 from urllib.parse import unquote
 
 import msgspec
 
-from controller_runtime.apis.machinery import errors
+from controller_runtime.apis.machinery import errors, labels
+from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.apis.machinery.gvk import GVK, NamespacedName
-from controller_runtime.client import deletion, patching, selection
-from controller_runtime.client.tables import Document, Table
 from controller_runtime.rest import Request, Response
+
+from .storage import DeleteOptions
+from .tables import Document, Table
 
 Tables = Mapping[tuple[str, str, str], Table]
 _APPLY = "application/apply-patch+yaml"
 _META = {"apiVersion": "meta.k8s.io/v1"}
+_EVERYWHERE: Final = ("metadata.name", "metadata.namespace")
+_SELECTABLE: Final[Mapping[str, frozenset[str]]] = {
+    "Pod": frozenset(
+        {
+            "spec.hostNetwork",
+            "spec.nodeName",
+            "spec.restartPolicy",
+            "spec.schedulerName",
+            "spec.serviceAccountName",
+            "status.nominatedNodeName",
+            "status.phase",
+            "status.podIP",
+        }
+    ),
+    "Event": frozenset(
+        {"involvedObject.kind", "involvedObject.name", "involvedObject.namespace", "reason", "type"}
+    ),
+    "Namespace": frozenset({"status.phase"}),
+    "Secret": frozenset({"type"}),
+    "Job": frozenset({"status.successful"}),
+    "Node": frozenset({"spec.unschedulable"}),
+}
+"""Fields of Kubernetes' kinds that servers support in selectors, besides name and namespace."""
+
+_FALSE_WHEN_UNSET: Final = frozenset({"spec.hostNetwork", "spec.unschedulable"})
 
 
 @dataclass(slots=True)
@@ -67,13 +94,13 @@ class Place:
 
     def body(self) -> Any:
         """Return the JSON value of the body; a new one each time."""
-        return patching.decoded(self.request.body or b"{}")
+        return _decoded(self.request.body or b"{}")
 
-    def delete_options(self) -> deletion.Options:
+    def delete_options(self) -> DeleteOptions:
         """Return the options of a delete, from the body and the query."""
         body: dict[str, Any] = self.body()
         grace = body.get("gracePeriodSeconds", self.query.get("gracePeriodSeconds"))
-        return deletion.Options(
+        return DeleteOptions(
             body.get("propagationPolicy") or self.query.get("propagationPolicy"),
             None if grace is None else int(grace),
             body.get("preconditions") or {},
@@ -111,7 +138,7 @@ def place_of(request: Request, tables: Tables) -> Place:
         raise not_served()
     name, subresource = (*rest[1:3], "", "")[:2]
     query = dict(request.query)
-    matcher = selection.matcher_of(query.get("labelSelector") or None)
+    matcher = _matcher(query.get("labelSelector") or None)
     fields = [_requirement(part) for part in query.get("fieldSelector", "").split(",") if part]
 
     def picks(document: Document) -> bool:
@@ -120,9 +147,7 @@ def place_of(request: Request, tables: Tables) -> Place:
             return False
         if not matcher.matches(metadata.get("labels")):
             return False
-        return all(
-            selection.has_field(table, document, path, value) is equal for path, value, equal in fields
-        )
+        return all(_has_field(table, document, path, value) is equal for path, value, equal in fields)
 
     key = NamespacedName(namespace if table.resource.namespaced else "", name)
     return Place(_verb(request, name, query), table, key, subresource, query, request, picks)
@@ -190,6 +215,49 @@ def _verb(request: Request, name: str, query: Mapping[str, str]) -> str:
     )
 
 
+def _matcher(selector: labels.LabelSelectorLike | None) -> labels.Selector:
+    """Return a label selector as an object. Raises BadRequestError if it cannot be parsed."""
+    try:
+        return labels.selector(selector)
+    except labels.SelectorError as error:
+        raise errors.BadRequestError(str(error), code=400, reason="BadRequest") from error
+
+
+def _has_field(table: Table, document: Document, path: str, value: str) -> bool:
+    """Return True if the object matches the field selector ``path=value``.
+
+    Raises:
+        BadRequestError: servers do not support the field for this kind.
+    """
+    known = _SELECTABLE.get(table.facts.gvk.kind) if not table.facts.custom else None
+    if path not in _EVERYWHERE and path not in (known or ()):
+        if known is not None or table.facts.custom:
+            message = f"field label not supported: {path}"
+        else:
+            message = f'"{path}" is not a known field selector: only "metadata.name", "metadata.namespace"'
+        raise errors.BadRequestError(message, code=400, reason="BadRequest")
+    found: JSON = document
+    for step in path.split("."):
+        found = found.get(step) if isinstance(found, dict) else None
+    if found is None and path in _FALSE_WHEN_UNSET:
+        found = False
+    return _text(found) == value
+
+
+def _text(value: JSON) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return "" if value is None else str(value)
+
+
+def _decoded(body: bytes) -> JSON:
+    """Return the JSON value of a body. Raises BadRequestError if it is not JSON."""
+    try:
+        return msgspec.json.decode(body)
+    except msgspec.DecodeError as error:
+        raise errors.BadRequestError(str(error), code=400, reason="BadRequest") from error
+
+
 def discovery(path: str, tables: Tables) -> Document | None:
     """Return the answer to a discovery path; None for all other paths."""
     if path == "/version":
@@ -229,7 +297,7 @@ def _group(name: str, served: set[tuple[str, str]]) -> Document:
     return {"name": name, "versions": versions, "preferredVersion": versions[-1]}
 
 
-JSON = {"Content-Type": "application/json"}
+_HEADERS: Final = {"Content-Type": "application/json"}
 
 
 class Answer(Response):
@@ -237,7 +305,7 @@ class Answer(Response):
 
     def __init__(self, status: int, body: bytes, headers: Mapping[str, str] | None = None) -> None:
         self.status = status
-        self.headers = JSON if headers is None else headers
+        self.headers = _HEADERS if headers is None else headers
         self.body = body
 
     async def read(self) -> bytes:
@@ -258,7 +326,7 @@ class Stream(Response):
 
     def __init__(self, lines: AsyncIterator[bytes], on_close: Callable[[], None]) -> None:
         self.status = 200
-        self.headers = JSON
+        self.headers = _HEADERS
         self._lines = lines
         self._on_close = on_close
 
@@ -282,7 +350,7 @@ def success(body: Any, status: int = 200) -> Answer:
 
 def refusal(error: errors.StatusError) -> Answer:
     """Return the answer that a refusal is."""
-    headers = dict(JSON)
+    headers = dict(_HEADERS)
     if error.retry_after is not None:
         headers["Retry-After"] = str(int(error.retry_after))
     return Answer(error.code, msgspec.json.encode(errors.to_status(error)), headers)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.apis.machinery.patch import same
-from controller_runtime.client import kinds, ownership
+from controller_runtime.fake import kinds, ownership
 
 POD = kinds.facts_for(Pod).schema
 

@@ -9,7 +9,7 @@ import pytest
 from controller_runtime.apis.batch.v1 import Job
 from controller_runtime.apis.core.v1 import ConfigMap, Pod
 from controller_runtime.apis.machinery import errors
-from controller_runtime.client import FakeClient
+from controller_runtime.fake import FakeClient
 
 
 def config_map(name: str, *owners: ConfigMap, blocking: bool = True) -> ConfigMap:

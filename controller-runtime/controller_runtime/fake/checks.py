@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The checks of an API server on writes of any kind: versions, uids, finalizers, field conflicts."""
+"""The writes of any kind that an API server refuses: for names, metadata, versions, uids, conflicts of fields."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ import msgspec
 from controller_runtime.apis.machinery import errors, field, names
 from controller_runtime.apis.machinery.object import OwnerReference
 
-from . import deletion, ownership
+from . import ownership
 from .tables import Document, Manager, Table, key_of
 
-_PLAIN_FINALIZERS: Final = frozenset({deletion.ORPHAN, deletion.FOREGROUND, "kubernetes"})
+ORPHAN: Final = "orphan"
+FOREGROUND: Final = "foregroundDeletion"
+_PLAIN_FINALIZERS: Final = frozenset({ORPHAN, FOREGROUND, "kubernetes"})
 _METADATA: Final = field.Path("metadata")
 _ANNOTATIONS: Final = 256 * 1024
 """Bytes of all annotations of an object."""
@@ -61,8 +63,8 @@ def _problems(metadata: Document, *, custom: bool) -> Iterator[field.FieldError]
     path, finalizers = _METADATA.child("finalizers"), metadata.get("finalizers") or ()
     for each in finalizers:
         yield from (field.invalid(path, each, text) for text in names.is_label_key(each))
-    if {deletion.ORPHAN, deletion.FOREGROUND} <= set(finalizers):
-        text = f"finalizer {deletion.ORPHAN} and {deletion.FOREGROUND} cannot be both set"
+    if {ORPHAN, FOREGROUND} <= set(finalizers):
+        text = f"finalizer {ORPHAN} and {FOREGROUND} cannot be both set"
         yield field.invalid(path, list(finalizers), text)
     for index, each in enumerate(() if custom else finalizers):
         if "/" not in each and each not in _PLAIN_FINALIZERS:
@@ -159,3 +161,37 @@ def _by_manager(causes: list[dict[str, str]]) -> Iterator[str]:
     for message, group in itertools.groupby(causes, key=lambda cause: cause["message"]):
         yield message.replace("conflict with", "conflicts with", 1) + ":"
         yield from (f"- {cause['field']}" for cause in group)
+
+
+def check_preconditions(table: Table, document: Document, preconditions: Mapping[str, str]) -> None:
+    """Raise ConflictError if the object does not meet the preconditions."""
+    metadata = document["metadata"]
+    uid, version = metadata.get("uid", ""), metadata.get("resourceVersion", "")
+    if (wanted := preconditions.get("uid")) is not None and wanted != uid:
+        raise table.conflict(
+            metadata["name"],
+            f"the UID in the precondition ({wanted}) does not match the UID in record ({uid}). "
+            "The object might have been deleted and then recreated",
+            by_kind=True,
+        )
+    if (wanted := preconditions.get("resourceVersion")) is not None and wanted != version:
+        raise table.conflict(
+            metadata["name"],
+            f"the ResourceVersion in the precondition ({wanted}) does not match the ResourceVersion in record "
+            f"({version}). The object might have been modified",
+            by_kind=True,
+        )
+
+
+def check_manager(field_manager: str) -> None:
+    """Raise InvalidError if an apply has no field manager."""
+    if field_manager:
+        return
+    text = "Required value: is required for apply patch"
+    cause = {"reason": "FieldValueRequired", "message": text, "field": "fieldManager"}
+    raise errors.InvalidError(
+        f'PatchOptions.meta.k8s.io "" is invalid: fieldManager: {text}',
+        code=422,
+        reason="Invalid",
+        details={"causes": [cause]},
+    )

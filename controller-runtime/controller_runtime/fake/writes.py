@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Writes to a simulated server: defaults and pruning, admission, namespaces that end, and the write itself.
+"""Writes to an API server in memory: patches, defaults and pruning, admission, and namespaces that end.
 
 Objects are not validated.
 """
@@ -10,19 +10,22 @@ from __future__ import annotations
 import copy
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 
-from controller_runtime.apis.machinery import errors
+from controller_runtime.apis.machinery import errors, mergeschema, strategicpatch
+from controller_runtime.apis.machinery import patch as patches
 from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.apis.machinery.gvk import GVK, NamespacedName
-from controller_runtime.apis.machinery.patch import apply_merge_patch, merge_patch_diff
-from controller_runtime.client import deletion, patching
-from controller_runtime.client.memory import Memory
-from controller_runtime.client.tables import Document, Table, key_of
+from controller_runtime.client import APPLY, MERGE, STRATEGIC
+from controller_runtime.client import JSON as JSON_PATCH
 
-from .messages import Place
+from . import checks
+from .garbage import NAMESPACES
+from .requests import Place, Tables
+from .storage import DeleteOptions, Storage
+from .tables import Document, Table, key_of
 
 Schema = Mapping[str, Any]
 _PRESERVE: Final = "x-kubernetes-preserve-unknown-fields"
@@ -72,40 +75,6 @@ def _object(value: dict[str, JSON], schema: Schema) -> dict[str, JSON]:
     return completed
 
 
-Tables = Mapping[tuple[str, str, str], Table]
-_NAMESPACES: Final = ("", "v1", "namespaces")
-
-
-def _check_namespace(place: Place, tables: Tables) -> None:
-    """Check that the namespace of a new object exists. Raises NotFoundError; ForbiddenError if it ends."""
-    namespace = place.key.namespace
-    if not place.table.resource.namespaced or not namespace:
-        return
-    row = tables[_NAMESPACES].find(NamespacedName("", namespace))
-    if row.document["metadata"].get("deletionTimestamp"):
-        text = (
-            f'{place.table.resource.group_resource} "{place.key.name}" is forbidden: unable to create new '
-            f"content in namespace {namespace} because it is being terminated"
-        )
-        causes = [{"reason": "NamespaceTerminating", "message": f"namespace {namespace} is being terminated"}]
-        raise errors.ForbiddenError(text, code=403, reason="Forbidden", details={"causes": causes})
-
-
-def empty_namespace(memory: Memory, tables: Tables, namespace: Document) -> None:
-    """Delete the objects of a namespace, and the namespace itself once it is empty."""
-    name, is_empty = namespace["metadata"]["name"], True
-    for table in tables.values():
-        for key in [key for key in table.rows if key.namespace == name]:
-            left = memory.delete(table, key, deletion.Options("Background", grace_period_seconds=0))
-            is_empty = is_empty and left is None
-    table = tables[_NAMESPACES]
-    row = table.rows.get(NamespacedName("", name))
-    if is_empty and row is not None:
-        metadata = {k: v for k, v in namespace["metadata"].items() if k != "finalizers"}
-        after = {**namespace, "metadata": metadata}
-        memory.rewrite(table, row, after, "namespace-controller", subresource="", dry_run=False)
-
-
 _SUCCESS: Final = {"kind": "Status", "apiVersion": "v1", "status": "Success", "metadata": {}}
 Admit = Callable[["Review"], Awaitable[None]]
 
@@ -126,30 +95,34 @@ class Review:
 class Writes:
     """Stores what requests write, once it is complete and admitted."""
 
-    def __init__(self, memory: Memory, tables: Mapping[tuple[str, str, str], Table]) -> None:
+    def __init__(self, storage: Storage, tables: Tables, *, check_namespaces: bool = False) -> None:
+        self._check_namespaces = check_namespaces
         self.admit: dict[GVK, list[Admit]] = {}
         self.admit_subresource: dict[tuple[GVK, str], list[Admit]] = {}
         self.complete: dict[GVK, Callable[[Document], Document]] = {}
-        self._memory = memory
+        self._storage = storage
         self._tables = tables
         self._admitted: Document = {}
-        memory.complete = self._complete
+        storage.complete = self._complete
 
     async def create(self, place: Place, user: str) -> Document:
         """Store a new object, and return it."""
         document = place.body()
-        _check_namespace(place, self._tables)
+        self._check_namespace(place)
         document.setdefault("metadata", {})
         if place.table.resource.namespaced:
             document["metadata"].setdefault("namespace", place.key.namespace)
-        if place.subresource == "eviction":
-            self._memory.delete(place.table, place.key, deletion.Options())
+        if place.subresource:
+            if (place.gvk.kind, place.subresource) != ("Pod", "eviction"):
+                raise place.table.no_subresource(place.key.name)
+            evicted = DeleteOptions.of_eviction(document, dry_run=place.dry_run)
+            self._storage.delete(place.table, place.key, evicted)
             return dict(_SUCCESS)
         document = self._complete(place.table, document)
         review = Review("CREATE", place.gvk, document, None, user, place.subresource, place.dry_run)
         await self._admit(place, review)
         assert review.new is not None  # noqa: S101 -- a create has an object
-        return self._memory.create(place.table, review.new, place.manager(user), dry_run=place.dry_run)
+        return self._storage.create(place.table, review.new, place.manager(user), dry_run=place.dry_run)
 
     async def update(self, place: Place, user: str) -> Document:
         """Replace an object, and return it as it is stored."""
@@ -166,13 +139,13 @@ class Writes:
         if place.subresource not in ("", "status") or (place.subresource and not place.table.facts.status):
             raise place.table.no_subresource(place.key.name)
         if place.key not in place.table.rows:
-            _check_namespace(place, self._tables)
+            self._check_namespace(place)
         if not self._reviewers(place):
             return write(place, user, place.dry_run)
         while True:
             before = place.table.rows.get(place.key)
             wanted = write(place, user, True)
-            finish = self._memory.prepared
+            finish = self._storage.prepared
             old = before.document if before is not None else None
             operation = "UPDATE" if before is not None else "CREATE"
             encoded = msgspec.json.encode(wanted)
@@ -183,7 +156,7 @@ class Writes:
                 assert review.new is not None  # noqa: S101 -- not a deletion
                 if msgspec.json.encode(review.new) == encoded:
                     return wanted if place.dry_run or finish is None else finish()
-                self._admitted = merge_patch_diff(wanted, review.new)
+                self._admitted = patches.merge_patch_diff(wanted, review.new)
                 try:
                     return write(place, user, place.dry_run)
                 finally:
@@ -192,14 +165,15 @@ class Writes:
     def _updated(self, place: Place, user: str, dry_run: bool) -> Document:
         document = place.body()
         manager = place.manager(user)
-        return self._memory.update(
+        return self._storage.update(
             place.table, document, manager, subresource=place.subresource, dry_run=dry_run
         )
 
     def _patched(self, place: Place, user: str, dry_run: bool) -> Document:
         body, manager = place.body(), place.manager(user)
         if place.is_apply:
-            return self._memory.apply(
+            checks.check_manager(place.query.get("fieldManager", ""))
+            return self._storage.apply(
                 place.table,
                 body,
                 manager,
@@ -208,8 +182,8 @@ class Writes:
                 dry_run=dry_run,
             )
         row = place.table.find(place.key)
-        after = patching.patched(place.table, row.document, body, place.content_type)
-        return self._memory.patched(
+        after = patched(place.table, row.document, body, place.content_type)
+        return self._storage.patched(
             place.table, row, after, manager, subresource=place.subresource, dry_run=dry_run
         )
 
@@ -219,7 +193,7 @@ class Writes:
         review = Review("DELETE", place.gvk, None, row.document, user, "", place.dry_run)
         await self._admit(place, review)
         options = place.delete_options()
-        left = self._memory.delete(place.table, place.key, options)
+        left = self._storage.delete(place.table, place.key, options)
         return dict(_SUCCESS) if left is None else left
 
     def delete_all(self, place: Place) -> Document:
@@ -227,15 +201,31 @@ class Writes:
         options = place.delete_options()
         for document in [row.document for row in place.table.rows.values()]:
             if place.picks(document):
-                self._memory.delete(place.table, key_of(document), options)
-        return place.collection([], int(self._memory.version))
+                self._storage.delete(place.table, key_of(document), options)
+        return place.collection([], int(self._storage.version))
 
     def _complete(self, table: Table, document: Document) -> Document:
         """Return an object as it is stored: as its schema has it, with the changes of admission."""
         complete = self.complete.get(table.facts.gvk, _unchanged)
         document = complete(document)
         # What a webhook added passes the schema, too.
-        return complete(apply_merge_patch(document, self._admitted)) if self._admitted else document
+        return complete(patches.apply_merge_patch(document, self._admitted)) if self._admitted else document
+
+    def _check_namespace(self, place: Place) -> None:
+        """Check that the namespace of a new object exists. Raises NotFoundError; ForbiddenError if it ends."""
+        namespace = place.key.namespace
+        if not self._check_namespaces or not place.table.resource.namespaced or not namespace:
+            return
+        row = self._tables[NAMESPACES].find(NamespacedName("", namespace))
+        if row.document["metadata"].get("deletionTimestamp"):
+            text = (
+                f'{place.table.resource.group_resource} "{place.key.name}" is forbidden: unable to create new '
+                f"content in namespace {namespace} because it is being terminated"
+            )
+            causes = [
+                {"reason": "NamespaceTerminating", "message": f"namespace {namespace} is being terminated"}
+            ]
+            raise errors.ForbiddenError(text, code=403, reason="Forbidden", details={"causes": causes})
 
     def waits(self, gvk: GVK, subresource: str) -> bool:
         """Return True if writes of a kind, or of a subresource, are reviewed."""
@@ -253,3 +243,67 @@ class Writes:
 
 def _unchanged(document: Document) -> Document:
     return document
+
+
+def patched(table: Table, document: Document, body: JSON, content_type: str) -> Document:
+    """Return a copy of ``document`` with the patch ``body`` applied.
+
+    Raises:
+        BadRequestError: the patch is not an object or a list of operations, or changes the name of the object.
+        InvalidError: the patch cannot be applied to the object.
+        StatusError: the kind does not support patches of this type.
+    """
+    _check_type(table, body, content_type)
+    try:
+        result: JSON
+        if content_type == MERGE:
+            result = patches.apply_merge_patch(document, body)
+        elif content_type == JSON_PATCH:
+            result = patches.apply_json_patch(document, body)
+        else:
+            result = strategicpatch.strategic_merge_patch(
+                copy.deepcopy(document), copy.deepcopy(body), table.facts.schema
+            )
+    except (patches.PatchError, strategicpatch.StrategicMergeError) as error:
+        raise errors.InvalidError(str(error), code=422, reason="Invalid") from error
+    _check_identity(document, result)
+    return cast("Document", result)
+
+
+def _check_type(table: Table, body: JSON, content_type: str) -> None:
+    custom = table.facts.custom
+    if content_type == STRATEGIC and not custom and mergeschema.of_kubernetes(table.facts.gvk) is None:
+        raise NotImplementedError(f"{table.facts.gvk}: no strategic merge patch of this kind in memory")
+    if content_type not in (MERGE, JSON_PATCH) and (content_type != STRATEGIC or custom):
+        message = "415: Unsupported Media Type"
+        if custom:
+            message = (
+                "the body of the request was in an unknown format - accepted media types include: "
+                f"{JSON_PATCH}, {MERGE}, {APPLY}"
+            )
+        raise errors.StatusError(message, code=415, reason="UnsupportedMediaType")
+    if not isinstance(body, list if content_type == JSON_PATCH else dict):
+        expected = "a list of operations" if content_type == JSON_PATCH else "an object"
+        raise errors.BadRequestError(f"the patch must be {expected}", code=400, reason="BadRequest")
+
+
+def _check_identity(before: Document, after: JSON) -> None:
+    if not isinstance(after, dict) or any(
+        after.get(each) != before.get(each) for each in ("apiVersion", "kind")
+    ):
+        raise errors.InvalidError(
+            "the patch changes the apiVersion or the kind of the object", code=422, reason="Invalid"
+        )
+    old, new = key_of(before), key_of(after)
+    if new.name != old.name:
+        raise errors.BadRequestError(
+            f"the name of the object ({new.name}) does not match the name on the URL ({old.name})",
+            code=400,
+            reason="BadRequest",
+        )
+    if new.namespace and new.namespace != old.namespace:
+        raise errors.BadRequestError(
+            "the namespace of the provided object does not match the namespace sent on the request",
+            code=400,
+            reason="BadRequest",
+        )

@@ -10,7 +10,7 @@ a status subresource and atomic lists.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Final
 
@@ -118,6 +118,11 @@ def facts_of_crd(crd: Mapping[str, JSON]) -> list[Facts]:
         status = "status" in (version.get("subresources") or {})
         facts.append(Facts(gvk, resource, mergeschema.of_crd(schema), status=status))
     return facts
+
+
+def with_scope(facts: Facts, *, namespaced: bool) -> Facts:
+    """Return the properties of a kind with a scope that was guessed."""
+    return replace(facts, resource=facts.resource._replace(namespaced=namespaced))
 
 
 def knows_more(kind: type[Object], facts: Facts) -> bool:

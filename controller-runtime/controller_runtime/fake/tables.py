@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
@@ -58,14 +57,10 @@ class Follower(Protocol):
 class Table:
     """The objects of one kind, by key."""
 
-    def __init__(self, facts: Facts, *, kept_changes: int = 0) -> None:
+    def __init__(self, facts: Facts) -> None:
         self.facts = facts
         self.rows: dict[NamespacedName, Stored] = {}
         self.followers: list[Follower] = []
-        self.changes: deque[Change] = deque(maxlen=kept_changes)
-        """The last changes."""
-        self.forgotten = 0
-        """The resourceVersion of the last change that is not among them."""
 
     @property
     def resource(self) -> Resource:
@@ -110,11 +105,7 @@ class Table:
         return row
 
     def notify(self, change: Change) -> None:
-        """Deliver a change to every watch."""
-        if len(self.changes) == self.changes.maxlen:
-            oldest = self.changes[0] if self.changes else change
-            self.forgotten = int(oldest.document["metadata"]["resourceVersion"])
-        self.changes.append(change)
+        """Report a change."""
         for follower in self.followers:
             follower.notify(change)
 

@@ -1,16 +1,16 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Which objects a request to the simulated server is about."""
+"""Which objects a request to the server in memory is about."""
 
 import pytest
 
 from controller_runtime.apis.batch.v1 import Job
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.apis.machinery.errors import NotFoundError
-from controller_runtime.client import kinds
-from controller_runtime.client.tables import Table
+from controller_runtime.fake import kinds
+from controller_runtime.fake.requests import discovery, place_of
+from controller_runtime.fake.tables import Table
 from controller_runtime.rest import Request
-from controller_runtime.simtest.messages import discovery, place_of
 
 PODS = {("", "v1", "pods"): Table(kinds.facts_for(Pod))}
 

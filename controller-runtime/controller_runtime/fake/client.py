@@ -1,0 +1,299 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""FakeClient: the client of an API server in memory, for unit tests and offline use.
+
+To make one call fail, wrap the client with :mod:`controller_runtime.client.interceptor`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final, TypeVar, Unpack, cast
+
+import msgspec
+
+from controller_runtime import client, rest
+from controller_runtime.apis.machinery.base import JSON
+from controller_runtime.apis.machinery.gvk import GVK, NamespacedName, Resource
+from controller_runtime.apis.machinery.lazy import LazyObject
+from controller_runtime.apis.machinery.object import Object
+from controller_runtime.client.client import SubResource
+
+from . import garbage, kinds
+from .server import Server
+from .storage import Storage
+from .tables import Document, Table
+from .watches import History
+
+T = TypeVar("T", bound=Object)
+K = TypeVar("K", bound=Object)
+
+_KEPT_CHANGES: Final = 1000
+_USER: Final = "fake-client"
+Indexes = Mapping[tuple[type[Object], str], Callable[[Any], Iterable[str]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A recorded call; rejected calls are recorded, too."""
+
+    verb: str
+    kind: GVK
+    key: NamespacedName
+    body: JSON = None
+    subresource: str = ""
+    options: Mapping[str, object] = field(default_factory=dict)
+
+    @property
+    def is_write(self) -> bool:
+        """True if the call can change objects."""
+        return self.verb not in ("get", "list")
+
+
+class FakeClient(client.LiveClient):
+    """A LiveClient of an API server in memory that records its calls; also a FieldIndexer.
+
+    ``objects`` are stored unchanged, including their status; fields that a server sets are only set on objects created
+    later. ``indexes`` maps (kind, field) to the function that extracts the values, as in a cache: lists that name such
+    a field are selected by it.
+    ``crds`` are CustomResourceDefinitions, which define a kind's scope, its status subresource and which of its lists
+    merge. ``with_status`` lists the other custom kinds whose status is a subresource; None means those whose model
+    has a status, and those without a model.
+    """
+
+    def __init__(
+        self,
+        *objects: Object,
+        indexes: Indexes | None = None,
+        crds: Iterable[Object | Mapping[str, JSON]] = (),
+        with_status: Collection[type[Object]] | None = None,
+        now: Callable[[], datetime] | None = None,
+        new_uid: Callable[[], str] | None = None,
+        new_suffix: Callable[[], str] | None = None,
+    ) -> None:
+        self.calls: list[Call] = []
+        self.storage = Storage(now=now, new_uid=new_uid, new_suffix=new_suffix)
+        self._server = Server(self.storage, History(keep=_KEPT_CHANGES))
+        self._kinds = _Kinds(self._server, with_status)
+        super().__init__(_InProcess(self._server), self._kinds)
+        self._indexes: dict[tuple[GVK, str], tuple[type[Object], Callable[[Any], Iterable[str]]]] = {}
+        for crd in crds:
+            for facts in kinds.facts_of_crd(crd.to_dict() if isinstance(crd, Object) else crd):
+                self._kinds.add(facts)
+        for (kind, name), extract in (indexes or {}).items():
+            self._indexes[kind.gvk, name] = (kind, extract)
+        for obj in objects:
+            self.add(obj)
+
+    @property
+    def writes(self) -> list[Call]:
+        """The recorded calls except reads."""
+        return [call for call in self.calls if call.is_write]
+
+    @property
+    def status(self) -> FakeSubResource:
+        """The writer of ``status``."""
+        return FakeSubResource(self, "status")
+
+    def subresource(self, name: str) -> FakeSubResource:
+        """Return a subresource: ``status``, or ``eviction`` of a Pod, which deletes it; intercept any other."""
+        return FakeSubResource(self, name)
+
+    def add(self, obj: Object) -> None:
+        """Store an object unchanged and unchecked, without recording a call."""
+        self.storage.seed(self._kinds.table(type(obj), obj.key), _document_of(obj))
+
+    def table(self, kind: type[Object]) -> Table:
+        """Return the stored objects of a kind, to look at them or to change them without the rules of the API."""
+        return self._kinds.table(kind)
+
+    def collect_garbage(self) -> None:
+        """Run the garbage collector of a cluster until it has no more work.
+
+        It deletes dependents whose owners no longer exist, and completes Foreground and Orphan deletions.
+        """
+        garbage.collect(self.storage, self._server.tables.values())
+
+    async def index_field(self, kind: type[K], field: str, extract: client.IndexerFunc[K]) -> None:
+        """Add an index; ValueError if the kind already has one of that name."""
+        if (kind.gvk, field) in self._indexes:
+            raise ValueError(f"{kind.gvk}: an index named {field} exists")
+        self._indexes[kind.gvk, field] = (kind, extract)
+
+    async def get(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> T:
+        """Return the object at (namespace, name); NotFoundError if it does not exist."""
+        self.record("get", kind, NamespacedName.of(key))
+        return await super().get(kind, key)
+
+    async def list(self, kind: type[T], **options: Unpack[client.ListOptions]) -> client.ObjectList[T]:
+        """Return the objects that match the selectors, ordered by namespace and name.
+
+        A field selector uses the index of that name if there is one, otherwise the rules of an API server.
+        """
+        client.check_options(client.ListOptions, options)
+        namespace = options.get("namespace", "")
+        logged = {"namespace": namespace, "labels": None, "fields": None, "limit": None, **options}
+        logged.pop("continue_token", None)
+        self.record("list", kind, NamespacedName(namespace, ""), options=logged)
+        fields = options.get("fields")
+        wanted = {
+            name: value
+            for name, value in (fields.items() if isinstance(fields, Mapping) else ())
+            if (kind.gvk, name) in self._indexes
+        }
+        if not wanted:
+            return await super().list(kind, **options)
+        selected = await self._indexed(kind.gvk, wanted)
+        options["fields"] = {name: value for name, value in fields.items() if name not in wanted}  # type: ignore[union-attr]  # a mapping
+        limit = options.pop("limit", None)
+        found = await super().list(kind, **options)
+        found[:] = [obj for obj in found if obj.key in selected][:limit]
+        return found
+
+    async def _indexed(self, gvk: GVK, wanted: Mapping[str, str]) -> set[NamespacedName]:
+        """Return the keys of the objects that the indices have under all of these values."""
+        found: list[set[NamespacedName]] = []
+        for name, value in wanted.items():
+            kind, extract = self._indexes[gvk, name]
+            objects = await super().list(kind)
+            found.append({obj.key for obj in objects if value in extract(obj)})
+        return set.intersection(*found)
+
+    async def create(self, obj: T, **options: Unpack[client.CreateOptions]) -> T:
+        """Create ``obj``; AlreadyExistsError if an object of that name exists."""
+        self.record("create", type(obj), obj.key, _document_of(obj), options=options)
+        return await super().create(obj, **options)
+
+    async def remove(self, obj: T, **options: Unpack[client.DeleteOptions]) -> T | None:
+        """Delete the object, or mark it while finalizers keep it; dependents stay until :meth:`collect_garbage`."""
+        self.record("delete", type(obj), obj.key, options=options)
+        return await super().remove(obj, **options)
+
+    async def delete_all_of(self, kind: type[Object], **options: Unpack[client.DeleteAllOfOptions]) -> None:
+        """Delete each object that matches the selectors, as :meth:`delete` does."""
+        logged = {"labels": None, "fields": None, "propagation": None, **options}
+        namespace = str(logged.pop("namespace", ""))
+        self.calls.append(Call("delete_all_of", kind.gvk, NamespacedName(namespace, ""), options=logged))
+        await super().delete_all_of(kind, **options)
+
+    async def apply_lazily(self, obj: T, **options: Unpack[client.ApplyOptions]) -> LazyObject[T]:
+        """Apply as :meth:`apply` does, which a subclass may override."""
+        return LazyObject.of(await self.apply(obj, **options))
+
+    async def patch_lazily(
+        self, obj: T, patch: client.Patch, **options: Unpack[client.PatchOptions]
+    ) -> LazyObject[T]:
+        """Patch as :meth:`patch` does, which a subclass may override."""
+        return LazyObject.of(await self.patch(obj, patch, **options))
+
+    async def _update(self, obj: T, subresource: str, options: client.UpdateOptions) -> T:
+        self.record("update", type(obj), obj.key, _document_of(obj), subresource, options)
+        return await super()._update(obj, subresource, options)
+
+    async def _apply(self, obj: T, subresource: str, options: client.ApplyOptions) -> Any:
+        self.record("apply", type(obj), obj.key, _document_of(obj), subresource, options)
+        return await super()._apply(obj, subresource, options)
+
+    async def _patch(
+        self, obj: T, patch: client.Patch, subresource: str, options: client.PatchOptions
+    ) -> Any:
+        body, logged = msgspec.json.decode(patch.data(obj)), dict(options)
+        verb = "apply" if patch.content_type == client.APPLY else "patch"
+        if verb == "patch":
+            logged["type"] = patch.content_type
+        self.record(verb, type(obj), obj.key, body, subresource, logged)
+        return await super()._patch(obj, patch, subresource, options)
+
+    def record(
+        self,
+        verb: str,
+        kind: type[Object],
+        key: NamespacedName,
+        body: JSON = None,
+        subresource: str = "",
+        options: Mapping[str, object] | None = None,
+    ) -> None:
+        """Add to :attr:`calls`; for a subclass that refuses a call itself."""
+        self._kinds.table(kind, key)
+        given = options or {}
+        if verb != "list":
+            given = {name: value for name, value in given.items() if value}
+        self.calls.append(Call(verb, kind.gvk, key, body, subresource, given))
+
+
+class FakeSubResource(SubResource):
+    """Reads and writes one subresource of a FakeClient's objects."""
+
+    _client: FakeClient
+
+    async def get(self, obj: Object, into: type[T]) -> T:
+        """Return the subresource of ``obj``; for ``status``, the whole object."""
+        self._client.record("get", type(obj), obj.key, subresource=self._name)
+        return await super().get(obj, into)
+
+    async def create(self, obj: Object, body: T, **options: Unpack[client.CreateOptions]) -> T:
+        """Post ``body`` to the subresource of ``obj``."""
+        self._client.record("create", type(obj), obj.key, body.to_dict(), self._name, options)
+        return await super().create(obj, body, **options)
+
+    async def patch_lazily(
+        self, obj: T, patch: client.Patch, **options: Unpack[client.PatchOptions]
+    ) -> LazyObject[T]:
+        """Patch as :meth:`patch` does, which a subclass may override."""
+        return LazyObject.of(await self.patch(obj, patch, **options))
+
+
+class _InProcess:
+    """Sends requests to a server in this process."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+
+    async def send(self, request: rest.Request) -> rest.Response:
+        return await self._server.handle(request, _USER)
+
+
+class _Kinds(rest.RESTMapper):
+    """Has the server serve each kind from its first use."""
+
+    def __init__(self, server: Server, with_status: Collection[type[Object]] | None) -> None:
+        self._server = server
+        self._tables: dict[GVK, Table] = {}
+        self._with_status = None if with_status is None else {kind.gvk for kind in with_status}
+
+    def add(self, facts: kinds.Facts) -> None:
+        """Serve a kind."""
+        self._tables[facts.gvk] = self._server.add(facts)
+
+    def table(self, kind: type[Object], key: NamespacedName | None = None) -> Table:
+        """Return the objects of a kind; if nothing says whether it has namespaces, its first object does."""
+        gvk = kind.gvk
+        if gvk not in self._tables:
+            self.add(self._facts(kind))
+        table = self._tables[gvk]
+        if not table.facts.scope_is_known:
+            if kinds.knows_more(kind, table.facts):
+                self._server.replace(table, self._facts(kind))
+            elif key is not None and key.name and not table.rows:
+                table.learn(kinds.with_scope(table.facts, namespaced=bool(key.namespace)))
+        return table
+
+    async def resource_for(self, kind: type[Object] | GVK) -> Resource:
+        """Return the resource of a kind."""
+        if isinstance(kind, GVK):
+            return self._tables[kind].resource
+        return self.table(kind).resource
+
+    def _facts(self, kind: type[Object]) -> kinds.Facts:
+        status = None if self._with_status is None else kind.gvk in self._with_status
+        return kinds.facts_for(kind, status=status)
+
+
+def _document_of(obj: Object) -> Document:
+    """Return the stored form of ``obj``."""
+    # Through JSON, so that the document shares no value with the caller's object.
+    document = cast("Document", msgspec.json.decode(obj.to_json()))
+    document.setdefault("metadata", {}).pop("managedFields", None)
+    return document

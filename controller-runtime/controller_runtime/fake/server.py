@@ -1,0 +1,207 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""An API server in memory that is spoken to in bytes, as the real one is: requests come in, answers go out.
+
+Objects are kept by the rules of :mod:`.storage`. This module adds the parts of a server above them: paths, discovery,
+lists with pages, watches with bookmarks and streaming lists, compaction, kinds that come and go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import anyio
+
+from controller_runtime.apis.machinery import errors
+from controller_runtime.apis.machinery.object import Object
+from controller_runtime.rest import Request, Response
+
+from . import kinds, requests
+from .requests import Place
+from .storage import Storage
+from .tables import Document, Table
+from .watches import Current, History, View, Watches
+from .writes import Writes, completer
+
+_TOO_NEW: Final = 3.0
+"""Seconds for which a list waits for the version that it names."""
+
+
+class Server:
+    """The objects of a cluster, and the answers to requests about them.
+
+    ``complete`` has, by kind, functions that get each object before it is stored: they set defaults and drop unknown
+    fields, and leave a completed object as it is. ``admit`` has, by kind, functions that are called one after the
+    other for each write of an object, and ``admit_subresource``, by kind and name, those for its subresources. With
+    ``check_namespaces``, the namespace of a new object must exist.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        history: History | None = None,
+        watches: Watches | None = None,
+        *,
+        check_namespaces: bool = False,
+    ) -> None:
+        self.storage = storage
+        self.tables: dict[tuple[str, str, str], Table] = {}
+        self.history = history or History()
+        self.watches = watches or Watches(self.history)
+        self.writes = Writes(storage, self.tables, check_namespaces=check_namespaces)
+        self.admit = self.writes.admit
+        self.admit_subresource = self.writes.admit_subresource
+        self.complete = self.writes.complete
+        self._current = Current(self.history, storage)
+        self._pages: dict[str, tuple[list[Document], int]] = {}
+
+    # Kinds.
+
+    def serve(self, *kinds_: type[Object]) -> None:
+        """Serve kinds by their models."""
+        for kind in kinds_:
+            self.add(kinds.facts_for(kind))
+
+    def serve_crds(self, crds: Iterable[Mapping[str, Any]]) -> None:
+        """Serve custom kinds as CustomResourceDefinitions describe them, with the defaults of their schemas."""
+        for crd in crds:
+            for facts, version in zip(kinds.facts_of_crd(crd), crd["spec"]["versions"], strict=True):
+                self.add(facts)
+                if schema := (version.get("schema") or {}).get("openAPIV3Schema"):
+                    self.complete[facts.gvk] = completer(schema)
+
+    def add(self, facts: kinds.Facts) -> Table:
+        """Serve a kind, and return its objects."""
+        place = _place(facts)
+        if (table := self.tables.get(place)) is None:
+            table = self.tables[place] = Table(facts)
+            self.history.follow(table)
+        return table
+
+    def replace(self, table: Table, facts: kinds.Facts) -> None:
+        """Serve the objects of a kind as the kind is now known."""
+        del self.tables[_place(table.facts)]
+        table.learn(facts)
+        self.tables[_place(facts)] = table
+
+    # Requests.
+
+    async def handle(self, request: Request, user: str, view: View | None = None) -> Response:
+        """Return the answer to a request; lists and watches read from ``view``, by default what is stored."""
+        try:
+            return await self._answer(request, user, view or self._current)
+        except errors.StatusError as error:
+            return requests.refusal(error)
+        except ValueError as error:
+            bad = errors.BadRequestError(str(error), code=400, reason="BadRequest")
+            return requests.refusal(bad)
+
+    async def _answer(self, request: Request, user: str, view: View) -> Response:
+        tables = self.served_to(user)
+        if (found := requests.discovery(request.path, tables)) is not None:
+            return requests.success(found)
+        place = requests.place_of(request, self.tables)
+        if len(tables) < len(self.tables) and place.table not in tables.values():
+            raise requests.not_served()
+        self.check_permission(place, user)
+        match place.verb:
+            case "get":
+                return requests.success(place.shown(place.table.find(place.key).document))
+            case "list":
+                return await self._list(place, view)
+            case "watch":
+                return await self.watches.open(place, view, self.storage.version)
+            case "create":
+                return requests.success(place.shown(await self.writes.create(place, user)), 201)
+            case "update":
+                return requests.success(place.shown(await self.writes.update(place, user)))
+            case "patch":
+                known = place.key in place.table.rows
+                document = await self.writes.patch(place, user)
+                return requests.success(place.shown(document), 200 if known else 201)
+            case "delete":
+                return requests.success(await self.writes.delete(place, user))
+            case _:
+                return requests.success(self.writes.delete_all(place))
+
+    def served_to(self, user: str) -> requests.Tables:
+        """Return the kinds that a user finds."""
+        del user
+        return self.tables
+
+    def check_permission(self, place: Place, user: str) -> None:
+        """Raise ForbiddenError if the user may not make the request."""
+
+    # Reads.
+
+    async def _list(self, place: Place, view: View) -> Response:
+        query = place.query
+        version = query.get("resourceVersion", "")
+        if token := query.get("continue", ""):
+            return self._page(place, token)
+        documents: list[Document]
+        if query.get("resourceVersionMatch") == "Exact":
+            documents, at = self._at(place.table, version), int(version)
+        elif version in ("", None):
+            documents = [row.document for _, row in sorted(place.table.rows.items())]
+            at = int(self.storage.version)
+        else:
+            await self._reach(view, int(version))
+            documents, at = view.documents(place.table), view.applied
+        picked = [each for each in documents if place.picks(each)]
+        limit = int(query.get("limit") or 0)
+        if limit and not version and len(picked) > limit:
+            token = f"{at}-{len(self._pages)}"
+            self._pages[token] = (picked, at)
+            return self._page(place, f"{token}:0")
+        return requests.success(place.collection(picked, at))
+
+    def _page(self, place: Place, token: str) -> Response:
+        name, _, start = token.partition(":")
+        documents, at = self._pages.get(name, ([], -1))
+        if at < self.history.floor:
+            text = "The provided continue parameter is too old to display a consistent list result."
+            raise errors.ExpiredError(text, code=410, reason="Expired")
+        first, limit = int(start), int(place.query.get("limit") or 500)
+        page = documents[first : first + limit]
+        left = len(documents) - first - len(page)
+        return requests.success(
+            place.collection(page, at, f"{name}:{first + limit}" if left > 0 else "", left)
+        )
+
+    def _at(self, table: Table, version: str) -> list[Document]:
+        """Return the objects of a kind at exactly a version, by namespace and name."""
+        if version in ("", "0"):
+            raise errors.BadRequestError(
+                'resourceVersionMatch: Forbidden: resourceVersionMatch "Exact" is forbidden for resourceVersion "0"',
+                code=400,
+                reason="BadRequest",
+            )
+        if int(version) > int(self.storage.version):
+            raise _too_new(int(version), int(self.storage.version))
+        found = self.history.at(table, int(version))
+        if found is None:
+            text = f"The provided resource version {version} is too old."
+            raise errors.ExpiredError(text, code=410, reason="Expired")
+        return [document for _, document in sorted(found.items())]
+
+    async def _reach(self, view: View, version: int) -> None:
+        """Wait until a view has reached a version."""
+        with anyio.move_on_after(_TOO_NEW):
+            while view.applied < version:
+                await view.change()
+        if view.applied < version:
+            raise _too_new(version, view.applied)
+
+
+def _too_new(version: int, current: int) -> errors.StatusError:
+    text = f"Too large resource version: {version}, current: {current}"
+    causes = [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]
+    details = {"causes": causes, "retryAfterSeconds": 1}
+    return errors.ServerTimeoutError(text, code=504, reason="Timeout", details=details)
+
+
+def _place(facts: kinds.Facts) -> tuple[str, str, str]:
+    """Return the group, the version and the resource of a kind."""
+    return facts.resource.group, facts.resource.version, facts.resource.plural

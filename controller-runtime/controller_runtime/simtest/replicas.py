@@ -1,0 +1,144 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a simulated cluster's API servers add to one: their watch caches are behind, and connections break."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from contextvars import Context
+from enum import Enum
+
+import anyio
+
+from controller_runtime.apis.machinery.gvk import NamespacedName
+from controller_runtime.fake.tables import Document, Table
+from controller_runtime.fake.watches import Event, History, View, Watch, Watches
+from controller_runtime.rest import TransportError
+
+from .loop import Delays
+
+
+class Replica(View):
+    """One of several API servers: its watch cache is behind the store by a lag of its own.
+
+    A change that nothing waits for is applied when the replica is next read: there is a timer only for the others.
+    """
+
+    def __init__(self, history: History, rng: random.Random, *, version: int) -> None:
+        super().__init__(history)
+        self.lags = Delays(lambda: rng.random() * 0.02)
+        """How long after a change this replica knows of it."""
+        self._applied = version
+        self._rows: dict[Table, dict[NamespacedName, Document]] = {}
+        self._latest: dict[Table, int] = {}
+        self._due = 0.0
+        self._coming: deque[tuple[float, Event]] = deque()
+        self._context = Context()
+        """Where timers run: no process's end stops them."""
+
+    @property
+    def applied(self) -> int:
+        """The version up to which this replica knows the changes."""
+        self._catch_up()
+        return self._applied
+
+    def expect(self, event: Event) -> None:
+        """Apply a change after the lag, and never before an earlier one."""
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        self._due = max(now + self.lags.longest(), self._due)
+        if self._coming and self._coming[0][0] <= now:
+            self._catch_up()
+        self._coming.append((self._due, event))
+        if event.table in self._waiting or None in self._waiting:
+            loop.call_at(self._due, self._catch_up, context=self._context)
+
+    def documents(self, table: Table) -> list[Document]:
+        """Return the objects of a kind as this replica knows them, by namespace and name."""
+        self._catch_up()
+        return [document for _, document in sorted(self._rows.get(table, {}).items())]
+
+    def latest(self, table: Table) -> int:
+        """Return the version of the last change of a kind that this replica knows."""
+        self._catch_up()
+        return self._latest.get(table, 0)
+
+    def plan(self, table: Table | None) -> None:
+        """Apply the next change of a kind, or of any, once the lag is over."""
+        if (due := self._next(table)) is not None:
+            asyncio.get_running_loop().call_at(due, self._catch_up, context=self._context)
+
+    def _next(self, table: Table | None) -> float | None:
+        """Return the time at which this replica knows of the next change."""
+        return next((due for due, event in self._coming if table in (None, event.table)), None)
+
+    def _catch_up(self) -> None:
+        """Apply the changes whose time has come."""
+        coming = self._coming
+        if not coming:
+            return
+        now = asyncio.get_running_loop().time()
+        while coming and coming[0][0] <= now:
+            _, event = coming.popleft()
+            rows = self._rows.setdefault(event.table, {})
+            if event.type == "DELETED":
+                rows.pop(event.key, None)
+            else:
+                rows[event.key] = event.document
+            self._applied = max(self._applied, event.version)
+            self._latest[event.table] = event.version
+            if self._waiting:
+                self.wake(event.table)
+                self.wake(None)
+
+
+class Break(Enum):
+    """How a connection ends before its time."""
+
+    RESET = "reset"
+    """With an error."""
+    PROPER = "proper"
+    """As if the server had ended it."""
+    WITHIN_LINE = "within a line"
+    """As if the server had ended it, with a part of the next line."""
+
+
+class BreakableWatches(Watches):
+    """Watches whose lines take time, and whose connections break."""
+
+    def __init__(self, history: History, rng: random.Random) -> None:
+        super().__init__(history)
+        self.delays = Delays[[Watch]]()
+        """How long a line takes."""
+        self._rng = rng
+        self._broken: dict[Watch, Break] = {}
+
+    def cut_one(self, watch: Watch) -> None:
+        """Break the connection of a watch, perhaps within a line."""
+        self._broken[watch] = self._rng.choice(list(Break))
+        super().cut_one(watch)
+
+    async def _sent(self, watch: Watch, lines: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
+        """Yield lines as they arrive, until the connection breaks."""
+        last = b""
+        try:
+            async with aclosing(lines):
+                async for line in lines:
+                    last = line
+                    if (delay := self.delays.longest(watch)) > 0:
+                        await anyio.sleep(delay)
+                    if watch.is_cut:
+                        break
+                    yield line
+            match self._broken.pop(watch, None):
+                case Break.RESET:
+                    raise TransportError("the connection broke")
+                case Break.WITHIN_LINE if last:
+                    # A proxy ends the answer properly, and the client takes the rest for a line.
+                    yield last[: self._rng.randrange(len(last))]
+        finally:
+            self._end(watch)
