@@ -140,6 +140,8 @@ def place_of(request: Request, tables: Tables) -> Place:
     query = dict(request.query)
     matcher = _matcher(query.get("labelSelector") or None)
     fields = [_requirement(part) for part in query.get("fieldSelector", "").split(",") if part]
+    for path, value, _ in fields:
+        _has_field(table, {}, path, value)  # refuse it also where no object exists
 
     def picks(document: Document) -> bool:
         metadata = document["metadata"]

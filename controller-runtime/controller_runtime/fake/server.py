@@ -107,6 +107,8 @@ class Server:
         self.check_permission(place, user)
         match place.verb:
             case "get":
+                if place.subresource and (place.subresource != "status" or not place.table.facts.status):
+                    raise place.table.no_subresource(place.key.name)
                 return requests.success(place.shown(place.table.find(place.key).document))
             case "list":
                 return await self._list(place, view)
@@ -159,6 +161,9 @@ class Server:
 
     def _page(self, place: Place, token: str) -> Response:
         name, _, start = token.partition(":")
+        if not start.isdecimal():
+            text = "invalid continue token: continue key is not valid"
+            raise errors.BadRequestError(text, code=400, reason="BadRequest")
         documents, at = self._pages.get(name, ([], -1))
         if at < self.history.floor:
             text = "The provided continue parameter is too old to display a consistent list result."
