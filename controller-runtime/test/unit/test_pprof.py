@@ -94,7 +94,7 @@ async def test_the_memory_is_that_of_tracemalloc() -> None:
     tracemalloc.start()
     try:
         kept = [bytes(1000) for _ in range(1000)]
-        lines = pprof.handlers._allocations(3).splitlines()
+        lines = pprof._allocations(3).splitlines()
     finally:
         tracemalloc.stop()
     assert len(kept) == 1000
