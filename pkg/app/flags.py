@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
-from controller_runtime.log import options as log_options
+from controller_runtime import log as log_options
 
 from pkg import features
 

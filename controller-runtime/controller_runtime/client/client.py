@@ -12,7 +12,7 @@ from controller_runtime.apis.machinery.gvk import NamespacedName
 from controller_runtime.apis.machinery.lazy import LazyObject
 from controller_runtime.apis.machinery.lazy import parts as parts_of
 from controller_runtime.apis.machinery.object import Object
-from controller_runtime.log.context import Written
+from controller_runtime.log import Written
 from controller_runtime.rest import request as requests
 
 from . import interfaces

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from controller_runtime import ondemand
 
+from .context import Written as Written
 from .context import bound as bound
 from .context import into_context as into_context
 from .context import into_context_late as into_context_late
@@ -25,14 +26,19 @@ from .options import TRACE as TRACE
 from .options import Encoder as Encoder
 from .options import Options as Options
 from .options import TimeEncoding as TimeEncoding
+from .options import parse_encoder as parse_encoder
+from .options import parse_level as parse_level
+from .options import parse_stacktrace_level as parse_stacktrace_level
+from .options import parse_time_encoding as parse_time_encoding
 
 if TYPE_CHECKING:
     from .logger import Logger as Logger
+    from .logger import Sink as Sink
     from .logger import configure as configure
     from .logger import merge_context as merge_context
     from .logger import set_verbosity as set_verbosity
     from .logger import verbosity as verbosity
 else:
     __getattr__, __dir__ = ondemand.names(
-        __name__, {"logger": ("Logger", "configure", "merge_context", "set_verbosity", "verbosity")}
+        __name__, {"logger": ("Logger", "Sink", "configure", "merge_context", "set_verbosity", "verbosity")}
     )

@@ -54,13 +54,13 @@ _NAMES: Final[Mapping[str, str]] = {
 }
 
 
-def renderer(options: Options, now_ns: Callable[[], int]) -> Renderer:
-    """Return the last processor: an event becomes one line (console stacks follow on lines of their own)."""
+def renderer(options: Options, now_ns: Callable[[], int], caller: Callable[[], str] = lambda: "") -> Renderer:
+    """Return the last processor: an event becomes one line (console stacks follow on lines of their own).
+
+    ``caller`` returns the place in the code that writes the line, or an empty text.
+    """
     write = _json_line if options.effective_encoder is Encoder.JSON else _console_line
     stacks_from = options.effective_stacktrace_level
-    caller = _no_caller
-    if options.caller:
-        from .caller import caller
 
     def render(_: object, method: str, event: EventDict) -> str:
         error = event.pop("exc_info", None)
@@ -84,10 +84,6 @@ def renderer(options: Options, now_ns: Callable[[], int]) -> Renderer:
             return write(line.encodable())
 
     return render
-
-
-def _no_caller() -> str:
-    return ""
 
 
 class _Line(NamedTuple):

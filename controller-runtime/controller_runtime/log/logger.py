@@ -13,12 +13,16 @@ from typing import Final, TextIO
 
 import structlog
 from structlog.contextvars import merge_contextvars
+from structlog.processors import CallsiteParameter, CallsiteParameterAdder
 
 from .context import Written, bound, logger_from
 from .encode import VERBOSITY, renderer
 from .options import INFO, TRACE, Options
 
 _FOREIGN: Final = "controller-runtime.foreign"
+_place: Final = CallsiteParameterAdder(
+    [CallsiteParameter.PATHNAME, CallsiteParameter.LINENO], additional_ignores=[f"{__package__}.", "logging"]
+)
 
 
 class Sink:
@@ -82,6 +86,13 @@ def merge_context(
     return fields
 
 
+def caller() -> str:
+    """Return the first place outside of logging itself on the stack, as zap names it: ``folder/file.py:line``."""
+    found = _place(logging.getLogger(), "", {})  # the logger is not used
+    folder_and_file = "/".join(found["pathname"].rsplit("/", 2)[-2:])
+    return f"{folder_and_file}:{found['lineno']}"
+
+
 def verbosity() -> int:
     """Return up to which verbosity lines are written now."""
     allowed: int = getattr(_sink(), "verbosity", INFO)
@@ -115,8 +126,9 @@ def configure(
     options = options or Options()
     sink = Sink(stream, options.effective_verbosity)
     Written.up_to = options.effective_verbosity
+    render = renderer(options, now_ns, caller) if options.caller else renderer(options, now_ns)
     structlog.configure(
-        processors=[merge_context, merge_contextvars, renderer(options, now_ns)],
+        processors=[merge_context, merge_contextvars, render],
         wrapper_class=Logger,
         logger_factory=lambda *_: sink,
         cache_logger_on_first_use=False,
@@ -143,13 +155,3 @@ class _Bridge(logging.Handler):
                 log.trace(record.getMessage(), **fields)
         except Exception:  # logging's own rule: a handler never raises into the caller
             self.handleError(record)
-
-
-__all__ = [
-    "Logger",
-    "Sink",
-    "configure",
-    "merge_context",
-    "set_verbosity",
-    "verbosity",
-]

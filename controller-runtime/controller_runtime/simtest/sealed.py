@@ -34,8 +34,7 @@ import anyio.to_thread
 import structlog
 from anyio._backends._asyncio import CancelScope
 
-from controller_runtime.log import context as log_context
-from controller_runtime.log import logger as log
+from controller_runtime import log
 
 from .loop import LOOP_START, LeakError, SimLoop
 
@@ -216,9 +215,9 @@ def _library() -> str | None:
 @contextmanager
 def _silence() -> Iterator[None]:
     """Write no log: rendering it would be most of the work of a run."""
-    before, up_to = structlog.get_config(), log_context.Written.up_to
+    before, up_to = structlog.get_config(), log.Written.up_to
     sink = log.Sink(None, _NOTHING)
-    log_context.Written.up_to = _NOTHING
+    log.Written.up_to = _NOTHING
     structlog.configure(
         processors=[],
         wrapper_class=log.Logger,
@@ -228,7 +227,7 @@ def _silence() -> Iterator[None]:
     try:
         yield
     finally:
-        log_context.Written.up_to = up_to
+        log.Written.up_to = up_to
         structlog.configure(**before)
 
 

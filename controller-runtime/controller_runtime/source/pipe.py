@@ -19,7 +19,7 @@ from controller_runtime import cache, cancellation, event, handler, log, predica
 from controller_runtime.apis.machinery.errors import StatusError
 from controller_runtime.apis.machinery.gvk import NamespacedName, Resource
 from controller_runtime.apis.machinery.object import Object
-from controller_runtime.log.context import Written
+from controller_runtime.log import Written
 from controller_runtime.workqueue import Origins
 
 T = TypeVar("T", bound=Object)

@@ -13,7 +13,7 @@ from collections.abc import Hashable
 from typing import ClassVar, Final, Generic, Protocol, TypeVar
 
 from controller_runtime import log
-from controller_runtime.log.context import Written
+from controller_runtime.log import Written
 
 T = TypeVar("T", bound=Hashable)
 T_contra = TypeVar("T_contra", bound=Hashable, contravariant=True)

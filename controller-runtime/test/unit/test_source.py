@@ -21,7 +21,7 @@ from controller_runtime.apis.machinery.object import (
     unstructured,
 )
 from controller_runtime.event import CreateEvent, GenericEvent
-from controller_runtime.log.context import Written
+from controller_runtime.log import Written
 from controller_runtime.reconcile import Request
 from controller_runtime.workqueue import LOW_PRIORITY, PriorityQueue
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from controller_runtime.log import options as log_options
+from controller_runtime import log as log_options
 
 from pkg.apis.config.v1alpha1 import Configuration, set_defaults
 from pkg.app import goflags

@@ -11,7 +11,7 @@ import structlog
 
 from controller_runtime import log, rest
 from controller_runtime.client.writes import log_write, target_of
-from controller_runtime.log.context import Written
+from controller_runtime.log import Written
 from controller_runtime.rest.request import APPLY
 
 

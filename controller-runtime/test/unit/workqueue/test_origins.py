@@ -5,7 +5,7 @@
 import pytest
 
 from controller_runtime import log
-from controller_runtime.log.context import Written
+from controller_runtime.log import Written
 from controller_runtime.workqueue import Noting, Origins, PriorityQueue
 from controller_runtime.workqueue.queue import MOST_ITEMS, MOST_ORIGINS
 

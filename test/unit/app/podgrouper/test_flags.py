@@ -4,7 +4,7 @@
 
 import pytest
 from controller_runtime.apis.machinery.gvk import NamespacedName
-from controller_runtime.log.options import Encoder, TimeEncoding
+from controller_runtime.log import Encoder, TimeEncoding
 
 from pkg import config, podgrouper
 from pkg.app import goflags
