@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import controller_runtime as ctrl
 from controller_runtime import log
-from controller_runtime.webhook.certwatcher import CertWatcher
+from controller_runtime.webhook import CertWatcher
 
 from pkg import config
 from pkg import webhooks as admission

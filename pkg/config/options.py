@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from controller_runtime import manager, metrics, rest
-from controller_runtime.webhook.server import default_cert_dir
+from controller_runtime.webhook import default_cert_dir
 
 from pkg import features
 from pkg.apis.config.v1alpha1 import Configuration

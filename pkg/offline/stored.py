@@ -20,8 +20,7 @@ from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.apis.machinery.gvk import GVK
 from controller_runtime.apis.machinery.object import Object
 from controller_runtime.apis.machinery.patch import apply_json_patch
-from controller_runtime.webhook import Handler, MutatorHandler, ValidatorHandler
-from controller_runtime.webhook.admission import BadRequestError, allowed, errored
+from controller_runtime.webhook import Handler, MutatorHandler, ValidatorHandler, admission
 
 from pkg import webhooks
 from pkg.apis.config.v1alpha1 import Configuration
@@ -104,7 +103,7 @@ class Webhooks:
     async def mutate(self, data: Data) -> tuple[AdmissionResponse, Data]:
         """Return the mutating webhook's answer to a create of ``data``, and the changed object."""
         if GVK.parse(data["apiVersion"], data["kind"]) != TrainJob.gvk:
-            return allowed(), data
+            return admission.allowed(), data
         request = AdmissionRequest(uid="offline", operation="CREATE", object=without_status(data))
         response = await self._mutator.handle(request)
         if response.patch is None:
@@ -118,8 +117,8 @@ class Webhooks:
         try:
             request = AdmissionRequest(uid="offline", operation="CREATE", object=without_status(data))
             response = await self._handlers[gvk].handle(request)
-        except BadRequestError as error:
-            response = errored(400, str(error))
+        except admission.BadRequestError as error:
+            response = admission.errored(400, str(error))
         return response, denial(f"validator.{gvk.kind.lower()}.{gvk.group}", response)
 
 

@@ -11,7 +11,7 @@ from typing import Final, Protocol
 import anyio
 import controller_runtime as ctrl
 from controller_runtime import client, healthz, httpserver, log, metrics, rest
-from controller_runtime.webhook.certwatcher import CertWatcher
+from controller_runtime.webhook import CertWatcher
 
 from pkg.apis.config.v1alpha1 import StatusServer as StatusServerConfiguration
 

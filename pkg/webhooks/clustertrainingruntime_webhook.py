@@ -8,7 +8,7 @@ from typing import Final
 
 import controller_runtime as ctrl
 from controller_runtime.apis.machinery import equality
-from controller_runtime.webhook.admission import CustomValidator
+from controller_runtime.webhook import CustomValidator
 
 from pkg.apis.config.v1alpha1 import Configuration, defaulted
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime

@@ -9,7 +9,7 @@ from typing import Final
 
 import controller_runtime as ctrl
 from controller_runtime.apis.machinery import field
-from controller_runtime.webhook.admission import CustomValidator
+from controller_runtime.webhook import CustomValidator
 
 from pkg.apis.config.v1alpha1 import Configuration
 from pkg.apis.jobset.v1alpha2 import ReplicatedJob

@@ -13,7 +13,7 @@ from controller_runtime.apis.admission.v1 import AdmissionRequest
 from controller_runtime.apis.machinery import equality, field
 from controller_runtime.apis.machinery.intstr import MAX_INT32
 from controller_runtime.apis.machinery.time import format_time
-from controller_runtime.webhook.admission import CustomMutator
+from controller_runtime.webhook import CustomMutator
 
 from pkg.apis.config.v1alpha1 import MIRROR_ALWAYS, Configuration, defaulted
 from pkg.apis.trainer.v1alpha1 import RuntimePatch, TrainJob

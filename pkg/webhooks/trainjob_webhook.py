@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import controller_runtime as ctrl
 from controller_runtime.apis.machinery.errors import ForbiddenError
-from controller_runtime.webhook.admission import CustomValidator
+from controller_runtime.webhook import CustomValidator
 
 from pkg.apis.config.v1alpha1 import Configuration
 from pkg.apis.trainer.v1alpha1 import TrainJob

@@ -21,8 +21,7 @@ from controller_runtime.envtest.eventually import eventually
 from controller_runtime.envtest.files import write_private
 from controller_runtime.envtest.ports import HOST, free_ports
 from controller_runtime.rest import NoKindMatchError
-from controller_runtime.webhook import SelfSigned
-from controller_runtime.webhook.conversion import PATH
+from controller_runtime.webhook import CONVERSION_PATH, SelfSigned
 
 FIELD_OWNER: Final = "envtest"
 
@@ -238,7 +237,7 @@ def point_conversion_at(crd: Manifest, serving: WebhookServing) -> dict[str, JSO
     changed = copy.deepcopy(dict(crd))
     conversion = changed["spec"].get("conversion") or {}
     hook = conversion.get("webhook") or {}
-    path = ((hook.get("clientConfig") or {}).get("service") or {}).get("path") or PATH
+    path = ((hook.get("clientConfig") or {}).get("service") or {}).get("path") or CONVERSION_PATH
     changed["spec"]["preserveUnknownFields"] = False  # required for conversion by webhooks
     changed["spec"]["conversion"] = {
         "strategy": "Webhook",

@@ -1,9 +1,10 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Conversion: objects between the versions of their kind, each through one version, the hub.
+"""Conversion: objects between the versions of their kind, each through one version, the hub, and the webhook for them.
 
 A :class:`Spoke` converts one other version to the hub and back. :class:`Conversions` contains the versions of several
-kinds, since a webhook server has one path for all of them, :data:`PATH`.
+kinds, since a webhook server has one path for all of them, :data:`CONVERSION_PATH`. :class:`ConversionWebhook` answers
+ConversionReviews: with all of the objects in one other version, or with none and why some cannot be converted.
 """
 
 from __future__ import annotations
@@ -15,16 +16,26 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, Self, TypeVar
 import msgspec
 import pydantic_core
 
-from controller_runtime import log
+from controller_runtime import cancellation, log, metrics, offload
 from controller_runtime.apis.machinery import raised, shape
 from controller_runtime.apis.machinery.gvk import GVK, GroupKind
 from controller_runtime.apis.machinery.object import Object
+from controller_runtime.httpserver import HTTPRequest, HTTPResponse
+
+from . import admission, endpoint, envelope
 
 if TYPE_CHECKING:
     from controller_runtime.apis.apiextensions.v1 import CustomResourceDefinition
 
-PATH: Final = "/convert"
+
+CONVERSION_PATH: Final = "/convert"
 """The path that Go's controller-runtime serves, and that generated CustomResourceDefinitions name."""
+
+_VERSION: Final = "apiextensions.k8s.io/v1"
+_MOST_ERRORS: Final = 20
+"""Failed objects after which the rest of a review is not converted."""
+
+_log = log.logger_from("conversion-webhook")
 
 H = TypeVar("H", bound=Object)
 S = TypeVar("S", bound=Object)
@@ -168,12 +179,12 @@ class _Head(msgspec.Struct, rename="camel"):
     metadata: _Metadata = msgspec.field(default_factory=_Metadata)
 
 
-_DECODER: Final = msgspec.json.Decoder(_Head)
+_HEADS: Final = msgspec.json.Decoder(_Head)
 
 
 def _head(data: bytes) -> _Head:
     try:
-        return _DECODER.decode(data)
+        return _HEADS.decode(data)
     except (msgspec.DecodeError, RecursionError) as error:
         raise ConversionError(f"the object cannot be decoded: {log.cut(str(error))}") from error
 
@@ -193,3 +204,105 @@ def _with_metadata(source: Object, converted: H) -> H:
 
 def _same(hub: H) -> H:
     return hub
+
+
+class _Request(msgspec.Struct, rename={"desired_api_version": "desiredAPIVersion"}):
+    uid: str
+    desired_api_version: str
+    objects: list[msgspec.Raw] = []
+
+
+class _Result(msgspec.Struct, omit_defaults=True):
+    status: str
+    message: str = ""
+
+
+class _Response(msgspec.Struct, rename="camel"):
+    uid: str
+    converted_objects: list[msgspec.Raw]
+    result: _Result
+
+
+class _Review(msgspec.Struct, rename="camel"):
+    """The review that the API server sends; it sends an empty response, too."""
+
+    api_version: str = ""
+    kind: str = ""
+    request: _Request | None = None
+
+
+class _Answer(msgspec.Struct, rename="camel"):
+    response: _Response
+    api_version: str = _VERSION
+    kind: str = "ConversionReview"
+
+
+_REVIEWS: Final = msgspec.json.Decoder(_Review)
+
+
+class ConversionWebhook(endpoint.Endpoint):
+    """Serves ``conversions`` at ``path``."""
+
+    def __init__(
+        self,
+        conversions: Conversions,
+        path: str = CONVERSION_PATH,
+        *,
+        clock: Callable[[], float] | None = None,
+    ) -> None:
+        super().__init__(path, clock=clock)
+        self._conversions = conversions
+
+    async def serve(self, request: HTTPRequest) -> HTTPResponse:
+        """Answer one ConversionReview."""
+        try:
+            asked = _request_of(endpoint.content(request))
+        except envelope.UnreadableError as error:
+            return self.unreadable(error.code, str(error))
+        converted: list[msgspec.Raw] = []
+        errors: list[str] = []
+        for raw in asked.objects:
+            try:
+                converted.append(msgspec.Raw(await self._convert(bytes(raw), asked.desired_api_version)))
+            except ConversionError as error:
+                errors.append(log.cut(raised.text(error), admission.LONGEST_MESSAGE))
+                if len(errors) == _MOST_ERRORS:
+                    break
+        if errors:
+            converted = []
+            result = _Result("Failed", log.cut("; ".join(errors), admission.LONGEST_MESSAGE))
+        else:
+            result = _Result("Success")
+        answer = _Answer(_Response(asked.uid, converted, result))
+        return HTTPResponse(body=msgspec.json.encode(answer), content_type=endpoint.JSON)
+
+    async def _convert(self, data: bytes, api_version: str) -> bytes:
+        with offload.weighing(len(data)):
+            try:
+                return await offload.run(self._conversions.convert, data, api_version)
+            except ConversionError:
+                raise
+            except cancellation.FAILURES as error:
+                failure = cancellation.as_error_of_plain_task(error)
+                metrics.CONVERSION_PANICS.inc()
+                if (held_back := self.lines.allow()) is not None:
+                    _log.error("Observed a panic in conversion webhook", error=failure, **held_back)
+                text = f"panic: {raised.name(failure)}: {log.cut(log.describe(failure))} [recovered]"
+                raise ConversionError(text) from error
+
+
+def _request_of(body: bytes) -> _Request:
+    if (reason := shape.check(body, endpoint.BODY)) is not None:
+        raise envelope.UnreadableError(f"ConversionReview is too large: it has {reason}", code=413)
+    try:
+        review = _REVIEWS.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise envelope.UnreadableError(f"body is not a ConversionReview: {log.cut(str(error))}") from error
+    if (review.api_version, review.kind) != (_VERSION, "ConversionReview"):
+        text = f"{log.cut(review.api_version)}, Kind={log.cut(review.kind)}"
+        raise envelope.UnreadableError(f"body is not a ConversionReview of {_VERSION}: {text}")
+    if review.request is None or not review.request.uid:
+        raise envelope.UnreadableError("ConversionReview has no request, or a request without uid")
+    if len(review.request.uid) > log.CUT:
+        raise envelope.UnreadableError(f"uid of the ConversionReview is longer than {log.CUT} characters")
+    return review.request

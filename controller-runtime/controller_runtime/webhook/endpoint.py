@@ -1,6 +1,10 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Endpoint: the common part of all webhooks: metrics, and the response to a body that is not a review."""
+"""Endpoint: what all webhooks share: metrics, the bounds of bodies, and the response to a body that cannot be read.
+
+A small text may decode to a large object. A large body is counted while it arrives, and is refused before its end once
+it holds more than two objects may.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +17,24 @@ from typing import Final
 import msgspec
 
 from controller_runtime import log, metrics
+from controller_runtime.apis.machinery import shape
 from controller_runtime.httpserver import HTTPRequest, HTTPResponse
 
 from . import envelope
-from .bounds import MAX_BODY
 
 JSON: Final = "application/json"
+MAX_BODY: Final = 7 * 1024 * 1024
+"""Two objects of 3 MB, the most that etcd accepts, and the rest of the review."""
+LARGE: Final = 4 * 1024 * 1024
+"""Bytes of a body that is larger than the review of two objects as etcd stores them, 1.5 MB each."""
+BODY: Final = msgspec.structs.replace(
+    shape.DEFAULT,
+    size=MAX_BODY,
+    containers=4 * shape.DEFAULT.containers,
+    items=4 * shape.DEFAULT.items,
+    depth=shape.DEFAULT.depth + 2,
+)
+"""The bounds of two objects and their managedFields, which may be as many again."""
 
 _log = log.logger_from("admission")
 
@@ -67,6 +83,28 @@ class Endpoint(ABC):
             "code": code,
         }
         return HTTPResponse(status=code, body=msgspec.json.encode(status), content_type=JSON)
+
+
+class BodyInspection:
+    """Looks at bodies while they arrive, see :class:`controller_runtime.httpserver.Inspection`."""
+
+    size = 64 * 1024  # a smaller one cannot have too many of anything
+
+    def begin(self) -> Callable[[bytes], str | None]:
+        """Return a function that counts the bytes of one body, and refuses it only beyond :data:`LARGE`.
+
+        A smaller one may be the review of a stored object: its metadata may change and it may be deleted, however much
+        it holds.
+        """
+        counter, received, reason = shape.Counter(BODY), 0, None
+
+        def inspect(piece: bytes) -> str | None:
+            nonlocal received, reason
+            received += len(piece)
+            reason = reason or counter.feed(piece)
+            return reason if received > LARGE else None
+
+        return inspect
 
 
 def content(request: HTTPRequest) -> bytes:

@@ -22,7 +22,7 @@ from controller_runtime.apis.admission.v1 import AdmissionRequest, AdmissionResp
 from controller_runtime.apis.machinery import raised, shape
 from controller_runtime.httpserver import HTTPRequest, HTTPResponse
 
-from . import admission, bounds, endpoint, envelope
+from . import admission, endpoint, envelope
 
 MAX_WAIT: Final = 30.0
 """Seconds: the longest timeout of a webhook that can be configured in the API server."""
@@ -115,12 +115,41 @@ class Webhook(endpoint.Endpoint):
             arming = loop.call_soon(setattr, scope, "deadline", loop.time() + patience)
             try:
                 # Small objects are not checked, and no coroutine is made for them.
-                if size > shape.SMALL and (refusal := await bounds.refuse(review)) is not None:
+                if size > shape.SMALL and (refusal := await _refused(review)) is not None:
                     return refusal
                 return await self._handler.handle_json(review.request, review.object, review.old_object)
             finally:
                 arming.cancel()
         raise TimeoutError
+
+
+async def _refused(review: envelope.Review) -> AdmissionResponse | None:
+    """Return the response to a review whose objects must not be decoded, or None if they may be.
+
+    Objects lose their managedFields where only these are too much. Objects that were stored before there were bounds
+    can be made smaller, change their metadata and be deleted: the former object of an update is left out when it alone
+    is too large, so that the new one is validated as if it were created.
+    """
+    review.object, new = await offload.run(_bounded, review.object)
+    review.old_object, old = await offload.run(_bounded, review.old_object)
+    if new is None and old is None:
+        return None
+    if new is None:
+        if review.object is None:
+            return admission.allowed(warnings=[f"the object is not validated: it has {old}"])
+        review.request.operation = admission.CREATE
+        return None
+    if await offload.run(review.only_metadata_changes):
+        return admission.allowed(warnings=[f"the object is not validated: it has {new}"])
+    return admission.denied(f"the object is too large: it has {new}")
+
+
+def _bounded(obj: bytes | None) -> tuple[bytes | None, str | None]:
+    """Return the object without managedFields if necessary, and the reason why it must not be decoded, if any."""
+    if obj is None or shape.check(obj) is None:
+        return obj, None
+    slim = envelope.without_managed_fields(obj)
+    return slim, shape.check(slim)
 
 
 def _fields(path: str, request: AdmissionRequest, operation: str) -> dict[str, str | None]:

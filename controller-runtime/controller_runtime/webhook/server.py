@@ -13,7 +13,7 @@ import anyio
 
 from controller_runtime import healthz, httpserver, log
 
-from . import admission, bounds, review
+from . import admission, endpoint, review
 from .certwatcher import PERIOD, CertWatcher
 
 if TYPE_CHECKING:
@@ -58,20 +58,20 @@ class Server:
             self._routes,
             tls=self,
             tls_options=tls_options,
-            max_body=bounds.MAX_BODY,
-            inspection=bounds.BodyInspection(),
+            max_body=endpoint.MAX_BODY,
+            inspection=endpoint.BodyInspection(),
         )
         self._serving = False
         self._conversions: conversion.Conversions | None = None
 
     @property
     def conversions(self) -> conversion.Conversions:
-        """The versions that :data:`.conversion.PATH` converts between; served from the first access on."""
-        from . import conversion, conversionreview  # few programs convert
+        """The versions that :data:`.conversion.CONVERSION_PATH` converts between; served from the first access on."""
+        from . import conversion  # few programs convert
 
         if self._conversions is None:
             self._conversions = conversion.Conversions()
-            self.register_http(conversion.PATH, conversionreview.ConversionWebhook(self._conversions))
+            self.register_http(conversion.CONVERSION_PATH, conversion.ConversionWebhook(self._conversions))
         return self._conversions
 
     @property

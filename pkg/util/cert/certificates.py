@@ -39,7 +39,7 @@ from controller_runtime.apis.machinery.gvk import NamespacedName
 from controller_runtime.apis.machinery.object import ObjectMeta
 from controller_runtime.certificates import SKEW
 from controller_runtime.rest import load_chain
-from controller_runtime.webhook.certwatcher import server_context
+from controller_runtime.webhook import server_context
 from prometheus_client.metrics import Counter, Gauge
 
 from . import bundle, issues, pki

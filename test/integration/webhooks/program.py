@@ -13,7 +13,7 @@ import anyio
 from controller_runtime import log, webhook
 from controller_runtime.fake import FakeClient
 from controller_runtime.rest import load_chain
-from controller_runtime.webhook.certwatcher import server_context
+from controller_runtime.webhook import server_context
 
 from pkg import webhooks
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob

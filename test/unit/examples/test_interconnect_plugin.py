@@ -19,7 +19,7 @@ from controller_runtime.apis.admission.v1 import AdmissionRequest
 from controller_runtime.apis.machinery.object import Object
 from controller_runtime.fake import FakeClient
 from controller_runtime.reconcile import Request
-from controller_runtime.webhook.admission import ValidatorHandler
+from controller_runtime.webhook import ValidatorHandler
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob

@@ -4,7 +4,7 @@ import ssl
 
 import pytest
 from controller_runtime import httpserver
-from controller_runtime.webhook.certwatcher import SelfSigned
+from controller_runtime.webhook import SelfSigned
 
 from pkg.apis.config.v1alpha1 import TLSOptions
 from pkg.util import tlsconfig

@@ -13,8 +13,7 @@ from controller_runtime import metrics
 from controller_runtime.apis.admission.v1 import AdmissionReview
 from controller_runtime.fake import FakeClient
 from controller_runtime.httpserver import HTTPRequest
-from controller_runtime.webhook import MutatorHandler, ValidatorHandler, Webhook
-from controller_runtime.webhook.admission import VERDICTS
+from controller_runtime.webhook import MutatorHandler, ValidatorHandler, Webhook, admission
 from ctrl_testkit.small import places
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -195,7 +194,7 @@ class World:
             if old is None:
                 return True, "", await self.validator.validate_create(job)
             return True, "", await self.validator.validate_update(TrainJob.from_dict(old), job)
-        except VERDICTS as error:
+        except admission.VERDICTS as error:
             return False, str(error), list(getattr(error, "__notes__", ()))
 
 

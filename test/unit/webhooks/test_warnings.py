@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from controller_runtime.apis.admission.v1 import AdmissionRequest
 from controller_runtime.fake import FakeClient
-from controller_runtime.webhook.admission import ValidatorHandler
+from controller_runtime.webhook import ValidatorHandler
 
 from pkg.apis.trainer.v1alpha1 import (
     ClusterTrainingRuntime,
