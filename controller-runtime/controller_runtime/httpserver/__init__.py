@@ -17,5 +17,5 @@ from .message import ServerError as ServerError
 from .reader import MAX_HEAD as MAX_HEAD
 from .server import Address as Address
 from .server import Server as Server
-from .tls import TLSOptions as TLSOptions
-from .tls import TLSProvider as TLSProvider
+from .server import TLSOptions as TLSOptions
+from .server import TLSProvider as TLSProvider

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 import anyio
 
-from . import wire
+from . import message
 from .message import HTTPRequest, HTTPResponse
 from .reader import Reader, State
 
@@ -194,7 +194,7 @@ class Connection(asyncio.BufferedProtocol):
         state = self._reader.state
         if self._reader.expecting:
             self._reader.expecting = False
-            self._transport.write(wire.CONTINUE)
+            self._transport.write(message.CONTINUE)
         if state is State.BODY and before is not State.BODY:
             self.since = self.active
         if state is not State.HEAD:
@@ -235,11 +235,11 @@ class Connection(asyncio.BufferedProtocol):
                 if self._lost:
                     break
                 if self._shared.closing and not self._queue:
-                    connection = wire.CLOSE
+                    connection = message.CLOSE
                 headless = isinstance(item, HTTPRequest) and item.method == "HEAD"
                 del item  # its body is not needed while the client reads
                 self._transport.write(self._shared.render(answer, connection, headless=headless))
-                if connection is wire.CLOSE:
+                if connection is message.CLOSE:
                     self._end()
                     break
                 if self._room is not None:

@@ -1,13 +1,26 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Requests and responses of handlers."""
+"""Requests and responses: as handlers see them, and as bytes of a connection."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from typing import Protocol
+from functools import lru_cache
+from http import HTTPStatus
+from typing import Final, Protocol
+from urllib.parse import parse_qs, unquote, urlsplit
 
 import msgspec
+
+CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
+CLOSE: Final = b"Connection: close\r\n"
+KEEP: Final = b"Connection: keep-alive\r\n"
+_DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_BODILESS: Final = frozenset({204, 304})
+_REMEMBERED: Final = 256
+"""Bytes of the longest target that is remembered."""
 
 
 class ServerError(Exception):
@@ -76,3 +89,70 @@ class Inspection(Protocol):
 
 
 Handler = Callable[[HTTPRequest], Awaitable[HTTPResponse]]
+
+
+def target(raw: bytes) -> tuple[str, dict[str, list[str]]]:
+    """Return the path and the query of a request's target, both decoded."""
+    # Few clients repeat a few requests.
+    return _remembered(raw) if len(raw) <= _REMEMBERED else _split(raw)
+
+
+def _split(raw: bytes) -> tuple[str, dict[str, list[str]]]:
+    text = raw.decode("ascii", "replace")
+    if text.startswith("/"):
+        path, _, query = text.partition("#")[0].partition("?")
+    else:  # the form of requests to a proxy
+        try:
+            parts = urlsplit(text)
+        except ValueError:  # an invalid host
+            return text, {}
+        path, query = parts.path or "/", parts.query
+    return unquote(path), parse_qs(query, keep_blank_values=True)
+
+
+_remembered = lru_cache(maxsize=64)(_split)
+
+
+def render(response: HTTPResponse, connection: bytes, second: int, *, headless: bool = False) -> bytes:
+    """Return the whole response; ``connection`` is empty, :data:`CLOSE` or :data:`KEEP`; ``headless`` omits the body.
+
+    Raises:
+        ValueError: a header holds a line's end.
+    """
+    body = response.body
+    start = _start(response.status, response.content_type, second)
+    extra = b"".join([_field(name, value) for name, value in response.headers.items()])
+    if response.status in _BODILESS:
+        return b"%b%b%b\r\n" % (start, extra, connection)
+    return b"%b%b%bContent-Length: %d\r\n\r\n%b" % (
+        start,
+        extra,
+        connection,
+        len(body),
+        b"" if headless else body,
+    )
+
+
+@lru_cache(maxsize=16)
+def _start(status: int, content_type: str, second: int) -> bytes:
+    """Return the common part of the responses of one second."""
+    try:
+        phrase = HTTPStatus(status).phrase
+    except ValueError:
+        phrase = ""
+    line = f"HTTP/1.1 {status} {phrase}\r\nDate: {_date(second)}\r\n".encode()
+    return line if status in _BODILESS else line + _field("Content-Type", content_type)
+
+
+def _date(second: int) -> str:
+    """Return a moment as HTTP writes it, whatever the locale."""
+    at = time.gmtime(second)
+    clock = f"{at.tm_hour:02}:{at.tm_min:02}:{at.tm_sec:02}"
+    return f"{_DAYS[at.tm_wday]}, {at.tm_mday:02} {_MONTHS[at.tm_mon - 1]} {at.tm_year:04} {clock} GMT"
+
+
+def _field(name: str, value: str) -> bytes:
+    field = f"{name}: {value}".encode()
+    if b"\r" in field or b"\n" in field:
+        raise ValueError(f"header {name!r}: holds a line's end")
+    return field + b"\r\n"

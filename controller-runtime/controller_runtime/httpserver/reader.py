@@ -21,7 +21,7 @@ from typing import Final
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 
-from . import wire
+from . import message
 from .message import Headers, HTTPRequest, HTTPResponse, Inspection
 
 MAX_HEAD: Final = 64 * 1024
@@ -131,7 +131,7 @@ class Reader:
         self.state = State.OVER
         if not self.discarding:
             self.unread = True
-            self._deliver(HTTPResponse.text(text, status=status), wire.CLOSE)
+            self._deliver(HTTPResponse.text(text, status=status), message.CLOSE)
 
     def on_message_begin(self) -> None:
         """Note the first byte of a request."""
@@ -243,15 +243,16 @@ class Reader:
         self.state = State.IDLE if keep else State.OVER
         # Write the Connection header if the client sent one, as clients of HTTP/1.0 must.
         self._deliver(
-            self._request(body), wire.CLOSE if not keep else wire.KEEP if b"connection" in headers else b""
+            self._request(body),
+            message.CLOSE if not keep else message.KEEP if b"connection" in headers else b"",
         )
 
     def _discard(self, refusal: str = "") -> None:
         self.discarding = self.unread = True
-        self._deliver(self._request(b"", too_large=True, refusal=refusal), wire.CLOSE)
+        self._deliver(self._request(b"", too_large=True, refusal=refusal), message.CLOSE)
 
     def _request(self, body: bytes, *, too_large: bool = False, refusal: str = "") -> HTTPRequest:
-        path, query = wire.target(self._url)
+        path, query = message.target(self._url)
         return HTTPRequest(
             method=self._parser.get_method().decode(),
             path=path,

@@ -6,7 +6,7 @@ from email.utils import formatdate
 
 import pytest
 
-from controller_runtime.httpserver import Headers, HTTPResponse, wire
+from controller_runtime.httpserver import Headers, HTTPResponse, message
 
 
 @pytest.mark.parametrize(
@@ -25,32 +25,32 @@ from controller_runtime.httpserver import Headers, HTTPResponse, wire
     ],
 )
 def test_a_target_is_a_path_and_a_query(raw: bytes, path: str, query: dict[str, list[str]]) -> None:
-    assert wire.target(raw) == (path, query)
+    assert message.target(raw) == (path, query)
 
 
 def test_an_answer_is_one_piece_with_its_length_its_type_and_the_date() -> None:
     answer = HTTPResponse(status=403, body=b"no", content_type="text/x", headers={"X-A": "b"})
-    assert wire.render(answer, wire.CLOSE, 0) == (
+    assert message.render(answer, message.CLOSE, 0) == (
         b"HTTP/1.1 403 Forbidden\r\nDate: Thu, 01 Jan 1970 00:00:00 GMT\r\nContent-Type: text/x\r\nX-A: b\r\n"
         b"Connection: close\r\nContent-Length: 2\r\n\r\nno"
     )
 
 
 def test_an_answer_to_head_keeps_its_length_and_loses_its_body() -> None:
-    assert wire.render(HTTPResponse.text("hello"), b"", 0, headless=True).endswith(
+    assert message.render(HTTPResponse.text("hello"), b"", 0, headless=True).endswith(
         b"X-Content-Type-Options: nosniff\r\nContent-Length: 5\r\n\r\n"
     )
 
 
 @pytest.mark.parametrize("status", [204, 304])
 def test_a_status_without_a_body_has_neither_length_nor_type(status: int) -> None:
-    data = wire.render(HTTPResponse(status=status, body=b"x"), b"", 0)
+    data = message.render(HTTPResponse(status=status, body=b"x"), b"", 0)
     assert data.endswith(b"GMT\r\n\r\n")
     assert b"Content-" not in data
 
 
 def test_a_status_nobody_named_is_sent_without_a_name() -> None:
-    assert wire.render(HTTPResponse(status=599), b"", 0).startswith(b"HTTP/1.1 599 \r\nDate")
+    assert message.render(HTTPResponse(status=599), b"", 0).startswith(b"HTTP/1.1 599 \r\nDate")
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_a_status_nobody_named_is_sent_without_a_name() -> None:
 )
 def test_a_header_cannot_bring_another(answer: HTTPResponse) -> None:
     with pytest.raises(ValueError, match="holds a line's end"):
-        wire.render(answer, b"", 0)
+        message.render(answer, b"", 0)
 
 
 def test_headers_are_found_in_any_case_and_decoded() -> None:
@@ -79,5 +79,5 @@ def test_headers_are_found_in_any_case_and_decoded() -> None:
     "second", [0, 951_782_399, 1_900_000_000, *(days * 86_400 * 29 for days in range(1, 14))]
 )
 def test_the_date_is_that_of_mail(second: int) -> None:
-    answer = wire.render(HTTPResponse(status=200, body=b""), wire.KEEP, second)
+    answer = message.render(HTTPResponse(status=200, body=b""), message.KEEP, second)
     assert f"\r\nDate: {formatdate(second, usegmt=True)}\r\n".encode() in answer
