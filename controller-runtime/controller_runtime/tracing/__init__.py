@@ -17,11 +17,11 @@ from .interface import UIDs as UIDs
 
 if TYPE_CHECKING:
     from .environment import from_environment as from_environment
-    from .ids import UIDGenerator as UIDGenerator
-    from .ids import trace_id as trace_id
     from .spans import Tracing as Tracing
+    from .spans import UIDGenerator as UIDGenerator
+    from .spans import trace_id as trace_id
 else:
     __getattr__, __dir__ = ondemand.names(
         __name__,
-        {"environment": ("from_environment",), "ids": ("UIDGenerator", "trace_id"), "spans": ("Tracing",)},
+        {"environment": ("from_environment",), "spans": ("Tracing", "UIDGenerator", "trace_id")},
     )

@@ -22,8 +22,7 @@ try:
 except ImportError as error:
     raise MissingExtraError("tracing needs OpenTelemetry: install controller-runtime[otel]") from error
 
-from .ids import UIDGenerator
-from .spans import Tracing
+from .spans import Tracing, UIDGenerator
 
 _GROUP: Final = "opentelemetry_traces_exporter"
 _ALIASES: Final = {"otlp": "otlp_proto_http"}

@@ -1,32 +1,40 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Tracing: the spans of reconciles.
+"""Tracing: the spans of reconciles and of their requests.
 
 A reconcile is one root span, from the first event that caused it to its end, with a span for the time in the queue and
 one for the reconcile itself, below which are its requests. Its trace ID follows from the uid of the object, so one
-trace shows the whole life of an object, over restarts and replicas.
+trace shows the whole life of an object, over restarts and replicas. The API server continues the span of a request, by
+the header ``traceparent``.
 """
 
 from __future__ import annotations
 
+import hashlib
 import time
-from collections.abc import Callable
-from typing import Final
+import uuid
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
 
 import anyio
+import msgspec
 from opentelemetry import trace
 from opentelemetry.context import Context
 from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from controller_runtime import log, rest
+from controller_runtime.apis.machinery import raised
 from controller_runtime.apis.machinery.gvk import GVK
 from controller_runtime.reconcile import Reconciler, Request, Result
 from controller_runtime.workqueue import Origins
 
-from . import ids
 from .interface import Instrumentable, Subject, UIDs
-from .origins import TimedOrigins, Wait
-from .requests import TracedRoundTripper, recording
 
 _SCOPE: Final = "controller_runtime"
 _ALWAYS: Final = -128
@@ -34,6 +42,10 @@ _ALWAYS: Final = -128
 _MOST_UIDS: Final = 4096
 FLUSH: Final = 5.0
 """Seconds that the last spans may take at the end of the process."""
+_ROOTS: Final = ("api", "apis")
+_wanted: Final[ContextVar[int]] = ContextVar("controller-runtime.trace-id", default=0)
+
+T = TypeVar("T", bound=Hashable)
 
 
 class Tracing:
@@ -91,7 +103,7 @@ class _TracedReconciler(Reconciler):
         uid = self._uid(request)
         wait = self._origins.waited(request)
         began = self._now()
-        with ids.root(uid):
+        with _root(uid):
             span = self._tracer.start_span(
                 self._subject.name,
                 Context(),
@@ -141,3 +153,149 @@ class _TracedReconciler(Reconciler):
             del self._uids[next(iter(self._uids))]
         self._uids[request] = uid
         return uid
+
+
+def trace_id(uid: str) -> int:
+    """Return the trace ID of an object: its uid without dashes; a hash if the uid is not a UUID; 0 without one."""
+    if not uid:
+        return 0
+    try:
+        return uuid.UUID(uid).int
+    except ValueError:
+        return int.from_bytes(hashlib.sha256(uid.encode()).digest()[:16], "big")
+
+
+@contextmanager
+def _root(uid: str) -> Iterator[None]:
+    """Give the root spans that start in the block the trace ID of ``uid``."""
+    token = _wanted.set(trace_id(uid))
+    try:
+        yield
+    finally:
+        _wanted.reset(token)
+
+
+class UIDGenerator(RandomIdGenerator):
+    """Random IDs, except for the root spans of reconciles: samplers see the ID that is derived from the uid."""
+
+    def generate_trace_id(self) -> int:
+        """Return the derived ID if there is one."""
+        return _wanted.get() or super().generate_trace_id()
+
+    def is_trace_id_random(self) -> bool:
+        """Return False: derived IDs are not random, and an API server up to Kubernetes 1.36 drops the flag's header."""
+        return False
+
+
+@dataclass(slots=True)
+class Wait:
+    """The stay of an item in a queue; times are nanoseconds since the epoch."""
+
+    since: int
+    """The time of its first origin."""
+    origins: dict[str, int] = field(default_factory=dict)
+    """The time of each origin."""
+
+
+class TimedOrigins(Origins[T]):
+    """Notes origins and their times: the controller takes the origins for its log, and then the tracer the times."""
+
+    def __init__(self, now: Callable[[], int] = time.time_ns) -> None:
+        super().__init__()
+        self._now = now
+        self._waiting: OrderedDict[T, Wait] = OrderedDict()
+        self._taken: dict[T, Wait] = {}
+
+    def note(self, item: T, origin: str) -> None:
+        """Keep one more origin of an item, and the time."""
+        super().note(item, origin)
+        now = self._now()
+        wait = self._waiting.setdefault(item, Wait(now))
+        wait.origins[origin] = now
+        kept = self._kept.get(item, {})
+        if len(wait.origins) > len(kept):
+            wait.origins = {each: time for each, time in wait.origins.items() if each in kept}
+        if len(self._waiting) > len(self._kept):
+            self._waiting.popitem(last=False)
+
+    def take(self, item: T) -> list[str]:
+        """Return the origins of an item, oldest first; :meth:`waited` returns their times, once."""
+        if (wait := self._waiting.pop(item, None)) is not None:
+            self._taken[item] = wait
+        return super().take(item)
+
+    def waited(self, item: T) -> Wait | None:
+        """Return the stay in the queue of the item that was taken last, if anything was noted."""
+        return self._taken.pop(item, None)
+
+
+@contextmanager
+def recording(span: trace.Span) -> Iterator[None]:
+    """Record an exception of the body on ``span``; OpenTelemetry's own record replaces exceptions of some shapes."""
+    try:
+        yield
+    except Exception as error:
+        if span.is_recording():
+            kind, text, module = raised.name(error), raised.text(error), type(error).__module__
+            span.add_event(
+                "exception",
+                {
+                    "exception.type": kind if module == "builtins" else f"{module}.{kind}",
+                    "exception.message": text,
+                    "exception.stacktrace": raised.stack(error),
+                    "exception.escaped": "False",
+                },
+            )
+            span.set_status(trace.StatusCode.ERROR, f"{kind}: {text}")
+        raise
+
+
+class TracedRoundTripper:
+    """Sends requests in spans of the reconcile that sends them. Other requests, and streams, pass without one."""
+
+    def __init__(self, inner: rest.RoundTripper, tracer: trace.Tracer) -> None:
+        self._inner = inner
+        self._tracer = tracer
+        self._propagator = TraceContextTextMapPropagator()
+
+    async def send(self, request: rest.Request) -> rest.Response:
+        """Send ``request``; the span ends with the head of the response."""
+        # A cache that a reconcile starts inherits its context, and outlives it.
+        if request.stream or not trace.get_current_span().is_recording():
+            return await self._inner.send(request)
+        resource, attributes = _described(request)
+        started = self._tracer.start_as_current_span(
+            f"{request.method} {resource}",
+            kind=trace.SpanKind.CLIENT,
+            attributes=attributes,
+            record_exception=False,
+            set_status_on_exception=False,
+        )
+        with started as span, recording(span):
+            headers = dict(request.headers)
+            self._propagator.inject(headers)
+            response = await self._inner.send(msgspec.structs.replace(request, headers=headers))
+            span.set_attribute("http.response.status_code", response.status)
+            if response.status >= 400:
+                span.set_status(trace.StatusCode.ERROR)
+            return response
+
+
+def _described(request: rest.Request) -> tuple[str, dict[str, str]]:
+    """Return the resource of a request, with its subresource, and the attributes of the span."""
+    attributes = {"http.request.method": request.method, "url.path": request.path}
+    scope, *parts = request.path.strip("/").split("/")
+    if scope not in _ROOTS:
+        return request.path, attributes
+    group = parts.pop(0) if scope == "apis" and parts else ""
+    parts = parts[1:]
+    if len(parts) > 2 and parts[0] == "namespaces":
+        attributes["k8s.namespace.name"] = parts[1]
+        parts = parts[2:]
+    if not parts:
+        return request.path, attributes
+    resource, name, subresource = (*parts, "", "")[:3]
+    if name:
+        attributes["k8s.object.name"] = name
+    qualified = f"{resource}.{group}" if group else resource
+    return f"{qualified}/{subresource}" if subresource else qualified, attributes
