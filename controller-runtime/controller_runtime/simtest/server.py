@@ -48,11 +48,6 @@ class Server(fake.Server):
         self.history.listeners.append(self._look_for_garbage)
         self.serve(Namespace)
 
-    def withdraw(self, kind: type[Object]) -> None:
-        """Serve a kind no longer: its objects are gone, its watches end."""
-        if (table := self.tables.pop(_place_of(kind), None)) is not None:
-            self.watches.cut(lambda watch: watch.table is table)
-
     def table(self, kind: type[Object]) -> Table:
         """Return the objects of a kind."""
         return self.tables[_place_of(kind)]
