@@ -136,7 +136,7 @@ class Applier:
             NotFoundError: there is none.
         """
         kind: type[Object] = metadata_only(type(desired)) if desired.gvk in _AS_METADATA else type(desired)
-        return await peek(self._client, kind, desired.key)
+        return (await peek(self._client, kind, desired.key)).object
 
     def _known(self, owner: NamespacedName, desired: Object) -> tuple[bytes, bytes] | None:
         return self._settled.get(owner, {}).get((desired.gvk, desired.key))

@@ -95,7 +95,7 @@ class Children:
             ChildConflictError: the TrainJob neither controls it nor may adopt it.
         """
         try:
-            live = await client.peek(self._client, JobSet, train_job.key)
+            live = (await client.peek(self._client, JobSet, train_job.key)).object
         except (StatusError, RestError, CacheError):
             return None  # the step that needs the JobSet meets the same error and reports it
         try:
@@ -123,7 +123,7 @@ class Children:
             raise PendingError("the namespace is being terminated", _UNTIL_NAMESPACE_IS_GONE)
         with self._pending(train_job):
             try:
-                live: JobSet | None = await client.peek(self._client, JobSet, train_job.key)
+                live: JobSet | None = (await client.peek(self._client, JobSet, train_job.key)).object
             except NotFoundError:
                 live = None
             adopts = live is not None and trainjob.controller_of(live) is None
@@ -169,7 +169,7 @@ class Children:
             PendingError: JobSets cannot be read now. No event of an unchanged JobSet follows when they can.
         """
         try:
-            live = await client.peek(self._client, JobSet, train_job.key)
+            live = (await client.peek(self._client, JobSet, train_job.key)).object
         except NotFoundError:
             return
         except CacheDegradedError as error:
@@ -376,7 +376,7 @@ class Children:
 
     async def _suspend(self, train_job: TrainJob) -> None:
         """Suspend the running JobSet of a suspended TrainJob whose objects cannot be built or are refused."""
-        live = await client.peek(self._client, JobSet, train_job.key)
+        live = (await client.peek(self._client, JobSet, train_job.key)).object
         if live.spec.suspend:
             return  # only its siblings could not be applied
         wire = content(live.to_dict())

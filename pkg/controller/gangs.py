@@ -58,7 +58,7 @@ async def make_way(
         if desired.gvk not in _GANGS:
             continue
         try:
-            live = await client.peek(writer, type(desired), desired.key)
+            live = (await client.peek(writer, type(desired), desired.key)).object
         except NotFoundError:
             continue
         trainjob.require_control(live, trainjob.controller_of(desired))

@@ -59,7 +59,7 @@ class RuntimeReconciler:
     async def reconcile(self, request: ctrl.Request) -> ctrl.Result:
         """Add or remove the finalizer of one runtime."""
         try:
-            runtime = await client.peek(self._client, self.kind, request)
+            runtime = (await client.peek(self._client, self.kind, request)).object
         except NotFoundError:
             return ctrl.Result()
         log.logger_from().debug("Reconciling runtime")
@@ -123,7 +123,7 @@ class RuntimeReconciler:
         namespace = (train_job.metadata.namespace or "") if namespaced else ""
         request = ctrl.Request(namespace, train_job.spec.runtime_ref.name)
         try:
-            runtime = await client.peek(self._client, self.kind, request)
+            runtime = (await client.peek(self._client, self.kind, request)).object
         except (StatusError, RestError, CacheError):
             return [request]  # the reconcile gets the same error and reports it
         return [] if _is_guarded(runtime) else [request]

@@ -128,7 +128,7 @@ class Starts:
     async def _report(self, key: NamespacedName) -> None:
         """Record why a TrainJob has not started, unless it has meanwhile."""
         try:
-            train_job = await client.peek(self._reader, TrainJob, key)
+            train_job = (await client.peek(self._reader, TrainJob, key)).object
         except NotFoundError:
             return
         if not is_awaited(train_job):
@@ -145,7 +145,7 @@ class Starts:
 
         objects: dict[str, list[why.Thing]] = {}
         try:
-            job_set = await client.peek(self._reader, JobSet, train_job.key)
+            job_set = (await client.peek(self._reader, JobSet, train_job.key)).object
         except NotFoundError:
             return "jobset-missing", "its JobSet has not been created"
         runtime = self._runtimes.get(runtime_ref_to_runtime_registry_key(train_job.spec.runtime_ref))
@@ -156,7 +156,7 @@ class Starts:
         unread = dict.fromkeys((kinds.JOB, kinds.POD, kinds.EVENT, kinds.WORKLOAD), _NOT_CACHED)
         for kind in _groups_of(job_set):
             try:
-                found = await client.peek(self._reader, kind, train_job.key)
+                found = (await client.peek(self._reader, kind, train_job.key)).object
             except NotFoundError:
                 continue
             except _UNREADABLE as error:  # pods may name the group of a scheduler that is not installed

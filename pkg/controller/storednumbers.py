@@ -94,7 +94,7 @@ class StoredNumbers:
     async def _holds_string(self, key: NamespacedName) -> bool:
         """Return True if a cached TrainJob may store a string; most are not decoded for it."""
         try:
-            found = await client.get_lazily(self._client, TrainJob, key)
+            found = await client.peek(self._client, TrainJob, key)
         except NotFoundError:
             return False
         if found.text is not None:

@@ -55,7 +55,7 @@ def followers(reader: client.Reader, index: str) -> handler.Funcs[Object]:
 
 async def _follows(reader: client.Reader, job: TrainJob) -> bool:
     try:
-        return bool((await client.peek(reader, JobSet, job.key)).spec.suspend)
+        return bool((await client.peek(reader, JobSet, job.key)).object.spec.suspend)
     except NotFoundError:
         return True
 

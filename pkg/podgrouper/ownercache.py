@@ -149,10 +149,10 @@ class OwnerCache:
         found.metadata = found.metadata.deep_copy()
         return found  # type: ignore[return-value]  # of that very kind
 
-    async def get_lazily(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> LazyObject[T]:
+    async def peek(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> LazyObject[T]:
         """Return the object of :meth:`get`, undecoded if it comes from the cache."""
         if not issubclass(kind, Unstructured):
-            return await client.get_lazily(self._cached, kind, key)
+            return await client.peek(self._cached, kind, key)
         return LazyObject.of(await self.get(kind, key))
 
     async def list(self, kind: type[T], **options: Unpack[client.ListOptions]) -> client.ObjectList[T]:

@@ -156,7 +156,7 @@ class PodReconciler:
         """Return True if the cached pod predates our own write, or differs from the pod we read by that write alone."""
         if (mark := self._marks.get(key)) is None:
             return False
-        version = (await client.get_lazily(self._client, Pod, key)).resource_version
+        version = (await client.peek(self._client, Pod, key)).resource_version
         if older(version, mark.version):
             return True  # our write is still to be observed and triggers a reconcile
         self._marks.pop(key, None)

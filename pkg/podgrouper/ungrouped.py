@@ -30,7 +30,7 @@ def ungrouped_first(informers: source.Informers, reader: client.Reader) -> sourc
 
     async def lacks_group(key: NamespacedName) -> bool:
         try:
-            pod = await client.get_lazily(reader, Pod, key)
+            pod = await client.peek(reader, Pod, key)
         except (NotFoundError, cache.CacheError):
             return False
         if (seen := pod.view(_Pod)) is not None:

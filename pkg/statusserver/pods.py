@@ -83,7 +83,7 @@ class PodOwners:
     async def _exists(self, namespace: str, name: str, uid: str) -> bool:
         """Return True unless the TrainJob was deleted: the pods of a deleted one end later, and keep reporting."""
         try:
-            found = await client.peek(self._cached, TrainJob, NamespacedName(namespace, name))
+            found = (await client.peek(self._cached, TrainJob, NamespacedName(namespace, name))).object
         except NotFoundError:
             return False
         return found.metadata.uid == uid
@@ -100,7 +100,7 @@ class PodOwners:
             if step is None or not _refers_to(step, kind):
                 return None
             try:
-                found: Object = await client.peek(reader, read, NamespacedName(namespace, step.name))
+                found: Object = (await client.peek(reader, read, NamespacedName(namespace, step.name))).object
             except NotFoundError:
                 return None
             if found.metadata.uid != step.uid:

@@ -176,11 +176,8 @@ class Cache:
         engine = await self._readable(kind, key.namespace)
         return _decode(engine, kind, self._entry(engine, kind, key))
 
-    async def get_lazily(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> LazyObject[T]:
-        """Return the object as :meth:`get` does, undecoded, and shared with other readers: see ``client.get_lazily``.
-
-        Raises like :meth:`get`, save that an object of another shape raises when it is read.
-        """
+    async def peek(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> LazyObject[T]:
+        """Return the object undecoded, and shared with other readers: see :func:`controller_runtime.client.peek`."""
         key = NamespacedName.of(key)
         engine = await self._readable(kind, key.namespace)
         return self._shared.get(kind, self._entry(engine, kind, key), engine.count_skipped)

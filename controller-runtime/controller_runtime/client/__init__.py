@@ -26,9 +26,7 @@ from .interfaces import Watcher as Watcher
 from .interfaces import Writer as Writer
 from .interfaces import reads as reads
 from .interfaces import view_of as view_of
-from .lazy import LazyReader as LazyReader
 from .lazy import apply_lazily as apply_lazily
-from .lazy import get_lazily as get_lazily
 from .lazy import patch_lazily as patch_lazily
 from .lazy import peek as peek
 from .narrow import ignore_not_found as ignore_not_found

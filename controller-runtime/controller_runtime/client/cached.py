@@ -4,9 +4,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Collection, Coroutine
+from collections.abc import Awaitable, Collection
 from contextlib import AbstractContextManager
-from typing import Any, Protocol, TypeVar, Unpack
+from typing import Protocol, TypeVar, Unpack
 
 from controller_runtime.apis.machinery.errors import NotFoundError, StatusError
 from controller_runtime.apis.machinery.gvk import NamespacedName
@@ -121,11 +121,9 @@ class CachedClient(_Recorder):
         """Return the object at (namespace, name); NotFoundError if it does not exist."""
         return await self._reader(kind).get(kind, key)
 
-    def get_lazily(
-        self, kind: type[T], key: NamespacedName | tuple[str, str]
-    ) -> Coroutine[Any, Any, LazyObject[T]]:
-        """Return the object undecoded: see :func:`controller_runtime.client.get_lazily`."""
-        return lazy.get_lazily(self._reader(kind), kind, key)
+    async def peek(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> LazyObject[T]:
+        """Return the object undecoded: see :func:`controller_runtime.client.peek`."""
+        return await lazy.peek(self._reader(kind), kind, key)
 
     async def list(self, kind: type[T], **options: Unpack[opts.ListOptions]) -> interfaces.ObjectList[T]:
         """Return the objects that match the selectors."""
@@ -142,11 +140,17 @@ class CachedClient(_Recorder):
 
     async def patch(self, obj: T, patch: interfaces.Patch, **options: Unpack[opts.PatchOptions]) -> T:
         """Send ``patch.data(obj)`` to the object named by ``obj``."""
-        return await self._recorded(obj, self._live.patch(obj, patch, **options), options)
+        return (await self.patch_lazily(obj, patch, **options)).object
+
+    async def patch_lazily(
+        self, obj: T, patch: interfaces.Patch, **options: Unpack[opts.PatchOptions]
+    ) -> LazyObject[T]:
+        """Patch as :meth:`patch` does; return the object undecoded."""
+        return await self._recorded(obj, lazy.patch_lazily(self._live, obj, patch, **options), options)
 
     async def apply(self, obj: T, **options: Unpack[opts.ApplyOptions]) -> T:
         """Server-side apply exactly the fields that are set."""
-        return await self._recorded(obj, self._live.apply(obj, **options), options)
+        return (await self.apply_lazily(obj, **options)).object
 
     async def apply_lazily(self, obj: T, **options: Unpack[opts.ApplyOptions]) -> LazyObject[T]:
         """Apply as :meth:`apply` does; return the object undecoded."""
@@ -207,7 +211,7 @@ class CachedSubResource(_Recorder):
 
     async def patch(self, obj: T, patch: interfaces.Patch, **options: Unpack[opts.PatchOptions]) -> T:
         """Patch the subresource."""
-        return await self._recorded(obj, self._live.patch(obj, patch, **options), options)
+        return (await self.patch_lazily(obj, patch, **options)).object
 
     async def patch_lazily(
         self, obj: T, patch: interfaces.Patch, **options: Unpack[opts.PatchOptions]

@@ -4,8 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
-from typing import Any, Final, Protocol, TypeGuard, TypeVar, Unpack, runtime_checkable
+from typing import Final, TypeVar, Unpack
 
 import msgspec
 
@@ -21,37 +20,6 @@ from .options import ApplyOptions, PatchOptions
 
 S = TypeVar("S", bound=Struct)
 T = TypeVar("T", bound=Object)
-_FOUND: Final[dict[tuple[type, type], bool]] = {}
-"""By class and protocol, see :func:`_implements`."""
-
-
-@runtime_checkable
-class LazyReader(Protocol):
-    """A Reader that can return objects undecoded."""
-
-    async def get_lazily(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> LazyObject[T]:
-        """Return the object as ``get`` does, undecoded; it may be shared."""
-        ...
-
-
-@runtime_checkable
-class LazyApplier(Protocol):
-    """A Writer whose applies can return objects undecoded."""
-
-    async def apply_lazily(self, obj: T, **options: Unpack[ApplyOptions]) -> LazyObject[T]:
-        """Apply as ``apply`` does; return the object undecoded."""
-        ...
-
-
-@runtime_checkable
-class LazyPatcher(Protocol):
-    """A writer, of objects or a subresource, whose patches can return objects undecoded."""
-
-    async def patch_lazily(
-        self, obj: T, patch: interfaces.Patch, **options: Unpack[PatchOptions]
-    ) -> LazyObject[T]:
-        """Patch as ``patch`` does; return the object undecoded."""
-        ...
 
 
 class Answer(LazyObject[T]):
@@ -141,58 +109,26 @@ def _check_name(found: str | None, name: str) -> None:
         raise rest.AnswerError(f"the response is the object {found!r}, not {name!r}")
 
 
-def _implements(cls: type, protocol: type) -> bool:
-    """Return True if ``cls`` has the protocol's methods, which Python 3.11 takes 25 us to find out."""
-    found = _FOUND.get((cls, protocol))
-    if found is None:
-        found = _FOUND[cls, protocol] = issubclass(cls, protocol)
+async def peek(
+    reader: interfaces.Reader, kind: type[T], key: NamespacedName | tuple[str, str]
+) -> LazyObject[T]:
+    """Return the object of ``reader.get`` undecoded, where the reader has a method ``peek``.
+
+    It is shared: do not change it. A cache decodes an object that is read repeatedly only once. Raises like
+    ``reader.get``, except that an object of another shape raises when it is decoded.
+    """
+    if (method := getattr(reader, "peek", None)) is None:
+        return LazyObject.of(await reader.get(kind, key))
+    found: LazyObject[T] = await method(kind, key)
     return found
 
 
-def _is_lazy_reader(obj: object) -> TypeGuard[LazyReader]:
-    return _implements(type(obj), LazyReader)
-
-
-def _is_lazy_applier(obj: object) -> TypeGuard[LazyApplier]:
-    return _implements(type(obj), LazyApplier)
-
-
-def _is_lazy_patcher(obj: object) -> TypeGuard[LazyPatcher]:
-    return _implements(type(obj), LazyPatcher)
-
-
-def get_lazily(
-    reader: interfaces.Reader, kind: type[T], key: NamespacedName | tuple[str, str]
-) -> Coroutine[Any, Any, LazyObject[T]]:
-    """Return the object of ``reader.get``, undecoded if the reader supports it.
-
-    The object may be shared: do not change or keep it. Raises like ``reader.get``.
-    """
-    # Clients wrap each other: one that only passes a read on adds no coroutine of its own, and asks no function
-    # whether a class that was met before supports it.
-    if _FOUND.get((type(reader), LazyReader)) or _is_lazy_reader(reader):
-        lazily: Any = reader
-        read: Coroutine[Any, Any, LazyObject[T]] = lazily.get_lazily(kind, key)
-        return read
-    return _get(reader, kind, key)
-
-
-async def _get(
-    reader: interfaces.Reader, kind: type[T], key: NamespacedName | tuple[str, str]
-) -> LazyObject[T]:
-    return LazyObject.of(await reader.get(kind, key))
-
-
-async def peek(reader: interfaces.Reader, kind: type[T], key: NamespacedName | tuple[str, str]) -> T:
-    """Return the object of :func:`get_lazily`: a cache decodes an object that is read repeatedly only once."""
-    return (await get_lazily(reader, kind, key)).object
-
-
 async def apply_lazily(writer: interfaces.Writer, obj: T, **options: Unpack[ApplyOptions]) -> LazyObject[T]:
-    """Apply as ``writer.apply`` does; return the object undecoded if the writer supports it."""
-    if _is_lazy_applier(writer):
-        return await writer.apply_lazily(obj, **options)
-    return LazyObject.of(await writer.apply(obj, **options))
+    """Apply as ``writer.apply`` does; return the object undecoded, where the writer has a method of this name."""
+    if (method := getattr(writer, "apply_lazily", None)) is None:
+        return LazyObject.of(await writer.apply(obj, **options))
+    stored: LazyObject[T] = await method(obj, **options)
+    return stored
 
 
 async def patch_lazily(
@@ -201,7 +137,8 @@ async def patch_lazily(
     patch: interfaces.Patch,
     **options: Unpack[PatchOptions],
 ) -> LazyObject[T]:
-    """Patch as ``writer.patch`` does; return the object undecoded if the writer supports it."""
-    if _is_lazy_patcher(writer):
-        return await writer.patch_lazily(obj, patch, **options)
-    return LazyObject.of(await writer.patch(obj, patch, **options))
+    """Patch as ``writer.patch`` does; return the object undecoded, where the writer has a method of this name."""
+    if (method := getattr(writer, "patch_lazily", None)) is None:
+        return LazyObject.of(await writer.patch(obj, patch, **options))
+    stored: LazyObject[T] = await method(obj, patch, **options)
+    return stored

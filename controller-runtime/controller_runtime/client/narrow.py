@@ -4,9 +4,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
 from contextlib import AbstractContextManager, suppress
-from typing import Any, TypeVar, Unpack
+from typing import TypeVar, Unpack
 
 from controller_runtime.apis.machinery.errors import NotFoundError
 from controller_runtime.apis.machinery.gvk import NamespacedName
@@ -46,11 +45,9 @@ class ReadOnly:
         """Return the object at (namespace, name); NotFoundError if it does not exist."""
         return await self.__reader.get(kind, key)
 
-    def get_lazily(
-        self, kind: type[T], key: NamespacedName | tuple[str, str]
-    ) -> Coroutine[Any, Any, LazyObject[T]]:
-        """Return the object undecoded: see :func:`controller_runtime.client.get_lazily`."""
-        return lazy.get_lazily(self.__reader, kind, key)
+    async def peek(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> LazyObject[T]:
+        """Return the object undecoded: see :func:`controller_runtime.client.peek`."""
+        return await lazy.peek(self.__reader, kind, key)
 
     async def list(self, kind: type[T], **options: Unpack[opts.ListOptions]) -> interfaces.ObjectList[T]:
         """Return the objects that match the selectors."""

@@ -53,10 +53,10 @@ class ReadThrough(narrow.ReadOnly):
                 raise
             return found
 
-    async def get_lazily(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> LazyObject[T]:
-        """Return the object undecoded: see :func:`controller_runtime.client.get_lazily`."""
+    async def peek(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> LazyObject[T]:
+        """Return the object undecoded: see :func:`controller_runtime.client.peek`."""
         try:
-            return await super().get_lazily(kind, key)
+            return await super().peek(kind, key)
         except NotFoundError:
             if (found := await self._look(kind, key)) is None:
                 raise

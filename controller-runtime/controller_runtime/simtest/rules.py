@@ -156,7 +156,7 @@ class Rules(Observer):
         cache = manager.cache
         cache.get = functools.partial(self._read, replica, cache.get)  # type: ignore[method-assign]
         cache.list = functools.partial(self._list, replica, cache.list)  # type: ignore[method-assign]
-        cache.get_lazily = functools.partial(self._read, replica, cache.get_lazily)  # type: ignore[method-assign]
+        cache.peek = functools.partial(self._read, replica, cache.peek)  # type: ignore[method-assign]
 
     def _follow_controller(self, controller: Controller) -> None:
         working = set[Request]()

@@ -85,7 +85,7 @@ class JobSetTreeGrouper(DelegatingGrouper):
         names = dict.fromkeys(f"{metadata.name}-{name}" for job in jobs if (name := name_of(job)))
         for name in (metadata.name, *names):
             try:
-                group = await client.peek(self._reader, PodGroup, (metadata.namespace, name))
+                group = (await client.peek(self._reader, PodGroup, (metadata.namespace, name))).object
             except NotFoundError:
                 continue
             if not group.spec.sub_groups:

@@ -53,7 +53,7 @@ class Handler:
         key = NamespacedName(metadata.namespace, metadata.name)
         async with self._locks.holding(key):
             try:
-                version = (await client.get_lazily(self._client, PodGroup, key)).resource_version
+                version = (await client.peek(self._client, PodGroup, key)).resource_version
                 if self._settled.has(key, version, metadata, rules):
                     return
                 stored = await self._client.get(PodGroup, key)

@@ -55,7 +55,7 @@ class ClusterTrainingRuntime(interface.Runtime):
 
         async def live() -> trainer.ClusterTrainingRuntime:
             try:
-                return await peek(self._client, trainer.ClusterTrainingRuntime, key)
+                return (await peek(self._client, trainer.ClusterTrainingRuntime, key)).object
             except (StatusError, RestError) as error:
                 text = f"not found ClusterTrainingRuntime specified in TrainJob: {error}"
                 raise RuntimeNotFoundError(text) from error
@@ -89,11 +89,13 @@ class ClusterTrainingRuntime(interface.Runtime):
     ) -> tuple[list[str], field.ErrorList]:
         """Reject a TrainJob with an unreadable runtime, warn of a deprecated one, then run the plugins' validation."""
         try:
-            found = await peek(
-                self._client,
-                trainer.ClusterTrainingRuntime,
-                NamespacedName("", new.spec.runtime_ref.name),
-            )
+            found = (
+                await peek(
+                    self._client,
+                    trainer.ClusterTrainingRuntime,
+                    NamespacedName("", new.spec.runtime_ref.name),
+                )
+            ).object
         except (StatusError, RestError) as error:
             kept = await self._namespaced.kept(error, old, trainer.ClusterTrainingRuntime)
             if kept is None:

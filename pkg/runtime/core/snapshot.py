@@ -140,7 +140,7 @@ class Snapshots:
         from controller_runtime.cache import CacheDegradedError  # rendering without a cluster loads no cache
 
         try:
-            found = await peek(self._store, metadata_only(ConfigMap), _key(train_job))
+            found = (await peek(self._store, metadata_only(ConfigMap), _key(train_job))).object
         except NotFoundError:
             return ""
         except CacheDegradedError:

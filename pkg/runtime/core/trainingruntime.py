@@ -112,7 +112,7 @@ class TrainingRuntime(interface.Runtime):
 
         async def live() -> trainer.TrainingRuntime:
             try:
-                return await peek(self.client, trainer.TrainingRuntime, key)
+                return (await peek(self.client, trainer.TrainingRuntime, key)).object
             except (StatusError, RestError) as error:
                 text = f"TrainingRuntime specified in TrainJob is not found: {error}"
                 raise RuntimeNotFoundError(text) from error
@@ -201,7 +201,7 @@ class TrainingRuntime(interface.Runtime):
         """Reject a TrainJob whose runtime cannot be read, else run the plugins' validation."""
         key = NamespacedName(new.namespace, new.spec.runtime_ref.name)
         try:
-            found = await peek(self.client, trainer.TrainingRuntime, key)
+            found = (await peek(self.client, trainer.TrainingRuntime, key)).object
         except (StatusError, RestError) as error:
             kept = await self.kept(error, old, trainer.TrainingRuntime)
             if kept is None:

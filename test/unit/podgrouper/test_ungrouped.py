@@ -38,9 +38,9 @@ class Pods:
         return (NamespacedName("ns", name) for name in [*self.pods, "deleted meanwhile"])
 
     async def get(self, _kind: type[Any], key: Any) -> Any:
-        return (await self.get_lazily(_kind, key)).object
+        return (await self.peek(_kind, key)).object
 
-    async def get_lazily(self, kind: type[Any], key: NamespacedName) -> Any:
+    async def peek(self, kind: type[Any], key: NamespacedName) -> Any:
         if (pod := self.pods.get(key.name)) is None:
             return await FakeClient().get(kind, key)  # raises NotFoundError
         return LazyObject(kind, pod) if isinstance(pod, bytes) else LazyObject.of(pod)

@@ -406,7 +406,7 @@ async def test_a_read_outside_the_cached_namespaces_is_an_error(server: Any, sta
     cache = await start(default_namespaces=("team-a",))
     for reading in (
         cache.get(ConfigMap, ("team-b", "a")),
-        cache.get_lazily(ConfigMap, ("team-b", "a")),
+        cache.peek(ConfigMap, ("team-b", "a")),
         cache.list(ConfigMap, namespace="team-b"),
         cache.list(ConfigMap, fields={"metadata.namespace": "team-b"}),
     ):

@@ -98,12 +98,12 @@ async def test_peeks_share_one_object_until_it_changes(told: Any, server: Any, s
     made, _ = told
     server.put("a")
     await settle()
-    first = await client.peek(made, ConfigMap, ("team-a", "a"))
-    assert await client.peek(client.read_only(made), ConfigMap, ("team-a", "a")) is first
+    first = (await client.peek(made, ConfigMap, ("team-a", "a"))).object
+    assert (await client.peek(client.read_only(made), ConfigMap, ("team-a", "a"))).object is first
     assert await made.get(ConfigMap, ("team-a", "a")) is not first
     server.put("a", data={"k": "v"})
     await settle()
-    assert (await client.peek(made, ConfigMap, ("team-a", "a"))).data == {"k": "v"}
+    assert (await client.peek(made, ConfigMap, ("team-a", "a"))).object.data == {"k": "v"}
 
 
 async def test_an_answer_after_the_end_of_its_object_changes_nothing(

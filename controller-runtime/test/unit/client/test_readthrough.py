@@ -48,14 +48,14 @@ def reader(server: Server) -> ReadThrough:
 
 async def test_what_the_cache_has_is_not_asked_for(reader: ReadThrough, server: Server) -> None:
     assert (await reader.get(ConfigMap, ("n", "both"))).name == "both"
-    assert (await peek(reader, ConfigMap, ("n", "both"))).name == "both"
+    assert (await peek(reader, ConfigMap, ("n", "both"))).object.name == "both"
     assert [each.name for each in await reader.list(ConfigMap)] == ["both"]
     assert server.asked == 0
 
 
 async def test_what_the_cache_does_not_know_yet_is_found(reader: ReadThrough) -> None:
     assert (await reader.get(ConfigMap, ("n", "new"))).name == "new"
-    assert (await peek(reader, ConfigMap, ("n", "new"))).name == "new"
+    assert (await peek(reader, ConfigMap, ("n", "new"))).object.name == "new"
     assert (await reader.get(Namespace, ("", "wide"))).name == "wide"
 
 

@@ -181,7 +181,7 @@ async def test_a_group_that_is_up_to_date_is_decoded_once_a_version(wanted: Call
         def __getattr__(self, name: str) -> Any:
             return getattr(interceptor.wrap(cluster, interceptor.Funcs(get=get)), name)
 
-        async def get_lazily(self, kind: Any, key: Any) -> Any:
+        async def peek(self, kind: Any, key: Any) -> Any:
             return (await cluster.get(kind, key)).metadata
 
     groups = handler(Cached())

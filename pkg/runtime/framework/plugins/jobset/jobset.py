@@ -15,7 +15,7 @@ from controller_runtime.apis.machinery.errors import NotFoundError
 from controller_runtime.apis.machinery.field import ErrorList
 from controller_runtime.apis.machinery.object import Object
 from controller_runtime.apis.meta.v1 import ObjectMeta
-from controller_runtime.client import FieldIndexer, Reader, get_lazily, peek
+from controller_runtime.client import FieldIndexer, Reader, peek
 
 from pkg import apply
 from pkg.apis.config.v1alpha1 import Configuration
@@ -134,7 +134,7 @@ class JobSetPlugin(
 
     async def _runs(self, train_job: TrainJob) -> bool:
         try:
-            present = await peek(self._client, JobSet, train_job.key)
+            present = (await peek(self._client, JobSet, train_job.key)).object
         except NotFoundError:
             return False
         return not present.spec.suspend
@@ -149,7 +149,7 @@ class JobSetPlugin(
             NotFoundError: a TrainJob that is not finished has no JobSet.
         """
         try:
-            job_set = await get_lazily(self._client, JobSet, train_job.key)
+            job_set = await peek(self._client, JobSet, train_job.key)
         except NotFoundError:
             if trainjob.is_finished(train_job):
                 return None

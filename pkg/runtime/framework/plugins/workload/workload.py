@@ -139,7 +139,7 @@ class Workload(
 
     async def _runs(self, train_job: TrainJob) -> bool:
         try:
-            return not (await peek(self._client, JobSet, train_job.key)).spec.suspend
+            return not (await peek(self._client, JobSet, train_job.key)).object.spec.suspend
         except NotFoundError:
             return False
 
@@ -149,7 +149,7 @@ class Workload(
         from controller_runtime.cache import CacheError  # rendering without a cluster loads no cache
 
         try:
-            group = await peek(self._client, kind, train_job.key)
+            group = (await peek(self._client, kind, train_job.key)).object
         except (StatusError, RestError, CacheError):
             return None
         found = conditions.find(group.status.conditions or [], wanted)
