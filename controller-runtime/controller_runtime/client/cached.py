@@ -4,9 +4,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Collection
+from collections.abc import Awaitable, Collection, Coroutine
 from contextlib import AbstractContextManager
-from typing import Protocol, TypeVar, Unpack
+from typing import Any, Protocol, TypeVar, Unpack
 
 from controller_runtime.apis.machinery.errors import NotFoundError, StatusError
 from controller_runtime.apis.machinery.gvk import NamespacedName
@@ -121,9 +121,11 @@ class CachedClient(_Recorder):
         """Return the object at (namespace, name); NotFoundError if it does not exist."""
         return await self._reader(kind).get(kind, key)
 
-    async def peek(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> LazyObject[T]:
+    def peek(
+        self, kind: type[T], key: NamespacedName | tuple[str, str]
+    ) -> Coroutine[Any, Any, LazyObject[T]]:
         """Return the object undecoded: see :func:`controller_runtime.client.peek`."""
-        return await lazy.peek(self._reader(kind), kind, key)
+        return lazy.peek(self._reader(kind), kind, key)
 
     async def list(self, kind: type[T], **options: Unpack[opts.ListOptions]) -> interfaces.ObjectList[T]:
         """Return the objects that match the selectors."""

@@ -4,7 +4,8 @@
 
 from __future__ import annotations
 
-from typing import Final, TypeVar, Unpack
+from collections.abc import Coroutine
+from typing import Any, Final, TypeVar, Unpack
 
 import msgspec
 
@@ -109,18 +110,24 @@ def _check_name(found: str | None, name: str) -> None:
         raise rest.AnswerError(f"the response is the object {found!r}, not {name!r}")
 
 
-async def peek(
+def peek(
     reader: interfaces.Reader, kind: type[T], key: NamespacedName | tuple[str, str]
-) -> LazyObject[T]:
+) -> Coroutine[Any, Any, LazyObject[T]]:
     """Return the object of ``reader.get`` undecoded, where the reader has a method ``peek``.
 
     It is shared: do not change it. A cache decodes an object that is read repeatedly only once. Raises like
     ``reader.get``, except that an object of another shape raises when it is decoded.
     """
     if (method := getattr(reader, "peek", None)) is None:
-        return LazyObject.of(await reader.get(kind, key))
-    found: LazyObject[T] = await method(kind, key)
-    return found
+        return _got(reader, kind, key)
+    found: Coroutine[Any, Any, LazyObject[T]] = method(kind, key)
+    return found  # clients wrap each other: one that only passes a read on adds no coroutine of its own
+
+
+async def _got(
+    reader: interfaces.Reader, kind: type[T], key: NamespacedName | tuple[str, str]
+) -> LazyObject[T]:
+    return LazyObject.of(await reader.get(kind, key))
 
 
 async def apply_lazily(writer: interfaces.Writer, obj: T, **options: Unpack[ApplyOptions]) -> LazyObject[T]:

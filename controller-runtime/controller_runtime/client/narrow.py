@@ -4,8 +4,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
 from contextlib import AbstractContextManager, suppress
-from typing import TypeVar, Unpack
+from typing import Any, TypeVar, Unpack
 
 from controller_runtime.apis.machinery.errors import NotFoundError
 from controller_runtime.apis.machinery.gvk import NamespacedName
@@ -45,9 +46,11 @@ class ReadOnly:
         """Return the object at (namespace, name); NotFoundError if it does not exist."""
         return await self.__reader.get(kind, key)
 
-    async def peek(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> LazyObject[T]:
+    def peek(
+        self, kind: type[T], key: NamespacedName | tuple[str, str]
+    ) -> Coroutine[Any, Any, LazyObject[T]]:
         """Return the object undecoded: see :func:`controller_runtime.client.peek`."""
-        return await lazy.peek(self.__reader, kind, key)
+        return lazy.peek(self.__reader, kind, key)
 
     async def list(self, kind: type[T], **options: Unpack[opts.ListOptions]) -> interfaces.ObjectList[T]:
         """Return the objects that match the selectors."""
