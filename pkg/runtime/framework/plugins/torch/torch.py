@@ -112,11 +112,12 @@ class Torch(EnforceMLPolicyPlugin, CustomValidationPlugin):
             1 if pod_set is None else pod_set.count,
             _num_proc_per_node(policy, trainer, resources),
         )
-        _inject(info, policy, [*_node_env(nodes, processes), *_master_env(train_job.name)])
+        node_env, master_env = _node_env(nodes, processes), _master_env(train_job.name)
+        _inject(info, policy, [*node_env, *master_env])
         if trainer is None or container is None:
             return
         env = apply.upsert_env_vars(container.env, apply.env_vars(trainer.env))
-        env = apply.upsert_env_vars(env, _node_env(nodes, processes))
+        env = apply.upsert_env_vars(env, node_env)
         if torchtune.is_torchtune(trainer):
             run = torchtune.plan(
                 train_job,
@@ -127,7 +128,7 @@ class Torch(EnforceMLPolicyPlugin, CustomValidationPlugin):
             )
             info.trainer_command = torchtune.command(info, train_job, run)
         else:
-            env = apply.upsert_env_vars(env, _master_env(train_job.name))
+            env = apply.upsert_env_vars(env, master_env)
         container.env = env
         container.ports = apply.upsert_port(
             container.ports, [ContainerPort(container_port=constants.CONTAINER_TRAINER_PORT)]
