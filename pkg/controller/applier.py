@@ -49,8 +49,6 @@ class _JobSet(msgspec.Struct):
     spec: _Spec
 
 
-_decode_suspend: Final = msgspec.json.Decoder(_JobSet).decode
-
 _AS_METADATA: Final[frozenset[GVK]] = frozenset({ConfigMap.gvk, Secret.gvk})
 """Kinds cached as metadata only. Their resourceVersion identifies their content."""
 
@@ -243,16 +241,11 @@ def at_version_of(desired: T, live: Object) -> T:
 
 
 def _runs(answer: LazyObject[Object]) -> bool:
-    """Return True if ``answer`` is a JobSet that is not suspended; its text is not decoded for this."""
+    """Return True if ``answer`` is a JobSet that is not suspended; the rest of it is not decoded for this."""
     if not issubclass(answer.kind, JobSet):
         return False
-    if answer.known is None and answer.text is not None:
-        try:
-            return not _decode_suspend(answer.text).spec.suspend
-        except msgspec.DecodeError:
-            pass  # decoding the object reports the error
-    job_set = answer.object
-    return isinstance(job_set, JobSet) and not job_set.spec.suspend
+    seen = answer.view(_JobSet) or answer.object
+    return isinstance(seen, _JobSet | JobSet) and not seen.spec.suspend
 
 
 def _digest_of(live: Object | LazyObject[Object]) -> bytes:
