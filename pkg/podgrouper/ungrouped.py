@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import msgspec
 from controller_runtime import cache, client, source
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.apis.machinery.errors import NotFoundError
@@ -13,28 +12,18 @@ from controller_runtime.apis.machinery.gvk import NamespacedName
 from pkg.constants import kai
 
 
-class _Metadata(msgspec.Struct):
-    annotations: dict[str, str] | None = None
-
-
-class _Pod(msgspec.Struct):
-    metadata: _Metadata
-
-
 def ungrouped_first(informers: source.Informers, reader: client.Reader) -> source.Expedited:
     """Return the source that moves pods without the annotation of a group to the front of the queue.
 
     They were created while no pod grouper ran, and are not scheduled before they have a group. Most of the others need
-    no work. Of each pod, only the annotations are decoded.
+    no work. Of each pod, only the metadata is decoded.
     """
 
     async def lacks_group(key: NamespacedName) -> bool:
         try:
-            pod = await client.peek(reader, Pod, key)
+            annotations = (await client.peek(reader, Pod, key)).metadata.annotations
         except (NotFoundError, cache.CacheError):
             return False
-        if (seen := pod.view(_Pod)) is not None:
-            return kai.POD_GROUP_ANNOTATION_FOR_POD not in (seen.metadata.annotations or {})
-        return pod.known is not None and kai.POD_GROUP_ANNOTATION_FOR_POD not in pod.known.annotations
+        return kai.POD_GROUP_ANNOTATION_FOR_POD not in (annotations or {})
 
     return source.Expedited(informers, Pod, lambda _pods: lacks_group, name="pods without a group")

@@ -10,14 +10,27 @@ from typing import Any
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.apis.machinery.gvk import NamespacedName
 from controller_runtime.apis.machinery.lazy import LazyObject
+from controller_runtime.cache import UndecodableObjectError
 from controller_runtime.fake import FakeClient
 from controller_runtime.reconcile import Request
 from controller_runtime.workqueue import LOW_PRIORITY, PriorityQueue
+from pydantic import ValidationError
 
 from pkg.constants import kai
 from pkg.podgrouper.ungrouped import ungrouped_first
 
 GROUPED = {kai.POD_GROUP_ANNOTATION_FOR_POD: "pg"}
+
+
+class Cached(LazyObject[Any]):
+    """Fails as an object of a cache does."""
+
+    def _decode_metadata(self) -> Any:
+        try:
+            return super()._decode_metadata()
+        except ValidationError as error:
+            key = NamespacedName("ns", "undecodable")
+            raise UndecodableObjectError(self.kind.gvk, key, "annotations") from error
 
 
 class Pods:
@@ -43,7 +56,7 @@ class Pods:
     async def peek(self, kind: type[Any], key: NamespacedName) -> Any:
         if (pod := self.pods.get(key.name)) is None:
             return await FakeClient().get(kind, key)  # raises NotFoundError
-        return LazyObject(kind, pod) if isinstance(pod, bytes) else LazyObject.of(pod)
+        return Cached(kind, pod) if isinstance(pod, bytes) else LazyObject.of(pod)
 
 
 def pod(name: str, annotations: dict[str, str] | None = None) -> Pod:
