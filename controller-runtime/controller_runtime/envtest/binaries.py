@@ -39,7 +39,6 @@ from controller_runtime.envtest.progress import Progress, SilentProgress
 if TYPE_CHECKING:
     from controller_runtime.apis.machinery.base import JSON
 
-
 ASSETS_VARIABLE: Final = "KUBEBUILDER_ASSETS"
 _PROGRAM: Final = "controller-runtime"
 _FORMER_PROGRAM: Final = "trainer-controller-manager"

@@ -22,7 +22,6 @@ from controller_runtime.envtest.process import Component, Probe, Supervisor
 if TYPE_CHECKING:
     from controller_runtime.apis.machinery.base import JSON
 
-
 VERSION_VARIABLE: Final = "ENVTEST_K8S_VERSION"
 DEFAULT_RELEASE: Final = "1.35"
 
@@ -38,6 +37,8 @@ RELEASES: Final[Mapping[str, ToolGroup]] = {
     "1.37": ToolGroup(_TOOLS / "kube-1.37", _MODULE),
 }
 """The pinned patch version of each release line."""
+SERVICE_RANGE: Final = "10.96.0.0/16"
+_NAMES: Final = (HOST, "10.96.0.1", "localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc")
 
 
 def release_of(version: str, environ: Mapping[str, str] | None = None) -> str:
@@ -63,10 +64,6 @@ def kube_tool(name: str, release: str = DEFAULT_RELEASE) -> Tool:
     stamp = "k8s.io/component-base/version."
     symbols = {f"{stamp}gitVersion": group.version, f"{stamp}gitMajor": major, f"{stamp}gitMinor": minor}
     return Tool(name, group, f"{_MODULE}/cmd/{name}", symbols)
-
-
-SERVICE_RANGE: Final = "10.96.0.0/16"
-_NAMES: Final = (HOST, "10.96.0.1", "localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc")
 
 
 class ControlPlane:

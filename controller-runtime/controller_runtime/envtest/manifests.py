@@ -26,6 +26,10 @@ from controller_runtime.webhook import CONVERSION_PATH, SelfSigned
 FIELD_OWNER: Final = "envtest"
 
 Manifest = Mapping[str, JSON]
+CRD: Final = unstructured(GVK("apiextensions.k8s.io", "v1", "CustomResourceDefinition"))
+ANY_FIELDS: Final = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+"""The schema of an object that may contain any fields."""
+WEBHOOK_KINDS: Final = frozenset({"ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"})
 
 
 def read_manifests(*sources: Path | Manifest) -> list[dict[str, JSON]]:
@@ -76,11 +80,6 @@ def _items(document: JSON) -> list[JSON]:
     if isinstance(document, dict) and document.get("kind") == "List":
         document = document.get("items") or []
     return list(document) if isinstance(document, list) else [document]
-
-
-CRD: Final = unstructured(GVK("apiextensions.k8s.io", "v1", "CustomResourceDefinition"))
-ANY_FIELDS: Final = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-"""The schema of an object that may contain any fields."""
 
 
 async def install_crds(writer: Writer, manifests: Iterable[Manifest]) -> list[str]:
@@ -168,9 +167,6 @@ def _conditions(crd: Unstructured) -> dict[str, object]:
     conditions = crd.nested("status", "conditions")
     found = conditions if isinstance(conditions, list) else []
     return {str(each["type"]): each["status"] for each in found if isinstance(each, dict)}
-
-
-WEBHOOK_KINDS: Final = frozenset({"ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"})
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

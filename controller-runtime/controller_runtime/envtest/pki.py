@@ -25,7 +25,6 @@ from controller_runtime.envtest.files import private_directory, write_private
 if TYPE_CHECKING:
     from controller_runtime.apis.machinery.base import JSON
 
-
 CERTIFICATE_LIFETIME: Final = timedelta(days=365)
 
 

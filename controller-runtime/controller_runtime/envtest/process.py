@@ -34,6 +34,18 @@ import anyio
 from controller_runtime.envtest.errors import ComponentError
 from controller_runtime.envtest.files import private_directory, write_private
 
+_PROC: Final = Path("/proc/self/stat")
+_PAUSES: Final = (0.0, 0.005, 0.02)
+"""Seconds before each look at a command line: a process that replaces itself has none for a moment."""
+_POLL: Final = 0.05
+_TAIL_LINES: Final = 12
+# Sets the signal that this process receives when its parent dies, checks that the parent has not died meanwhile,
+# and executes the component. (A hook between fork and exec would also work, but is unsafe with threads.)
+_TIE: Final = (
+    "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 9); "
+    "os.getppid() == int(sys.argv[1]) or sys.exit(1); os.execv(sys.argv[2], sys.argv[2:])"
+)
+
 
 @dataclass(frozen=True)
 class Probe:
@@ -75,11 +87,6 @@ class Probe:
         except ValueError:  # another program listens there: asyncio reads lines of at most 64 KiB
             return "no status line"
         return words[1].decode(errors="replace") if len(words) > 1 else "no status line"
-
-
-_PROC: Final = Path("/proc/self/stat")
-_PAUSES: Final = (0.0, 0.005, 0.02)
-"""Seconds before each look at a command line: a process that replaces itself has none for a moment."""
 
 
 @dataclass(frozen=True)
@@ -189,16 +196,6 @@ def _await_end(identities: Iterable[Identity], timeout: float = 5.0) -> None:
     while waiting and time.monotonic() < deadline:
         waiting = [identity for identity in waiting if identity.alive()]
         time.sleep(0.02 if waiting else 0)
-
-
-_POLL: Final = 0.05
-_TAIL_LINES: Final = 12
-# Sets the signal that this process receives when its parent dies, checks that the parent has not died meanwhile,
-# and executes the component. (A hook between fork and exec would also work, but is unsafe with threads.)
-_TIE: Final = (
-    "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 9); "
-    "os.getppid() == int(sys.argv[1]) or sys.exit(1); os.execv(sys.argv[2], sys.argv[2:])"
-)
 
 
 @dataclass(frozen=True)

@@ -28,9 +28,11 @@ from .tls import IssuedPair
 if TYPE_CHECKING:
     from .kubeconfig_import import Loader
 
-
 TOKEN_FILE_PERIOD: Final = 60.0
 """Seconds after which a token file is read again; the kubelet rewrites a token well before it expires."""
+_EXPIRY_MARGIN: Final = timedelta(seconds=10)
+_QUOTED_ENTRY: Final = re.compile(r"(?<=Expected key )(\S+) in .*\{.*")
+_PAST: Final = datetime.fromtimestamp(0, UTC)
 
 
 class Credentials(ABC):
@@ -130,11 +132,6 @@ class TokenFile(Credentials):
             self._read_at = anyio.current_time()
         elif not self._token:
             raise ConfigError(f"token file {self._path}: {problem}")
-
-
-_EXPIRY_MARGIN: Final = timedelta(seconds=10)
-_QUOTED_ENTRY: Final = re.compile(r"(?<=Expected key )(\S+) in .*\{.*")
-_PAST: Final = datetime.fromtimestamp(0, UTC)
 
 
 class PluginCredentials(Credentials):

@@ -25,6 +25,10 @@ from .network import Observer
 from .server import Server
 
 _Versions = dict[NamespacedName, str]
+_DENIED: Final = 403
+_MEMORY: Final = 300.0
+"""Seconds for which a request may count as a failure: a watch that lasts for less than some seconds does."""
+_Watch = tuple[Process, str, str]
 
 
 def disagreements(server: Server, engine: Engine) -> Iterator[str]:
@@ -129,12 +133,6 @@ def is_unselective(engine: Engine) -> bool:
     """Return True if a cache has all objects of its kind."""
     selection = engine.selection
     return not (selection.labels or selection.fields) and not any(selection.namespaces or ())
-
-
-_DENIED: Final = 403
-_MEMORY: Final = 300.0
-"""Seconds for which a request may count as a failure: a watch that lasts for less than some seconds does."""
-_Watch = tuple[Process, str, str]
 
 
 class Resumes(Observer):

@@ -27,6 +27,9 @@ _MOST: Final = 200_000
 """Callbacks at one moment, at most; one list of a thousand objects takes a few thousand."""
 _MASK: Final = (1 << 64) - 1
 _PRIME: Final = 1_099_511_628_211
+CURRENT_PROCESS: Final[ContextVar[Process | None]] = ContextVar("simtest_process", default=None)
+"""The process that the running task belongs to."""
+P = ParamSpec("P")
 
 
 class DeadlockError(AssertionError):
@@ -63,10 +66,6 @@ class Process:
         held, self.held = self.held, []
         for _, handle in held:
             _drop(handle)
-
-
-CURRENT_PROCESS: Final[ContextVar[Process | None]] = ContextVar("simtest_process", default=None)
-"""The process that the running task belongs to."""
 
 
 class Lane:
@@ -251,9 +250,6 @@ def _name_of(handle: asyncio.Handle) -> str:
     if isinstance(owner, asyncio.Task):
         return f"{owner.get_coro().__qualname__}"  # type: ignore[union-attr]
     return str(getattr(callback, "__qualname__", type(callback).__name__))
-
-
-P = ParamSpec("P")
 
 
 class Delays(Generic[P]):

@@ -32,6 +32,7 @@ from .network import WRITE_METHODS, Observer
 
 _MANY: Final = 10
 """Requests of one event after which a recorder may give it up."""
+_RESULTS = (reporting.SUCCESS, reporting.REQUEUE_AFTER, reporting.ERROR)
 
 
 @dataclass
@@ -91,9 +92,6 @@ class Events(Observer):
 
 def _is_of_event(request: Sent) -> bool:
     return request.method in WRITE_METHODS and "/events" in request.path
-
-
-_RESULTS = (reporting.SUCCESS, reporting.REQUEUE_AFTER, reporting.ERROR)
 
 
 class Metrics:

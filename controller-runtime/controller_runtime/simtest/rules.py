@@ -55,8 +55,22 @@ from .reportrules import Events, Metrics
 if TYPE_CHECKING:
     from .simulation import Simulation
 
-
 Place = tuple[GVK, NamespacedName]
+_FORESEEN: Final = (
+    StatusError,
+    RestError,
+    CacheError,
+    LeaderElectionError,
+    errors.GracePeriodExceededError,
+    errors.GroupStoppedError,
+    errors.LostLeadershipError,
+    errors.UnreachableError,
+)
+_SETTLED: Final = 180.0
+"""Seconds in which caches agree with the server when nothing disturbs them: watches notice a silence after 70."""
+_POLL: Final = 10.0
+_FIRST_RETRY: Final = 1.0
+"""Seconds until a request is reconciled again that has succeeded before it failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,18 +102,6 @@ class Replica:
         return elector.identity if elector is not None else ""
 
 
-_FORESEEN: Final = (
-    StatusError,
-    RestError,
-    CacheError,
-    LeaderElectionError,
-    errors.GracePeriodExceededError,
-    errors.GroupStoppedError,
-    errors.LostLeadershipError,
-    errors.UnreachableError,
-)
-
-
 def is_foreseen(error: BaseException | None) -> bool:
     """Return True if ``error`` may end a manager; a ManagerError as such may if its cause may."""
     if isinstance(error, BaseExceptionGroup):
@@ -107,13 +109,6 @@ def is_foreseen(error: BaseException | None) -> bool:
     if type(error) is errors.ManagerError:
         return is_foreseen(error.__cause__)
     return isinstance(error, _FORESEEN)
-
-
-_SETTLED: Final = 180.0
-"""Seconds in which caches agree with the server when nothing disturbs them: watches notice a silence after 70."""
-_POLL: Final = 10.0
-_FIRST_RETRY: Final = 1.0
-"""Seconds until a request is reconciled again that has succeeded before it failed."""
 
 
 class Rules(Observer):

@@ -37,6 +37,11 @@ _STORM: Final = 6.0
 """How long a storm lasts, in seconds, on average."""
 _IN_STORMS: Final = 0.75
 """The part of the steps that happen in storms."""
+Setup = Callable[[Manager], Awaitable[None]]
+Check = Callable[["Simulation"], Awaitable[None]]
+Act = Callable[["Simulation", random.Random], Awaitable[None]]
+_CRASH_LOOP: Final = 1.0
+_STORMS: Final = 4
 
 
 def options(**others: Any) -> Options:
@@ -107,14 +112,6 @@ def spread(
         if rng.random() < _IN_STORMS:
             at = min(length, rng.choice(storms) + rng.expovariate(1 / _STORM))
         yield Step(round(at, 3), name, rng.getrandbits(32))
-
-
-Setup = Callable[[Manager], Awaitable[None]]
-Check = Callable[["Simulation"], Awaitable[None]]
-Act = Callable[["Simulation", random.Random], Awaitable[None]]
-
-_CRASH_LOOP: Final = 1.0
-_STORMS: Final = 4
 
 
 @dataclass

@@ -27,7 +27,6 @@ from . import admission, endpoint, envelope
 if TYPE_CHECKING:
     from controller_runtime.apis.apiextensions.v1 import CustomResourceDefinition
 
-
 CONVERSION_PATH: Final = "/convert"
 """The path that Go's controller-runtime serves, and that generated CustomResourceDefinitions name."""
 

@@ -22,6 +22,24 @@ from controller_runtime.apis.machinery.errors import one_line
 from .connection import Connection, Owner
 from .message import Error, Heads
 
+CONNECT_TIMEOUT: Final = 30.0
+_NO_OTHER_TIMEOUT: Final = 2 * CONNECT_TIMEOUT
+"""For the event loop's own handshake timeout, which must not fire before :data:`CONNECT_TIMEOUT`."""
+_NEXT_ADDRESS: Final = 0.25
+"""Seconds before the next of several addresses is tried in parallel."""
+_DEAD: Final = 30
+"""Seconds after which the kernel closes a connection whose peer does not answer probes."""
+_SOCKET_OPTIONS: Final = (
+    ("SO_KEEPALIVE", socket.SOL_SOCKET, 1),
+    ("TCP_NODELAY", socket.IPPROTO_TCP, 1),
+    ("TCP_KEEPIDLE", socket.IPPROTO_TCP, _DEAD // 2),
+    ("TCP_KEEPINTVL", socket.IPPROTO_TCP, _DEAD // 6),
+    ("TCP_KEEPCNT", socket.IPPROTO_TCP, 3),
+    ("TCP_USER_TIMEOUT", socket.IPPROTO_TCP, 1000 * _DEAD),
+)
+AddrInfo = tuple[int, int, int, str, tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]]
+"""An address as returned by ``getaddrinfo``."""
+
 
 class Origin(msgspec.Struct, frozen=True):
     """The address of a server or a proxy."""
@@ -83,26 +101,6 @@ def shown(url: str) -> str:
     if "@" not in rest:
         return url if found else url.rpartition("@")[2]
     return f"{scheme}://{rest.rpartition('@')[2]}"
-
-
-CONNECT_TIMEOUT: Final = 30.0
-_NO_OTHER_TIMEOUT: Final = 2 * CONNECT_TIMEOUT
-"""For the event loop's own handshake timeout, which must not fire before :data:`CONNECT_TIMEOUT`."""
-_NEXT_ADDRESS: Final = 0.25
-"""Seconds before the next of several addresses is tried in parallel."""
-_DEAD: Final = 30
-"""Seconds after which the kernel closes a connection whose peer does not answer probes."""
-_SOCKET_OPTIONS: Final = (
-    ("SO_KEEPALIVE", socket.SOL_SOCKET, 1),
-    ("TCP_NODELAY", socket.IPPROTO_TCP, 1),
-    ("TCP_KEEPIDLE", socket.IPPROTO_TCP, _DEAD // 2),
-    ("TCP_KEEPINTVL", socket.IPPROTO_TCP, _DEAD // 6),
-    ("TCP_KEEPCNT", socket.IPPROTO_TCP, 3),
-    ("TCP_USER_TIMEOUT", socket.IPPROTO_TCP, 1000 * _DEAD),
-)
-
-AddrInfo = tuple[int, int, int, str, tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]]
-"""An address as returned by ``getaddrinfo``."""
 
 
 class Dialer:
