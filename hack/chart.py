@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-from controller_runtime.apis.machinery import yaml
+from controller_runtime.machinery import yaml
 
 _ROOT: Final = Path(__file__).parent.parent
 _CONFIG: Final = _ROOT / "config"

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from controller_runtime.apis.machinery import yaml
-from controller_runtime.apis.machinery.object import Object
+from controller_runtime.machinery import yaml
+from controller_runtime.machinery.object import Object
 from controller_runtime.tools import crd
 from controller_runtime.tools import files as generated
 

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from controller_runtime.apis.machinery import yaml
+from controller_runtime.machinery import yaml
 
 _IMAGE: Final = re.compile(r"(?:[\w.:-]+/)+(?P<name>[\w-]+):[\w.-]+")
 

@@ -13,10 +13,10 @@ from collections import Counter
 from typing import Any
 
 from controller_runtime.apis.admission.v1 import AdmissionRequest
-from controller_runtime.apis.machinery.errors import ConflictError
-from controller_runtime.apis.machinery.object import Unstructured
-from controller_runtime.apis.machinery.patch import merge_patch_diff
 from controller_runtime.client import MERGE, LiveClient, raw_patch
+from controller_runtime.machinery.errors import ConflictError
+from controller_runtime.machinery.object import Unstructured
+from controller_runtime.machinery.patch import merge_patch_diff
 from controller_runtime.webhook import CustomMutator
 
 from pkg.apis.trainer.v1alpha1 import TrainJob

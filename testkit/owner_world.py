@@ -11,16 +11,13 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 from controller_runtime import cache
-from controller_runtime.apis.machinery.errors import ForbiddenError, NotFoundError
-from controller_runtime.apis.machinery.gvk import GVK
-from controller_runtime.apis.machinery.lazy import LazyObject
-from controller_runtime.apis.machinery.object import (
-    Object,
-    OwnerReference,
-    Unstructured,
-)
 from controller_runtime.client import interceptor
 from controller_runtime.fake import FakeClient
+from controller_runtime.machinery.errors import ForbiddenError, NotFoundError
+from controller_runtime.machinery.gvk import GVK
+from controller_runtime.machinery.lazy import LazyObject
+from controller_runtime.machinery.meta import OwnerReference
+from controller_runtime.machinery.object import Object, Unstructured
 
 JOB = GVK("batch", "v1", "Job")
 MakeObject = Callable[..., Unstructured]

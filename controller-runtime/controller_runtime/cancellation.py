@@ -22,7 +22,7 @@ from typing import Final, cast
 
 import anyio
 
-from controller_runtime.apis.machinery import raised
+from controller_runtime.machinery import raised
 
 ENDINGS: Final = (asyncio.CancelledError, SystemExit)
 """The exceptions that end more than the call that raises them."""

@@ -12,9 +12,10 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from controller_runtime.apis.machinery.gvk import NamespacedName
-from controller_runtime.apis.machinery.lazy import LazyObject, Owners
-from controller_runtime.apis.machinery.object import Object, ObjectMeta
+from controller_runtime.machinery.gvk import NamespacedName
+from controller_runtime.machinery.lazy import LazyObject, Owners
+from controller_runtime.machinery.meta import ObjectMeta
+from controller_runtime.machinery.object import Object
 
 T = TypeVar("T", bound=Object)
 T_co = TypeVar("T_co", bound=Object, covariant=True)

@@ -18,8 +18,8 @@ import anyio
 import msgspec
 
 from . import log
-from .apis.machinery import raised
 from .httpserver import Handler, HTTPRequest, HTTPResponse
+from .machinery import raised
 
 Checker = Callable[[], Awaitable[str | None] | str | None]
 

@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 
 from controller_runtime import event
-from controller_runtime.apis.machinery import labels
-from controller_runtime.apis.machinery.object import Object, ObjectMeta
 from controller_runtime.client import LabelSelectorLike
+from controller_runtime.machinery import labels
+from controller_runtime.machinery.meta import ObjectMeta
+from controller_runtime.machinery.object import Object
 
 T = TypeVar("T", bound=Object)
 T_contra = TypeVar("T_contra", bound=Object, contravariant=True)

@@ -9,10 +9,10 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from controller_runtime.apis.batch.v1 import JobTemplateSpec
-from controller_runtime.apis.machinery.base import Struct, is_unset
-from controller_runtime.apis.machinery.crd import ATOMIC, CRD, MAP_BY_NAME, Int32
-from controller_runtime.apis.machinery.object import Object
 from controller_runtime.apis.meta.v1 import Condition
+from controller_runtime.machinery.base import Struct, is_unset
+from controller_runtime.machinery.crd import ATOMIC, CRD, MAP_BY_NAME, Int32
+from controller_runtime.machinery.object import Object
 
 
 class Crew(Struct):

@@ -10,10 +10,10 @@ from typing import Any
 import anyio
 
 from controller_runtime.apis.coordination.v1 import Lease
-from controller_runtime.apis.machinery.errors import ServerError
-from controller_runtime.apis.machinery.gvk import NamespacedName
 from controller_runtime.client import interceptor
 from controller_runtime.fake import FakeClient
+from controller_runtime.machinery.errors import ServerError
+from controller_runtime.machinery.gvk import NamespacedName
 
 KEY = NamespacedName("ns", "lock")
 

@@ -15,7 +15,7 @@ import pytest
 import structlog
 
 from controller_runtime import log
-from controller_runtime.apis.machinery.errors import StatusError
+from controller_runtime.machinery.errors import StatusError
 
 CHAINED: Final = 2000
 DEEP: Final = 500

@@ -10,8 +10,8 @@ from contextlib import suppress
 import controller_runtime as ctrl
 from controller_runtime import simtest
 from controller_runtime.apis.core.v1 import ConfigMap
-from controller_runtime.apis.machinery.errors import AlreadyExistsError
 from controller_runtime.client import Client, ignore_not_found, merge_from
+from controller_runtime.machinery.errors import AlreadyExistsError
 from controller_runtime.manager import ControllerOptions
 from controller_runtime.simtest import Simulation
 

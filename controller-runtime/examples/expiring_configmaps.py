@@ -12,8 +12,8 @@ from datetime import UTC, datetime, timedelta
 import controller_runtime as ctrl
 from controller_runtime import log, reconcile, recorder, webhook
 from controller_runtime.apis.core.v1 import ConfigMap
-from controller_runtime.apis.machinery import field, time
 from controller_runtime.client import Client, ignore_not_found
+from controller_runtime.machinery import field, time
 
 TTL = "example.com/ttl"
 

@@ -12,9 +12,9 @@ import asyncio
 import controller_runtime as ctrl
 from controller_runtime import log
 from controller_runtime.apis.core.v1 import ConfigMap, Namespace
-from controller_runtime.apis.machinery.errors import NotFoundError
 from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.client import Client
+from controller_runtime.machinery.errors import NotFoundError
 
 TEAM = "example.com/team"
 OWNER = "team-namespaces"

@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import Final
 
 from controller_runtime.apis.core.v1 import EnvVar
-from controller_runtime.apis.machinery import field
 from controller_runtime.client import FieldIndexer, Reader
+from controller_runtime.machinery import field
 
 from pkg import apply
 from pkg.apis.trainer.v1alpha1 import TrainJob

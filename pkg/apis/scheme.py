@@ -5,8 +5,8 @@
 from __future__ import annotations
 
 from controller_runtime.apis import scheme
-from controller_runtime.apis.machinery.object import Object
-from controller_runtime.apis.machinery.scheme import Scheme
+from controller_runtime.machinery.object import Object
+from controller_runtime.machinery.scheme import Scheme
 
 
 def default_scheme() -> Scheme:

@@ -26,9 +26,9 @@ import anyio
 import controller_runtime as ctrl
 from controller_runtime import log, rest
 from controller_runtime import log as log_options
-from controller_runtime.apis.machinery import raised
-from controller_runtime.apis.machinery.errors import StatusError, UnauthorizedError, one_line
-from controller_runtime.apis.machinery.printable import printable_line
+from controller_runtime.machinery import raised
+from controller_runtime.machinery.errors import StatusError, UnauthorizedError, one_line
+from controller_runtime.machinery.printable import printable_line
 from controller_runtime.manager import ManagerError
 
 from pkg import config

@@ -13,8 +13,8 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Final
 
-from controller_runtime.apis.machinery import quantity
-from controller_runtime.apis.machinery.base import JSON
+from controller_runtime.machinery import quantity
+from controller_runtime.machinery.base import JSON
 
 _ANYWHERE: Final[frozenset[str]] = frozenset()
 

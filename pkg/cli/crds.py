@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import argparse
 
-from controller_runtime.apis.machinery import yaml
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import install_crds, wait_established
+from controller_runtime.machinery import yaml
 from controller_runtime.rest import Transport, load_config
 
 from pkg.cli.terminal import Console

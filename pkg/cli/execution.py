@@ -12,9 +12,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 import anyio
-from controller_runtime.apis.machinery import raised
-from controller_runtime.apis.machinery.errors import StatusError
 from controller_runtime.envtest import EnvtestError, EventuallyError
+from controller_runtime.machinery import raised
+from controller_runtime.machinery.errors import StatusError
 from controller_runtime.manager import ManagerError
 from controller_runtime.rest import RestError
 

@@ -8,7 +8,7 @@ import argparse
 import math
 from collections.abc import Callable
 
-from controller_runtime.apis.machinery import names
+from controller_runtime.machinery import names
 
 from pkg.localcluster import names as names_of_clusters
 

@@ -11,8 +11,8 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
-from controller_runtime.apis.machinery.object import unstructured
 from controller_runtime.client import LiveClient
+from controller_runtime.machinery.object import unstructured
 from controller_runtime.rest import Transport, load_config
 
 from pkg.cli.serverclock import ServerClock

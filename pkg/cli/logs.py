@@ -10,7 +10,7 @@ from typing import Final
 import anyio
 import msgspec
 from controller_runtime import rest
-from controller_runtime.apis.machinery.errors import StatusError
+from controller_runtime.machinery.errors import StatusError
 
 from pkg.cli import live, streams
 from pkg.cli.terminal import Console

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Final, NoReturn
 
-from controller_runtime.apis.machinery.printable import printable_line
+from controller_runtime.machinery.printable import printable_line
 
 from pkg.cli import clusterflags, flagtypes, liveflags, newflags
 from pkg.localcluster.names import DEFAULT_NAME

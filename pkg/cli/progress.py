@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from controller_runtime.apis.machinery.printable import printable_line
 from controller_runtime.envtest import PlainProgress, Progress
+from controller_runtime.machinery.printable import printable_line
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bars

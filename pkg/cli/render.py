@@ -7,7 +7,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from controller_runtime.apis.machinery.printable import printable_line
+from controller_runtime.machinery.printable import printable_line
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.cli import inputs, streams

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, TextIO
 
-from controller_runtime.apis.machinery.printable import printable
+from controller_runtime.machinery.printable import printable
 
 _ENCODING_ERRORS: Final = "trainerctl"
 _ASCII: Final = {"←": "<-", "→": "->", "✓": "v", "✗": "x", "·": "-", "…": "..."}

@@ -14,9 +14,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NoReturn
 
 import rich.console
-from controller_runtime.apis.machinery import yaml
-from controller_runtime.apis.machinery.base import JSON
-from controller_runtime.apis.machinery.printable import printable, printable_json, printable_line
+from controller_runtime.machinery import yaml
+from controller_runtime.machinery.base import JSON
+from controller_runtime.machinery.printable import printable, printable_json, printable_line
 from rich.cells import cell_len, set_cell_size
 from rich.console import ConsoleOptions, RenderableType
 from rich.segment import Segment

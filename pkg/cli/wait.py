@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Final
 
 import anyio
-from controller_runtime.apis.machinery.errors import ExpiredError
+from controller_runtime.machinery.errors import ExpiredError
 
 from pkg.cli import live, streams
 from pkg.cli.get import KIND

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Final
 
 from controller_runtime import httpserver
-from controller_runtime.apis.machinery import field
+from controller_runtime.machinery import field
 
 from pkg.apis.config.v1alpha1 import (
     ALLOW,

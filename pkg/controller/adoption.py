@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from controller_runtime import client, log
-from controller_runtime.apis.machinery.errors import InvalidError
+from controller_runtime.machinery.errors import InvalidError
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainJob

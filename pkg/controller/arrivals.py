@@ -11,9 +11,9 @@ from collections.abc import Callable
 from datetime import datetime
 
 from controller_runtime import predicate
-from controller_runtime.apis.machinery.gvk import NamespacedName
-from controller_runtime.apis.machinery.time import parse_time
 from controller_runtime.event import CreateEvent
+from controller_runtime.machinery.gvk import NamespacedName
+from controller_runtime.machinery.time import parse_time
 
 from pkg.apis.trainer.v1alpha1 import TrainJob
 

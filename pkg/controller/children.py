@@ -17,17 +17,17 @@ from typing import Final, NoReturn
 
 import msgspec
 from controller_runtime import client, log
-from controller_runtime.apis.machinery.errors import (
+from controller_runtime.cache import CacheDegradedError, CacheError
+from controller_runtime.machinery.errors import (
     ConflictError,
     ForbiddenError,
     InvalidError,
     NotFoundError,
     StatusError,
 )
-from controller_runtime.apis.machinery.gvk import NamespacedName
-from controller_runtime.apis.machinery.object import Object
-from controller_runtime.apis.machinery.time import parse_time
-from controller_runtime.cache import CacheDegradedError, CacheError
+from controller_runtime.machinery.gvk import NamespacedName
+from controller_runtime.machinery.object import Object
+from controller_runtime.machinery.time import parse_time
 from controller_runtime.recorder import EventRecorder
 from controller_runtime.rest import RestError, TransportError
 

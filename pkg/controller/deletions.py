@@ -9,11 +9,11 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from controller_runtime import log
-from controller_runtime.apis.machinery.errors import ConflictError, NotFoundError
-from controller_runtime.apis.machinery.gvk import NamespacedName
-from controller_runtime.apis.machinery.object import Object
-from controller_runtime.apis.machinery.time import parse_time
 from controller_runtime.client import Writer
+from controller_runtime.machinery.errors import ConflictError, NotFoundError
+from controller_runtime.machinery.gvk import NamespacedName
+from controller_runtime.machinery.object import Object
+from controller_runtime.machinery.time import parse_time
 from controller_runtime.recorder import EventRecorder
 
 from pkg.apis.jobset.v1alpha2 import JobSet

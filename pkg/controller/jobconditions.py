@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import datetime
 
-from controller_runtime.apis.machinery import conditions
 from controller_runtime.apis.meta.v1 import Condition
+from controller_runtime.machinery import conditions
 
 from pkg.apis.trainer import v1alpha1 as trainer
 from pkg.apis.trainer.v1alpha1 import TrainJob, TrainJobStatus

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from controller_runtime.apis.machinery import conditions
+from controller_runtime.machinery import conditions
 
 from pkg.apis.jobset.v1alpha2 import JOB_SET_COMPLETED, JOB_SET_FAILED, JobSet
 

@@ -8,9 +8,9 @@ from datetime import datetime
 from typing import Final
 
 from controller_runtime import log
-from controller_runtime.apis.machinery import conditions
-from controller_runtime.apis.machinery.gvk import NamespacedName
-from controller_runtime.apis.machinery.time import parse_time
+from controller_runtime.machinery import conditions
+from controller_runtime.machinery.gvk import NamespacedName
+from controller_runtime.machinery.time import parse_time
 
 from pkg import metrics
 from pkg.apis.jobset.v1alpha2 import JobSet

@@ -13,10 +13,11 @@ from typing import Final
 
 import msgspec
 from controller_runtime import client
-from controller_runtime.apis.machinery.base import JSON
-from controller_runtime.apis.machinery.errors import InvalidError
-from controller_runtime.apis.machinery.object import Object, OwnerReference
-from controller_runtime.apis.machinery.patch import pointer
+from controller_runtime.machinery.base import JSON
+from controller_runtime.machinery.errors import InvalidError
+from controller_runtime.machinery.meta import OwnerReference
+from controller_runtime.machinery.object import Object
+from controller_runtime.machinery.patch import pointer
 
 _SHARED: Final = frozenset({"conditions"})
 """Status fields to which other writers may add."""

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Final
 
 import controller_runtime as ctrl
 from controller_runtime import client, event, handler, log, predicate
-from controller_runtime.apis.machinery.errors import NotFoundError, StatusError
-from controller_runtime.apis.machinery.object import Object
 from controller_runtime.cache import CacheError
 from controller_runtime.controller import controllerutil
+from controller_runtime.machinery.errors import NotFoundError, StatusError
+from controller_runtime.machinery.object import Object
 from controller_runtime.rest import RestError
 
 from pkg.apis.config.v1alpha1 import Configuration

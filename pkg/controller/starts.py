@@ -10,11 +10,11 @@ from typing import Final, NamedTuple, Protocol
 
 import anyio
 from controller_runtime import client, log
-from controller_runtime.apis.machinery.errors import NotFoundError, StatusError
-from controller_runtime.apis.machinery.gvk import NamespacedName
-from controller_runtime.apis.machinery.object import Object
-from controller_runtime.apis.machinery.printable import printable_line
 from controller_runtime.cache import CacheError
+from controller_runtime.machinery.errors import NotFoundError, StatusError
+from controller_runtime.machinery.gvk import NamespacedName
+from controller_runtime.machinery.object import Object
+from controller_runtime.machinery.printable import printable_line
 from controller_runtime.rest import RestError
 
 from pkg.apis.jobset.v1alpha2 import JobSet

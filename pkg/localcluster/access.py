@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Final
 
 from controller_runtime.apis.core.v1 import ServiceAccount
-from controller_runtime.apis.machinery import yaml
-from controller_runtime.apis.machinery.base import JSON
-from controller_runtime.apis.machinery.gvk import GVK
-from controller_runtime.apis.machinery.object import ObjectMeta, unstructured
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import CERTIFICATE_LIFETIME, kubeconfig, write_private
+from controller_runtime.machinery import yaml
+from controller_runtime.machinery.base import JSON
+from controller_runtime.machinery.gvk import GVK
+from controller_runtime.machinery.meta import ObjectMeta
+from controller_runtime.machinery.object import unstructured
 
 TOKEN_REQUEST: Final = unstructured(GVK("authentication.k8s.io", "v1", "TokenRequest"))
 TOKEN_SECONDS: Final = int(CERTIFICATE_LIFETIME.total_seconds())

@@ -11,8 +11,6 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Final
 
-from controller_runtime.apis.machinery import yaml
-from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.envtest import (
     HOST,
     Authority,
@@ -24,6 +22,8 @@ from controller_runtime.envtest import (
     private_directory,
     write_private,
 )
+from controller_runtime.machinery import yaml
+from controller_runtime.machinery.base import JSON
 
 import pkg
 from pkg.localcluster import contents, kai

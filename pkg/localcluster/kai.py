@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from controller_runtime.apis.machinery import yaml
-from controller_runtime.apis.machinery.base import JSON
-from controller_runtime.apis.machinery.crd_schema import custom_resource_definition
 from controller_runtime.envtest import HOST, Component, EnvtestError, Probe
+from controller_runtime.machinery import yaml
+from controller_runtime.machinery.base import JSON
+from controller_runtime.machinery.crd_schema import custom_resource_definition
 
 from pkg.apis.kai.v2 import Queue
 from pkg.apis.kai.v2alpha2 import PodGroup

@@ -14,8 +14,6 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
-from controller_runtime.apis.machinery import yaml
-from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.envtest import (
     HOST,
     Component,
@@ -24,6 +22,8 @@ from controller_runtime.envtest import (
     read_manifests,
     write_private,
 )
+from controller_runtime.machinery import yaml
+from controller_runtime.machinery.base import JSON
 
 from pkg.offline import shipped
 

@@ -11,10 +11,10 @@ import anyio
 import anyio.to_thread
 import msgspec
 from controller_runtime import log
-from controller_runtime.apis.machinery.errors import NotFoundError, StatusError
-from controller_runtime.apis.machinery.gvk import GVK
-from controller_runtime.apis.machinery.object import Object, unstructured
 from controller_runtime.client import MERGE, LiveClient, Writer, raw_patch
+from controller_runtime.machinery.errors import NotFoundError, StatusError
+from controller_runtime.machinery.gvk import GVK
+from controller_runtime.machinery.object import Object, unstructured
 from controller_runtime.rest import RestError
 
 from pkg.why.things import Thing, text

@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final, Self
 
-from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.envtest import Component, Probe, write_private
+from controller_runtime.machinery.base import JSON
 
 _FILE: Final = "cluster.json"
 

@@ -19,13 +19,13 @@ from typing import BinaryIO, Final, TypeVar
 
 import anyio
 import pydantic_core
-from controller_runtime.apis.machinery import yaml
-from controller_runtime.apis.machinery.base import JSON
-from controller_runtime.apis.machinery.gvk import GVK
-from controller_runtime.apis.machinery.object import Object
-from controller_runtime.apis.machinery.printable import printable_line
-from controller_runtime.apis.machinery.scheme import Scheme
-from controller_runtime.apis.machinery.yaml import PathSteps, render_path
+from controller_runtime.machinery import yaml
+from controller_runtime.machinery.base import JSON
+from controller_runtime.machinery.gvk import GVK
+from controller_runtime.machinery.object import Object
+from controller_runtime.machinery.printable import printable_line
+from controller_runtime.machinery.scheme import Scheme
+from controller_runtime.machinery.yaml import PathSteps, render_path
 
 T = TypeVar("T", bound=Object)
 

@@ -8,10 +8,10 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from controller_runtime.apis.machinery import names
-from controller_runtime.apis.machinery.base import JSON
-from controller_runtime.apis.machinery.gojson import go_json
-from controller_runtime.apis.machinery.time import parse_time
+from controller_runtime.machinery import names
+from controller_runtime.machinery.base import JSON
+from controller_runtime.machinery.gojson import go_json
+from controller_runtime.machinery.time import parse_time
 
 from pkg.offline.problem import Path, Problem, kind_of
 

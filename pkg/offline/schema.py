@@ -13,8 +13,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
-from controller_runtime.apis.machinery.base import JSON
-from controller_runtime.apis.machinery.gojson import go_json
+from controller_runtime.machinery.base import JSON
+from controller_runtime.machinery.gojson import go_json
 
 from pkg.offline import objectmeta
 from pkg.offline.problem import Path, Problem, kind_of, render

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.envtest import read_manifests
+from controller_runtime.machinery.base import JSON
 
 import pkg
 

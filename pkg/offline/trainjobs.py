@@ -16,13 +16,13 @@ from functools import cache
 from typing import Final, TypeVar
 
 from controller_runtime.apis.core.v1 import ConfigMap
-from controller_runtime.apis.machinery import conditions
-from controller_runtime.apis.machinery.errors import NotFoundError, StatusError
-from controller_runtime.apis.machinery.gvk import GVK, NamespacedName
-from controller_runtime.apis.machinery.object import Object
-from controller_runtime.apis.machinery.strategicpatch import StrategicMergeError
 from controller_runtime.client import Reader
 from controller_runtime.fake import FakeClient
+from controller_runtime.machinery import conditions
+from controller_runtime.machinery.errors import NotFoundError, StatusError
+from controller_runtime.machinery.gvk import GVK, NamespacedName
+from controller_runtime.machinery.object import Object
+from controller_runtime.machinery.strategicpatch import StrategicMergeError
 from controller_runtime.rest import RestError
 
 from pkg.apis.config.v1alpha1 import V2_1, defaulted

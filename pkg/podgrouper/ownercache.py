@@ -19,20 +19,19 @@ import anyio
 import msgspec
 from controller_runtime import client
 from controller_runtime.apis.core.v1 import Pod
-from controller_runtime.apis.machinery.base import JSON
-from controller_runtime.apis.machinery.errors import NotFoundError
-from controller_runtime.apis.machinery.gvk import GVK, NamespacedName
-from controller_runtime.apis.machinery.lazy import LazyObject
-from controller_runtime.apis.machinery.object import (
+from controller_runtime.cache.codec import older
+from controller_runtime.machinery.base import JSON
+from controller_runtime.machinery.errors import NotFoundError
+from controller_runtime.machinery.gvk import GVK, NamespacedName
+from controller_runtime.machinery.lazy import LazyObject
+from controller_runtime.machinery.meta import ObjectMeta, OwnerReference
+from controller_runtime.machinery.object import (
     Object,
-    ObjectMeta,
-    OwnerReference,
     PartialObjectMetadata,
     Unstructured,
     metadata_only,
     unstructured,
 )
-from controller_runtime.cache.codec import older
 
 from .budget import REQUEST
 from .costs import Costs

@@ -8,11 +8,11 @@ from typing import Final, Protocol
 
 from controller_runtime import client
 from controller_runtime.apis.core.v1 import Pod
-from controller_runtime.apis.machinery import names
-from controller_runtime.apis.machinery.gvk import GVK
-from controller_runtime.apis.machinery.object import (
+from controller_runtime.machinery import names
+from controller_runtime.machinery.gvk import GVK
+from controller_runtime.machinery.meta import OwnerReference
+from controller_runtime.machinery.object import (
     Object,
-    OwnerReference,
     PartialObjectMetadata,
     Unstructured,
     metadata_only,

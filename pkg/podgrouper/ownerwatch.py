@@ -9,9 +9,10 @@ from contextlib import contextmanager
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from controller_runtime import cache, source
-from controller_runtime.apis.machinery.gvk import GVK, NamespacedName
-from controller_runtime.apis.machinery.object import Object, ObjectMeta, PartialObjectMetadata, metadata_only
 from controller_runtime.cache.codec import older
+from controller_runtime.machinery.gvk import GVK, NamespacedName
+from controller_runtime.machinery.meta import ObjectMeta
+from controller_runtime.machinery.object import Object, PartialObjectMetadata, metadata_only
 
 from .memory import Key, Known, Memory
 

@@ -9,8 +9,8 @@ from typing import Final, Protocol
 
 import anyio
 from controller_runtime import log, rest
-from controller_runtime.apis.machinery.base import JSON
-from controller_runtime.apis.machinery.errors import ForbiddenError, StatusError
+from controller_runtime.machinery.base import JSON
+from controller_runtime.machinery.errors import ForbiddenError, StatusError
 from controller_runtime.rest import PublishedSchema
 
 from .podgroup import OLDEST, Rules

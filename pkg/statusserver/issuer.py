@@ -16,7 +16,7 @@ from typing import Final, Protocol
 import anyio
 import msgspec
 from controller_runtime import log, rest
-from controller_runtime.apis.machinery.errors import StatusError
+from controller_runtime.machinery.errors import StatusError
 
 from .tokens import Token, base64url
 

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from controller_runtime.apis.machinery.base import JSON
-from controller_runtime.apis.machinery.time import format_time, parse_time
+from controller_runtime.machinery.base import JSON
+from controller_runtime.machinery.time import format_time, parse_time
 
 _INT32: Final = 1 << 31
 _SPACE: Final = " \t\r\n"

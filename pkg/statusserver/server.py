@@ -11,16 +11,17 @@ from typing import Final, Protocol, Unpack
 import anyio
 import msgspec
 from controller_runtime import cache, client, log, metrics, rest
-from controller_runtime.apis.machinery.base import JSON
-from controller_runtime.apis.machinery.errors import (
+from controller_runtime.httpserver import HTTPRequest, HTTPResponse
+from controller_runtime.machinery.base import JSON
+from controller_runtime.machinery.errors import (
     BadRequestError,
     ForbiddenError,
     InvalidError,
     NotFoundError,
     StatusError,
 )
-from controller_runtime.apis.machinery.object import Object, ObjectMeta
-from controller_runtime.httpserver import HTTPRequest, HTTPResponse
+from controller_runtime.machinery.meta import ObjectMeta
+from controller_runtime.machinery.object import Object
 from prometheus_client.metrics import Counter as CounterMetric
 
 from pkg.apis.trainer.v1alpha1 import TrainJob

@@ -13,8 +13,8 @@ import contextlib
 from collections.abc import Iterator
 from typing import Final
 
-from controller_runtime.apis.machinery import equality
-from controller_runtime.apis.machinery.intstr import MAX_INT32, IntOrString
+from controller_runtime.machinery import equality
+from controller_runtime.machinery.intstr import MAX_INT32, IntOrString
 
 from pkg.apis.trainer.v1alpha1 import (
     PodSpecPatch,

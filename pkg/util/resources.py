@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from controller_runtime.apis.core.v1 import Container, PodSpec, ResourceRequirements
-from controller_runtime.apis.machinery import quantity
+from controller_runtime.machinery import quantity
 
 Requests = dict[str, str]
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Final
 
 import controller_runtime as ctrl
-from controller_runtime.apis.machinery import equality
+from controller_runtime.machinery import equality
 from controller_runtime.webhook import CustomValidator
 
 from pkg.apis.config.v1alpha1 import Configuration, defaulted

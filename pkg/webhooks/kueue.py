@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from controller_runtime.apis.machinery import equality
+from controller_runtime.machinery import equality
 
 from pkg.apis.trainer import v1alpha1 as trainer
 from pkg.constants import trainer as constants

@@ -12,11 +12,11 @@ import hashlib
 from typing import Final
 
 import msgspec
-from controller_runtime.apis.machinery import equality, mergeschema
-from controller_runtime.apis.machinery.base import JSON, Struct, wire_name
-from controller_runtime.apis.machinery.crd import CRD
-from controller_runtime.apis.machinery.object import ObjectMeta
-from controller_runtime.apis.machinery.strategicpatch import StrategicMergeError, strategic_merge_patch
+from controller_runtime.machinery import equality, mergeschema
+from controller_runtime.machinery.base import JSON, Struct, wire_name
+from controller_runtime.machinery.crd import CRD
+from controller_runtime.machinery.meta import ObjectMeta
+from controller_runtime.machinery.strategicpatch import StrategicMergeError, strategic_merge_patch
 
 from pkg import apply
 from pkg.apis.trainer import v1alpha1 as trainer

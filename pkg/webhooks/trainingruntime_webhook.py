@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Final
 
 import controller_runtime as ctrl
-from controller_runtime.apis.machinery import field
+from controller_runtime.machinery import field
 from controller_runtime.webhook import CustomValidator
 
 from pkg.apis.config.v1alpha1 import Configuration

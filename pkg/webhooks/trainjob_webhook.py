@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import controller_runtime as ctrl
-from controller_runtime.apis.machinery.errors import ForbiddenError
+from controller_runtime.machinery.errors import ForbiddenError
 from controller_runtime.webhook import CustomValidator
 
 from pkg.apis.config.v1alpha1 import Configuration

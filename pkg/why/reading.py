@@ -16,10 +16,10 @@ from typing import Final, TypedDict
 import anyio
 import msgspec
 from controller_runtime import rest
-from controller_runtime.apis.machinery.errors import NotFoundError, StatusError
-from controller_runtime.apis.machinery.gvk import GVK
-from controller_runtime.apis.machinery.object import metadata_only, unstructured
 from controller_runtime.client import LiveClient, Reader
+from controller_runtime.machinery.errors import NotFoundError, StatusError
+from controller_runtime.machinery.gvk import GVK
+from controller_runtime.machinery.object import metadata_only, unstructured
 from controller_runtime.rest import NoKindMatchError, RestError, request
 
 from pkg.apis.jobset.v1alpha2 import JOB_SET_NAME_KEY

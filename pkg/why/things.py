@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from controller_runtime.apis.machinery.base import JSON
-from controller_runtime.apis.machinery.gvk import GVK
-from controller_runtime.apis.machinery.time import parse_time
+from controller_runtime.machinery.base import JSON
+from controller_runtime.machinery.gvk import GVK
+from controller_runtime.machinery.time import parse_time
 
 NO_CONDITION: Final[Mapping[str, JSON]] = {}
 MOST_MATCHED: Final = 2048

@@ -17,9 +17,9 @@ import pytest
 import yaml
 from controller_runtime.apis.batch.v1 import Job
 from controller_runtime.apis.core.v1 import Pod
-from controller_runtime.apis.machinery.errors import NotFoundError
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import Binaries, PlainProgress, Tool, ToolGroup, apply_manifests, eventually
+from controller_runtime.machinery.errors import NotFoundError
 
 from hack import chart
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 from controller_runtime.apis.core.v1 import Pod
-from controller_runtime.apis.machinery import conditions
-from controller_runtime.apis.machinery.gvk import GVK, NamespacedName
-from controller_runtime.apis.machinery.object import unstructured
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import eventually
+from controller_runtime.machinery import conditions
+from controller_runtime.machinery.gvk import GVK, NamespacedName
+from controller_runtime.machinery.object import unstructured
 
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
 from pkg.localcluster.cluster import Cluster

@@ -9,9 +9,9 @@ from typing import Any
 import anyio
 import pytest
 from controller_runtime.apis.core.v1 import Pod
-from controller_runtime.apis.machinery.conditions import is_true
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import consistently, eventually
+from controller_runtime.machinery.conditions import is_true
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup

@@ -14,10 +14,10 @@ import anyio
 import pytest
 import yaml
 from controller_runtime.apis.core.v1 import Secret
-from controller_runtime.apis.machinery.gvk import GVK
-from controller_runtime.apis.machinery.object import Unstructured, unstructured
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import HOST, Binary, eventually, free_ports
+from controller_runtime.machinery.gvk import GVK
+from controller_runtime.machinery.object import Unstructured, unstructured
 from harness import gomanagers
 
 from pkg.localcluster.cluster import Cluster

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 from controller_runtime.apis.core.v1 import Pod
-from controller_runtime.apis.machinery.object import Unstructured
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import eventually
+from controller_runtime.machinery.object import Unstructured
 
 from pkg.apis.kai.v2 import Queue
 from pkg.apis.kai.v2alpha2 import PodGroup

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 import anyio
 import pytest
-from controller_runtime.apis.machinery.errors import NotFoundError
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import eventually
+from controller_runtime.machinery.errors import NotFoundError
 
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
 from pkg.cli import new, trainerctl

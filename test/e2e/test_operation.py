@@ -16,10 +16,10 @@ import yaml
 from controller_runtime.apis.authentication.v1 import TokenRequest
 from controller_runtime.apis.coordination.v1 import Lease
 from controller_runtime.apis.core.v1 import Namespace, ServiceAccount
-from controller_runtime.apis.machinery.errors import NotFoundError
 from controller_runtime.apis.rbac.v1 import ClusterRoleBinding
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import eventually, free_ports
+from controller_runtime.machinery.errors import NotFoundError
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainJob

@@ -14,9 +14,9 @@ from typing import Any
 import anyio
 import pytest
 from controller_runtime.apis.core.v1 import ConfigMap, Pod, Secret
-from controller_runtime.apis.machinery import conditions
 from controller_runtime.client import LiveClient, merge_from
 from controller_runtime.envtest import eventually
+from controller_runtime.machinery import conditions
 
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
 from pkg.localcluster.cluster import Cluster

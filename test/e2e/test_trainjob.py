@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from controller_runtime.apis.batch.v1 import Job
 from controller_runtime.apis.core.v1 import Pod
-from controller_runtime.apis.machinery.errors import ForbiddenError
 from controller_runtime.client import MERGE, LiveClient, raw_patch
 from controller_runtime.envtest import consistently, eventually
+from controller_runtime.machinery.errors import ForbiddenError
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob

@@ -18,9 +18,9 @@ import pytest
 import yaml
 from controller_runtime.apis.admissionregistration.v1 import ValidatingWebhookConfiguration
 from controller_runtime.apis.core.v1 import Namespace, Secret
-from controller_runtime.apis.machinery.errors import StatusError
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import Binaries, Environment, apply_manifests, eventually, free_ports
+from controller_runtime.machinery.errors import StatusError
 from controller_runtime.rest import Config, Request, RESTMapper, Transport, TransportError
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature

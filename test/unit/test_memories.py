@@ -12,11 +12,11 @@ from pathlib import Path
 import controller_runtime
 import pytest
 from controller_runtime.apis.core.v1 import ConfigMap
-from controller_runtime.apis.machinery import quantity
-from controller_runtime.apis.machinery.errors import NotFoundError
 from controller_runtime.cache.codec import entry_of
 from controller_runtime.client import ReadThrough
 from controller_runtime.fake import FakeClient
+from controller_runtime.machinery import quantity
+from controller_runtime.machinery.errors import NotFoundError
 from controller_runtime.rest import Request
 
 import pkg

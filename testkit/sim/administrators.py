@@ -9,8 +9,8 @@ from typing import Any
 
 import anyio
 from controller_runtime.apis.core.v1 import Namespace
-from controller_runtime.apis.machinery import errors
 from controller_runtime.client import MERGE, raw_patch
+from controller_runtime.machinery import errors
 from controller_runtime.simtest import Simulation
 
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob

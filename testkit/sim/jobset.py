@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 from controller_runtime.apis.batch.v1 import Job
-from controller_runtime.apis.machinery import errors
 from controller_runtime.client import MERGE, raw_patch
+from controller_runtime.machinery import errors
 from controller_runtime.simtest import Review, Simulation
 
 from pkg.apis.jobset.v1alpha2 import JobSet

@@ -10,8 +10,8 @@ from typing import Any
 import anyio
 import msgspec
 from controller_runtime.apis.core.v1 import ConfigMap, Pod, Secret
-from controller_runtime.apis.machinery.object import Object
 from controller_runtime.client import MERGE, raw_patch
+from controller_runtime.machinery.object import Object
 from controller_runtime.simtest import Simulation
 
 from pkg.apis.jobset.v1alpha2 import JobSet

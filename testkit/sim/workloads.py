@@ -11,9 +11,9 @@ from typing import Any
 import anyio
 from controller_runtime.apis.batch.v1 import Job
 from controller_runtime.apis.core.v1 import Pod
-from controller_runtime.apis.machinery.gvk import GVK
-from controller_runtime.apis.machinery.object import Object, unstructured
 from controller_runtime.client import MERGE, raw_patch
+from controller_runtime.machinery.gvk import GVK
+from controller_runtime.machinery.object import Object, unstructured
 from controller_runtime.simtest import Simulation
 
 from pkg.apis.jobset.v1alpha2 import JobSet

@@ -12,12 +12,12 @@ from typing import Any, Final
 
 import msgspec
 from controller_runtime.apis.core.v1 import Node, Pod
-from controller_runtime.apis.machinery.errors import NotFoundError
-from controller_runtime.apis.machinery.gvk import GVK
-from controller_runtime.apis.machinery.object import Unstructured, unstructured
-from controller_runtime.apis.machinery.time import format_time
 from controller_runtime.client import MERGE, STRATEGIC, LiveClient, raw_patch
 from controller_runtime.envtest import eventually
+from controller_runtime.machinery.errors import NotFoundError
+from controller_runtime.machinery.gvk import GVK
+from controller_runtime.machinery.object import Unstructured, unstructured
+from controller_runtime.machinery.time import format_time
 from controller_runtime.rest import Impersonation, RESTMapper, Transport, load_config
 
 from pkg import why

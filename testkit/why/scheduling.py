@@ -7,9 +7,9 @@ from __future__ import annotations
 from typing import Any
 
 from controller_runtime.apis.core.v1 import Pod
-from controller_runtime.apis.machinery.gvk import GVK
-from controller_runtime.apis.machinery.object import unstructured
 from controller_runtime.envtest import apply_manifests, eventually
+from controller_runtime.machinery.gvk import GVK
+from controller_runtime.machinery.object import unstructured
 
 from testkit.why.live import Live, container, is_running, starts
 

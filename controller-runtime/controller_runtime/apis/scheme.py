@@ -4,8 +4,8 @@
 
 from __future__ import annotations
 
-from .machinery.object import Object
-from .machinery.scheme import Scheme
+from controller_runtime.machinery.object import Object
+from controller_runtime.machinery.scheme import Scheme
 
 
 def default_scheme() -> Scheme:

@@ -16,8 +16,8 @@ from typing import Any, Protocol, Self, TypeVar
 import msgspec
 
 from controller_runtime import controller, handler, predicate, reconcile, source
-from controller_runtime.apis.machinery.object import Object, metadata_only
 from controller_runtime.controller.options import Defaults, LogConstructor
+from controller_runtime.machinery.object import Object, metadata_only
 from controller_runtime.reconcile import ControllerError
 
 T = TypeVar("T", bound=Object)

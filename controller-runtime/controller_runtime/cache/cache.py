@@ -15,10 +15,10 @@ import anyio.lowlevel
 from anyio.abc import TaskGroup, TaskStatus
 
 from controller_runtime import client, rest
-from controller_runtime.apis.machinery import labels as selectors
-from controller_runtime.apis.machinery.gvk import GVK, NamespacedName, Resource
-from controller_runtime.apis.machinery.lazy import LazyObject
-from controller_runtime.apis.machinery.object import Object, PartialObjectMetadata
+from controller_runtime.machinery import labels as selectors
+from controller_runtime.machinery.gvk import GVK, NamespacedName, Resource
+from controller_runtime.machinery.lazy import LazyObject
+from controller_runtime.machinery.object import Object, PartialObjectMetadata
 
 from . import errors
 from .codec import Entry

@@ -10,10 +10,11 @@ from typing import Any, Final, Generic, TypeVar
 import msgspec
 import pydantic_core
 
-from controller_runtime.apis.machinery.base import Struct
-from controller_runtime.apis.machinery.gvk import NamespacedName
-from controller_runtime.apis.machinery.lazy import LazyObject
-from controller_runtime.apis.machinery.object import Object, ObjectMeta
+from controller_runtime.machinery.base import Struct
+from controller_runtime.machinery.gvk import NamespacedName
+from controller_runtime.machinery.lazy import LazyObject
+from controller_runtime.machinery.meta import ObjectMeta
+from controller_runtime.machinery.object import Object
 
 from .codec import Entry, outline
 from .errors import UndecodableObjectError

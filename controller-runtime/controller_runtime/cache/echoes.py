@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from controller_runtime.apis.machinery.gvk import NamespacedName
-from controller_runtime.apis.machinery.object import Object
+from controller_runtime.machinery.gvk import NamespacedName
+from controller_runtime.machinery.object import Object
 
 from .delivery import CachedObject
 

@@ -11,9 +11,9 @@ from typing import TypeVar
 import anyio
 
 from controller_runtime import metrics, rest
-from controller_runtime.apis.machinery import labels as selectors
-from controller_runtime.apis.machinery.gvk import GVK, NamespacedName, Resource
-from controller_runtime.apis.machinery.object import Object, PartialObjectMetadata
+from controller_runtime.machinery import labels as selectors
+from controller_runtime.machinery.gvk import GVK, NamespacedName, Resource
+from controller_runtime.machinery.object import Object, PartialObjectMetadata
 
 from . import codec, errors
 from .delivery import CachedObject

@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Generic, TypeVar
 
-from controller_runtime.apis.machinery.gvk import NamespacedName
-from controller_runtime.apis.machinery.object import Object
+from controller_runtime.machinery.gvk import NamespacedName
+from controller_runtime.machinery.object import Object
 
 from .delivery import EventHandlerFuncs, LazyHandlerFuncs, Registration
 from .engine import Engine

@@ -8,8 +8,8 @@ from typing import Protocol
 
 import msgspec
 
-from controller_runtime.apis.machinery import shape
-from controller_runtime.apis.machinery.gvk import NamespacedName
+from controller_runtime.machinery import shape
+from controller_runtime.machinery.gvk import NamespacedName
 
 from . import codec, errors
 

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from controller_runtime import rest
-from controller_runtime.apis.machinery import errors as api
+from controller_runtime.machinery import errors as api
 
 from . import errors
 

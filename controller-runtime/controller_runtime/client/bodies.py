@@ -10,9 +10,9 @@ from typing import Final, TypeVar, Unpack
 import msgspec
 
 from controller_runtime import log, rest
-from controller_runtime.apis.machinery import cut, shape
-from controller_runtime.apis.machinery.base import JSON
-from controller_runtime.apis.machinery.object import Object, PartialObjectMetadata
+from controller_runtime.machinery import cut, shape
+from controller_runtime.machinery.base import JSON
+from controller_runtime.machinery.object import Object, PartialObjectMetadata
 
 from . import interfaces
 from .lazy import Answer

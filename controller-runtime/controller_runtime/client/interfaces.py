@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reader, Writer, StatusClient, and Client, which combines them; annotate parameters with the smallest one.
 
-Every call raises :class:`controller_runtime.apis.machinery.errors.StatusError` if the API server rejects it, and
+Every call raises :class:`controller_runtime.machinery.errors.StatusError` if the API server rejects it, and
 :class:`controller_runtime.rest.TransportError` if the server is not reached. The caller owns returned objects.
 """
 
@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, Self, TypeVar, 
 
 import msgspec
 
-from controller_runtime.apis.machinery.gvk import NamespacedName
-from controller_runtime.apis.machinery.object import Object
+from controller_runtime.machinery.gvk import NamespacedName
+from controller_runtime.machinery.object import Object
 
 from . import options as opts
 

@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping
 from functools import cache
 from typing import Literal, TypedDict
 
-from controller_runtime.apis.machinery.labels import LabelSelectorLike as LabelSelectorLike
+from controller_runtime.machinery.labels import LabelSelectorLike as LabelSelectorLike
 
 Propagation = Literal["Background", "Foreground", "Orphan"]
 FieldValidation = Literal["Ignore", "Warn", "Strict"]

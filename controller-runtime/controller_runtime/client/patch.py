@@ -8,10 +8,10 @@ from typing import Final
 
 import msgspec
 
-from controller_runtime.apis.machinery import mergeschema
-from controller_runtime.apis.machinery.object import Object
-from controller_runtime.apis.machinery.patch import Document, merge_patch_diff
-from controller_runtime.apis.machinery.strategicpatch import strategic_merge_diff
+from controller_runtime.machinery import mergeschema
+from controller_runtime.machinery.object import Object
+from controller_runtime.machinery.patch import Document, merge_patch_diff
+from controller_runtime.machinery.strategicpatch import strategic_merge_diff
 
 JSON: Final = "application/json-patch+json"
 MERGE: Final = "application/merge-patch+json"

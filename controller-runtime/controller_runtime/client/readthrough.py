@@ -10,10 +10,10 @@ from typing import Final, TypeVar
 
 import anyio
 
-from controller_runtime.apis.machinery.errors import NotFoundError, StatusError
-from controller_runtime.apis.machinery.gvk import NamespacedName
-from controller_runtime.apis.machinery.lazy import LazyObject
-from controller_runtime.apis.machinery.object import Object
+from controller_runtime.machinery.errors import NotFoundError, StatusError
+from controller_runtime.machinery.gvk import NamespacedName
+from controller_runtime.machinery.lazy import LazyObject
+from controller_runtime.machinery.object import Object
 from controller_runtime.rest import RestError
 from controller_runtime.tokenbucket import TokenBucket
 

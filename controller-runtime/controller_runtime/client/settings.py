@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from typing import TypeVar, Unpack, cast
 
-from controller_runtime.apis.machinery.gvk import NamespacedName
-from controller_runtime.apis.machinery.object import Object
+from controller_runtime.machinery.gvk import NamespacedName
+from controller_runtime.machinery.object import Object
 
 from . import interfaces
 from . import options as opts

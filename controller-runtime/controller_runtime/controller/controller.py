@@ -19,7 +19,7 @@ import anyio.lowlevel
 from anyio.abc import TaskGroup
 
 from controller_runtime import cancellation, log, metrics, source, workqueue
-from controller_runtime.apis.machinery import raised
+from controller_runtime.machinery import raised
 from controller_runtime.reconcile import (
     ControllerError,
     PanicError,

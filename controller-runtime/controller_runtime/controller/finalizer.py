@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic, Self, TypeVar
 
-from controller_runtime.apis.machinery import names
-from controller_runtime.apis.machinery.object import Object
 from controller_runtime.controller import controllerutil
+from controller_runtime.machinery import names
+from controller_runtime.machinery.object import Object
 
 T = TypeVar("T", bound=Object)
 

@@ -30,14 +30,14 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
-from controller_runtime.apis.machinery import yaml
 from controller_runtime.envtest.errors import ToolError
 from controller_runtime.envtest.files import file_lock
 from controller_runtime.envtest.gotoolchain import Go, find_go, parse_version
 from controller_runtime.envtest.progress import Progress, SilentProgress
+from controller_runtime.machinery import yaml
 
 if TYPE_CHECKING:
-    from controller_runtime.apis.machinery.base import JSON
+    from controller_runtime.machinery.base import JSON
 
 ASSETS_VARIABLE: Final = "KUBEBUILDER_ASSETS"
 _PROGRAM: Final = "controller-runtime"

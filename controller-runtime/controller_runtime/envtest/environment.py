@@ -18,9 +18,6 @@ from typing import Final, Self
 
 from controller_runtime.apis.authentication.v1 import TokenRequest, TokenRequestSpec
 from controller_runtime.apis.core.v1 import ServiceAccount
-from controller_runtime.apis.machinery.base import JSON
-from controller_runtime.apis.machinery.errors import AlreadyExistsError
-from controller_runtime.apis.machinery.object import Object, ObjectMeta
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest.binaries import Binaries
 from controller_runtime.envtest.controlplane import ETCD, ControlPlane, kube_tool, release_of
@@ -42,6 +39,10 @@ from controller_runtime.envtest.manifests import (
 )
 from controller_runtime.envtest.process import Identity, PidFiles, Supervisor, command_line
 from controller_runtime.envtest.progress import PlainProgress, Progress
+from controller_runtime.machinery.base import JSON
+from controller_runtime.machinery.errors import AlreadyExistsError
+from controller_runtime.machinery.meta import ObjectMeta
+from controller_runtime.machinery.object import Object
 from controller_runtime.rest import Config, RESTMapper, StaticToken, Transport, load_config
 
 EXISTING_VARIABLE: Final = "USE_EXISTING_CLUSTER"

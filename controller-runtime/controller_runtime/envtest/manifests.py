@@ -11,15 +11,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from controller_runtime.apis.machinery import yaml
-from controller_runtime.apis.machinery.base import JSON
-from controller_runtime.apis.machinery.errors import one_line
-from controller_runtime.apis.machinery.gvk import GVK
-from controller_runtime.apis.machinery.object import Unstructured, unstructured
 from controller_runtime.client import LiveClient, Writer
 from controller_runtime.envtest.eventually import eventually
 from controller_runtime.envtest.files import write_private
 from controller_runtime.envtest.ports import HOST, free_ports
+from controller_runtime.machinery import yaml
+from controller_runtime.machinery.base import JSON
+from controller_runtime.machinery.errors import one_line
+from controller_runtime.machinery.gvk import GVK
+from controller_runtime.machinery.object import Unstructured, unstructured
 from controller_runtime.rest import NoKindMatchError
 from controller_runtime.webhook import CONVERSION_PATH, SelfSigned
 

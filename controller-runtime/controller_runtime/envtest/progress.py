@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol, TextIO
 
-from controller_runtime.apis.machinery.printable import printable_line
+from controller_runtime.machinery.printable import printable_line
 
 
 class Progress(Protocol):

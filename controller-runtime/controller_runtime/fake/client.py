@@ -15,11 +15,11 @@ from typing import Any, Final, TypeVar, Unpack, cast
 import msgspec
 
 from controller_runtime import client, rest
-from controller_runtime.apis.machinery.base import JSON
-from controller_runtime.apis.machinery.gvk import GVK, NamespacedName, Resource
-from controller_runtime.apis.machinery.lazy import LazyObject
-from controller_runtime.apis.machinery.object import Object
 from controller_runtime.client.client import SubResource
+from controller_runtime.machinery.base import JSON
+from controller_runtime.machinery.gvk import GVK, NamespacedName, Resource
+from controller_runtime.machinery.lazy import LazyObject
+from controller_runtime.machinery.object import Object
 
 from . import garbage, kinds
 from .server import Server

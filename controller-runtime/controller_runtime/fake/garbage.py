@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from controller_runtime.apis.machinery.base import JSON
-from controller_runtime.apis.machinery.gvk import NamespacedName
+from controller_runtime.machinery.base import JSON
+from controller_runtime.machinery.gvk import NamespacedName
 
 from .checks import FOREGROUND, ORPHAN
 from .storage import DeleteOptions, Storage

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The properties of a kind in an API server: its resource, its status subresource and the rules of its writes.
 
-Kubernetes' own kinds are those of the record in :mod:`controller_runtime.apis.machinery.kubernetes_schema`. A custom
+Kubernetes' own kinds are those of the record in :mod:`controller_runtime.machinery.kubernetes_schema`. A custom
 resource is described by its CustomResourceDefinition, otherwise by its model; a kind without either is assumed to have
 a status subresource and atomic lists.
 """
@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Final
 
-from controller_runtime.apis.machinery import kubernetes_schema, mergeschema
-from controller_runtime.apis.machinery.base import JSON
-from controller_runtime.apis.machinery.gvk import GVK, Resource
-from controller_runtime.apis.machinery.mergeschema import MergeSchema
-from controller_runtime.apis.machinery.object import Object, PartialObjectMetadata, Unstructured
+from controller_runtime.machinery import kubernetes_schema, mergeschema
+from controller_runtime.machinery.base import JSON
+from controller_runtime.machinery.gvk import GVK, Resource
+from controller_runtime.machinery.mergeschema import MergeSchema
+from controller_runtime.machinery.object import Object, PartialObjectMetadata, Unstructured
 
 _GENERATION: Final = frozenset(
     {

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import anyio
 
-from controller_runtime.apis.machinery import errors
-from controller_runtime.apis.machinery.object import Object
+from controller_runtime.machinery import errors
+from controller_runtime.machinery.object import Object
 from controller_runtime.rest import Request, Response
 
 from . import kinds, requests

@@ -16,11 +16,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from controller_runtime.apis.machinery import errors
-from controller_runtime.apis.machinery.base import JSON
-from controller_runtime.apis.machinery.gvk import NamespacedName
-from controller_runtime.apis.machinery.patch import same
-from controller_runtime.apis.machinery.time import format_time
+from controller_runtime.machinery import errors
+from controller_runtime.machinery.base import JSON
+from controller_runtime.machinery.gvk import NamespacedName
+from controller_runtime.machinery.patch import same
+from controller_runtime.machinery.time import format_time
 
 from . import checks, ownership
 from .checks import FOREGROUND, ORPHAN

@@ -14,11 +14,11 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from controller_runtime.apis.machinery import raised
-from controller_runtime.apis.machinery.base import JSON
-from controller_runtime.apis.machinery.gvk import GVK, GroupKind, NamespacedName
-from controller_runtime.apis.machinery.object import Object
-from controller_runtime.apis.machinery.printable import printable_json
+from controller_runtime.machinery import raised
+from controller_runtime.machinery.base import JSON
+from controller_runtime.machinery.gvk import GVK, GroupKind, NamespacedName
+from controller_runtime.machinery.object import Object
+from controller_runtime.machinery.printable import printable_json
 from controller_runtime.tokenbucket import TokenBucket
 
 from .options import DEBUG, ERROR, INFO, PANIC, TRACE, Encoder, Options, TimeEncoding

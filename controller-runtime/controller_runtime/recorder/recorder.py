@@ -20,15 +20,16 @@ import msgspec
 
 from controller_runtime import cancellation, log
 from controller_runtime.apis.core.events import Event, EventSource, ObjectReference
-from controller_runtime.apis.machinery import time as wire_time
-from controller_runtime.apis.machinery.errors import (
+from controller_runtime.client import MERGE, Writer, raw_patch
+from controller_runtime.machinery import time as wire_time
+from controller_runtime.machinery.errors import (
     AlreadyExistsError,
     ForbiddenError,
     NotFoundError,
     StatusError,
 )
-from controller_runtime.apis.machinery.object import Object, ObjectMeta
-from controller_runtime.client import MERGE, Writer, raw_patch
+from controller_runtime.machinery.meta import ObjectMeta
+from controller_runtime.machinery.object import Object
 from controller_runtime.rest import TransportError
 
 from .correlator import Correlator, Verdict

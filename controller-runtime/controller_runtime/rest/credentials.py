@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
-from controller_runtime.apis.machinery.base import JSON
-from controller_runtime.apis.machinery.errors import one_line
+from controller_runtime.machinery.base import JSON
+from controller_runtime.machinery.errors import one_line
 
 from .errors import ConfigError
 from .tls import IssuedPair

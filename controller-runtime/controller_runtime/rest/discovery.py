@@ -16,10 +16,10 @@ from typing import Any, Final, TypeVar
 import anyio
 import msgspec
 
-from controller_runtime.apis.machinery import names
-from controller_runtime.apis.machinery.errors import NotFoundError
-from controller_runtime.apis.machinery.gvk import GVK, Resource
-from controller_runtime.apis.machinery.object import Object
+from controller_runtime.machinery import names
+from controller_runtime.machinery.errors import NotFoundError
+from controller_runtime.machinery.gvk import GVK, Resource
+from controller_runtime.machinery.object import Object
 
 from .errors import NoKindMatchError, decoded
 from .http1 import ORDINARY, Bounds

@@ -11,7 +11,7 @@ RestError
     ├── TransportTimeoutError
     └── AnswerError         the response is not one of the Kubernetes API: a redirect, a proxy's page
 
-A response that reports a failure is a ``controller_runtime.apis.machinery.errors.StatusError``, made by
+A response that reports a failure is a ``controller_runtime.machinery.errors.StatusError``, made by
 :func:`status_error`.
 """
 
@@ -24,9 +24,9 @@ from typing import Final, TypeVar
 import msgspec
 import pydantic_core
 
-from controller_runtime.apis.machinery import errors
-from controller_runtime.apis.machinery.base import JSON
-from controller_runtime.apis.machinery.gvk import GVK
+from controller_runtime.machinery import errors
+from controller_runtime.machinery.base import JSON
+from controller_runtime.machinery.gvk import GVK
 
 T = TypeVar("T")
 _EXCERPT: Final = 100
@@ -124,7 +124,7 @@ def status_error(http_code: int, headers: Mapping[str, str], body: bytes) -> err
 def parse_retry_after(value: str | None, now: datetime | None = None) -> float | None:
     """Return the seconds that a Retry-After header requests (a number, or a date relative to ``now``), or None.
 
-    It is at most :data:`controller_runtime.apis.machinery.errors.MAX_RETRY_AFTER`.
+    It is at most :data:`controller_runtime.machinery.errors.MAX_RETRY_AFTER`.
     """
     value = (value or "").strip()
     if not value:

@@ -24,8 +24,8 @@ from datetime import datetime
 from functools import lru_cache
 from typing import IO, Final, NamedTuple, Protocol
 
-from controller_runtime.apis.machinery import yaml
-from controller_runtime.apis.machinery.base import JSON
+from controller_runtime.machinery import yaml
+from controller_runtime.machinery.base import JSON
 
 _ROOT: Final = "kubernetes_asyncio"
 _LATER: Final = "aiohttp"

@@ -16,10 +16,10 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from controller_runtime.apis.machinery import names
-from controller_runtime.apis.machinery.gvk import Resource
-from controller_runtime.apis.machinery.labels import LabelSelectorLike as LabelSelectorLike
-from controller_runtime.apis.machinery.labels import selector_string as selector_string
+from controller_runtime.machinery import names
+from controller_runtime.machinery.gvk import Resource
+from controller_runtime.machinery.labels import LabelSelectorLike as LabelSelectorLike
+from controller_runtime.machinery.labels import selector_string as selector_string
 
 from .errors import InvalidRequestError
 from .http1 import ORDINARY, Bounds

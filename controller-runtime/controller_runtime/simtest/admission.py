@@ -26,13 +26,13 @@ import msgspec
 
 from controller_runtime import webhook
 from controller_runtime.apis.core.v1 import Namespace
-from controller_runtime.apis.machinery import errors, labels
-from controller_runtime.apis.machinery.gvk import NamespacedName
 from controller_runtime.apis.meta.v1 import LabelSelector
 from controller_runtime.client import JSON as JSON_PATCH
 from controller_runtime.fake.tables import Document, Table
 from controller_runtime.fake.writes import Review, patched
 from controller_runtime.httpserver import HTTPRequest, HTTPResponse
+from controller_runtime.machinery import errors, labels
+from controller_runtime.machinery.gvk import NamespacedName
 
 from .loop import Delays, Process
 

@@ -13,8 +13,8 @@ from typing import Final
 
 import anyio
 
-from controller_runtime.apis.machinery import errors
 from controller_runtime.fake import requests
+from controller_runtime.machinery import errors
 from controller_runtime.rest import Request, Response, TransportError, TransportTimeoutError, layers
 
 from .loop import CURRENT_PROCESS, Process

@@ -30,9 +30,6 @@ import anyio
 import msgspec
 
 from controller_runtime.apis.coordination.v1 import Lease
-from controller_runtime.apis.machinery.errors import NotFoundError, StatusError
-from controller_runtime.apis.machinery.gvk import GVK, NamespacedName
-from controller_runtime.apis.machinery.object import PartialObjectMetadata
 from controller_runtime.cache import CacheDegradedError, CacheError
 from controller_runtime.cache.cache import DECODE_STEP
 from controller_runtime.cache.delivery import CachedObject
@@ -40,6 +37,9 @@ from controller_runtime.cache.engine import Engine
 from controller_runtime.controller import Controller, outcomes
 from controller_runtime.fake.requests import Answer, kind_of
 from controller_runtime.leaderelection import LeaderElectionError
+from controller_runtime.machinery.errors import NotFoundError, StatusError
+from controller_runtime.machinery.gvk import GVK, NamespacedName
+from controller_runtime.machinery.object import PartialObjectMetadata
 from controller_runtime.manager import Manager, errors
 from controller_runtime.reconcile import Request, Result
 from controller_runtime.rest import Request as Sent

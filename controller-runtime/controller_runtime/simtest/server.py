@@ -10,13 +10,13 @@ from typing import Final
 
 from controller_runtime import fake
 from controller_runtime.apis.core.v1 import Namespace
-from controller_runtime.apis.machinery import errors
-from controller_runtime.apis.machinery.object import Object
 from controller_runtime.fake import garbage, kinds, requests
 from controller_runtime.fake.requests import Place
 from controller_runtime.fake.storage import Storage
 from controller_runtime.fake.tables import Document, Table
 from controller_runtime.fake.watches import Event, History
+from controller_runtime.machinery import errors
+from controller_runtime.machinery.object import Object
 from controller_runtime.rest import Request
 
 from .replicas import BreakableWatches, Replica

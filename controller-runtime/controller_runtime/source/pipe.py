@@ -16,10 +16,10 @@ from typing import Any, Final, Generic, Protocol, TypeVar, runtime_checkable
 import anyio
 
 from controller_runtime import cache, cancellation, event, handler, log, predicate, rest, workqueue
-from controller_runtime.apis.machinery.errors import StatusError
-from controller_runtime.apis.machinery.gvk import NamespacedName, Resource
-from controller_runtime.apis.machinery.object import Object
 from controller_runtime.log import Written
+from controller_runtime.machinery.errors import StatusError
+from controller_runtime.machinery.gvk import NamespacedName, Resource
+from controller_runtime.machinery.object import Object
 from controller_runtime.workqueue import Origins
 
 T = TypeVar("T", bound=Object)

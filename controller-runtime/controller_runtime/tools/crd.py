@@ -8,10 +8,10 @@ import importlib
 from collections.abc import Iterable
 from types import ModuleType
 
-from controller_runtime.apis.machinery import yaml
-from controller_runtime.apis.machinery.base import JSON
-from controller_runtime.apis.machinery.crd_schema import custom_resource_definition
-from controller_runtime.apis.machinery.object import Object
+from controller_runtime.machinery import yaml
+from controller_runtime.machinery.base import JSON
+from controller_runtime.machinery.crd_schema import custom_resource_definition
+from controller_runtime.machinery.object import Object
 
 
 def load(module: str) -> list[type[Object]]:

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from controller_runtime.apis.machinery import yaml
+from controller_runtime.machinery import yaml
 
 from . import markers
 
 if TYPE_CHECKING:
-    from controller_runtime.apis.machinery.base import JSON
+    from controller_runtime.machinery.base import JSON
 
 T = TypeVar("T")
 

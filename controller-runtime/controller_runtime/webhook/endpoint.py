@@ -17,8 +17,8 @@ from typing import Final
 import msgspec
 
 from controller_runtime import log, metrics
-from controller_runtime.apis.machinery import shape
 from controller_runtime.httpserver import HTTPRequest, HTTPResponse
+from controller_runtime.machinery import shape
 
 from . import envelope
 

@@ -11,8 +11,8 @@ import msgspec
 import pydantic_core
 
 from controller_runtime.apis.admission.v1 import AdmissionRequest
-from controller_runtime.apis.machinery import shape
 from controller_runtime.log import CUT, cut
+from controller_runtime.machinery import shape
 
 MAX_REST: Final = 256 * 1024
 """Bytes of a review beside its two objects: the user's groups, the operation's options."""

@@ -19,8 +19,8 @@ import anyio
 
 from controller_runtime import cancellation, log, metrics, offload
 from controller_runtime.apis.admission.v1 import AdmissionRequest, AdmissionResponse
-from controller_runtime.apis.machinery import raised, shape
 from controller_runtime.httpserver import HTTPRequest, HTTPResponse
+from controller_runtime.machinery import raised, shape
 
 from . import admission, endpoint, envelope
 

@@ -8,9 +8,9 @@ from controller_runtime.apis.core.v1 import (
     PodTemplate,
     Secret,
 )
-from controller_runtime.apis.machinery.object import unstructured
 from controller_runtime.client import MERGE, raw_patch
 from controller_runtime.client.cached import Backend
+from controller_runtime.machinery.object import unstructured
 
 from .world import RAW_WIDGET, Answer, Gadget, Widget, answer, config_map, widget
 

@@ -8,10 +8,10 @@ from controller_runtime.apis.core.v1 import (
     ConfigMap,
     Pod,
 )
-from controller_runtime.apis.machinery.gvk import GVK
-from controller_runtime.apis.machinery.object import unstructured
 from controller_runtime.client import MERGE, raw_patch
 from controller_runtime.client.cached import Backend
+from controller_runtime.machinery.gvk import GVK
+from controller_runtime.machinery.object import unstructured
 
 from .world import Answer, Widget, answer, config_map, job, pod, widget
 

@@ -6,9 +6,9 @@ from controller_runtime.apis.core.v1 import (
     ConfigMap,
     Pod,
 )
-from controller_runtime.apis.machinery.object import metadata_only, unstructured
 from controller_runtime.client import MERGE, raw_patch
 from controller_runtime.client.cached import Backend
+from controller_runtime.machinery.object import metadata_only, unstructured
 
 from .world import RAW_WIDGET, Answer, Planet, Widget, answer, config_map, pod, widget
 

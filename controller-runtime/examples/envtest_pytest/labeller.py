@@ -3,10 +3,10 @@
 """The controller under test: Greetings get the label ``example.com/language`` that their spec names."""
 
 import controller_runtime as ctrl
-from controller_runtime.apis.machinery.errors import NotFoundError
-from controller_runtime.apis.machinery.gvk import GVK
-from controller_runtime.apis.machinery.object import unstructured
 from controller_runtime.client import Client, merge_from
+from controller_runtime.machinery.errors import NotFoundError
+from controller_runtime.machinery.gvk import GVK
+from controller_runtime.machinery.object import unstructured
 
 GREETING = unstructured(GVK("example.com", "v1", "Greeting"))
 LABEL = "example.com/language"

@@ -12,10 +12,10 @@ from typing import Any
 import anyio
 import pytest
 
-from controller_runtime.apis.machinery.gvk import GVK
-from controller_runtime.apis.machinery.object import Unstructured, unstructured
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import Environment, open_crd
+from controller_runtime.machinery.gvk import GVK
+from controller_runtime.machinery.object import Unstructured, unstructured
 
 pytestmark = [
     pytest.mark.fault,

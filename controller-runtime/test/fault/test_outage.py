@@ -13,9 +13,9 @@ from aiohttp import web
 
 import controller_runtime as ctrl
 from controller_runtime.apis.core.v1 import ConfigMap, Secret
-from controller_runtime.apis.machinery.errors import AlreadyExistsError, NotFoundError
 from controller_runtime.client import Client, LiveClient
 from controller_runtime.envtest import Environment, eventually
+from controller_runtime.machinery.errors import AlreadyExistsError, NotFoundError
 from controller_runtime.rest import Config, TransportError
 
 pytestmark = pytest.mark.fault

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from controller_runtime.apis.machinery.gvk import GVK
-from controller_runtime.apis.machinery.object import unstructured
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import Environment, eventually
+from controller_runtime.machinery.gvk import GVK
+from controller_runtime.machinery.object import unstructured
 from ctrl_testkit.small import output_of
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]

@@ -10,8 +10,9 @@ import pytest
 from controller_runtime import client, handler
 from controller_runtime.apis.batch.v1 import Job
 from controller_runtime.apis.core.v1 import Node, Pod
-from controller_runtime.apis.machinery.object import Object, ObjectMeta, OwnerReference
 from controller_runtime.event import CreateEvent, DeleteEvent, GenericEvent, UpdateEvent
+from controller_runtime.machinery.meta import ObjectMeta, OwnerReference
+from controller_runtime.machinery.object import Object
 from controller_runtime.reconcile import Request
 
 

@@ -15,11 +15,11 @@ import pytest
 import controller_runtime as ctrl
 from controller_runtime import handler, predicate, recorder, source, webhook
 from controller_runtime.apis.core.v1 import ConfigMap, Event, Pod
-from controller_runtime.apis.machinery.errors import StatusError, one_line
 from controller_runtime.client import interceptor
 from controller_runtime.event import CreateEvent, GenericEvent
 from controller_runtime.fake import FakeClient
 from controller_runtime.httpserver import HTTPRequest
+from controller_runtime.machinery.errors import StatusError, one_line
 from controller_runtime.reconcile import Request
 from controller_runtime.workqueue import PriorityQueue
 from ctrl_testkit.managers import failure_of, new_manager

@@ -13,15 +13,15 @@ import pytest
 
 from controller_runtime import cache, client, handler, log, predicate, rest, source
 from controller_runtime.apis.core.v1 import Pod
-from controller_runtime.apis.machinery.gvk import GVK, Resource
-from controller_runtime.apis.machinery.object import (
+from controller_runtime.event import CreateEvent, GenericEvent
+from controller_runtime.log import Written
+from controller_runtime.machinery.gvk import GVK, Resource
+from controller_runtime.machinery.object import (
     Object,
     PartialObjectMetadata,
     metadata_only,
     unstructured,
 )
-from controller_runtime.event import CreateEvent, GenericEvent
-from controller_runtime.log import Written
 from controller_runtime.reconcile import Request
 from controller_runtime.workqueue import LOW_PRIORITY, PriorityQueue
 

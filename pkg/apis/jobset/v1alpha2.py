@@ -7,10 +7,10 @@ from __future__ import annotations
 from typing import Annotated, ClassVar, Final
 
 from controller_runtime.apis.batch.v1 import JobTemplateSpec
-from controller_runtime.apis.machinery.base import JSON, Struct, is_unset
-from controller_runtime.apis.machinery.crd import ATOMIC, CRD, MAP_BY_NAME, Int32, Rule
-from controller_runtime.apis.machinery.object import Object
 from controller_runtime.apis.meta.v1 import Condition
+from controller_runtime.machinery.base import JSON, Struct, is_unset
+from controller_runtime.machinery.crd import ATOMIC, CRD, MAP_BY_NAME, Int32, Rule
+from controller_runtime.machinery.object import Object
 from pydantic import Field
 
 JOB_SET_NAME_KEY: Final = "jobset.sigs.k8s.io/jobset-name"

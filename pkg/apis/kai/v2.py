@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Final
 
-from controller_runtime.apis.machinery.base import Struct
-from controller_runtime.apis.machinery.crd import CRD, KindMarkers, PrinterColumn
-from controller_runtime.apis.machinery.object import Object
-from controller_runtime.apis.machinery.quantity import ResourceList
+from controller_runtime.machinery.base import Struct
+from controller_runtime.machinery.crd import CRD, KindMarkers, PrinterColumn
+from controller_runtime.machinery.object import Object
+from controller_runtime.machinery.quantity import ResourceList
 from pydantic import Field
 
 DATE_TIME: Final = CRD(format="date-time")

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from controller_runtime.apis.machinery.base import Struct
-from controller_runtime.apis.machinery.object import Object
-from controller_runtime.apis.machinery.quantity import ResourceList
+from controller_runtime.machinery.base import Struct
+from controller_runtime.machinery.object import Object
+from controller_runtime.machinery.quantity import ResourceList
 from pydantic import Field
 
 POD_GROUP_LABEL: Final = "scheduling.x-k8s.io/pod-group"

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from controller_runtime.apis.machinery.base import JSON, Struct
 from controller_runtime.apis.meta.v1 import Condition
+from controller_runtime.machinery.base import JSON, Struct
 
 
 class GangSchedulingPolicy(Struct):

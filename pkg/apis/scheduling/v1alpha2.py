@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from controller_runtime.apis.machinery.base import Struct
-from controller_runtime.apis.machinery.object import Object
+from controller_runtime.machinery.base import Struct
+from controller_runtime.machinery.object import Object
 from pydantic import Field
 
 from .common import PodGroupSchedulingPolicy, PodGroupStatus

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Final
 
-from controller_runtime.apis.machinery.base import JSON, Struct
-from controller_runtime.apis.machinery.crd import CRD
-from controller_runtime.apis.machinery.object import Object
-from controller_runtime.apis.machinery.quantity import ResourceList
+from controller_runtime.machinery.base import JSON, Struct
+from controller_runtime.machinery.crd import CRD
+from controller_runtime.machinery.object import Object
+from controller_runtime.machinery.quantity import ResourceList
 from pydantic import Field
 
 QUEUE_NAME_ANNOTATION_KEY: Final = "scheduling.volcano.sh/queue-name"

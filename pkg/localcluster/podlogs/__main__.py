@@ -7,10 +7,10 @@ from __future__ import annotations
 import argparse
 
 import anyio
-from controller_runtime.apis.machinery.errors import NotFoundError
-from controller_runtime.apis.machinery.object import unstructured
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import HOST
+from controller_runtime.machinery.errors import NotFoundError
+from controller_runtime.machinery.object import unstructured
 from controller_runtime.rest import RESTMapper, Transport, load_config
 
 from pkg.localcluster import recycling

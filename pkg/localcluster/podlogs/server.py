@@ -20,7 +20,7 @@ from typing import Final, Self
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import anyio
-from controller_runtime.apis.machinery.errors import StatusError
+from controller_runtime.machinery.errors import StatusError
 from controller_runtime.rest import RestError
 
 from pkg.localcluster.podlogs.query import Query

@@ -14,9 +14,10 @@ from urllib.parse import urlsplit
 import controller_runtime as ctrl
 from controller_runtime import cache, client, controller, log, recorder, source
 from controller_runtime.apis.core.v1 import Pod, ServiceAccount, ServiceAccountTokenProjection
-from controller_runtime.apis.machinery.gvk import GVK
-from controller_runtime.apis.machinery.object import ObjectMeta, unstructured
 from controller_runtime.envtest import HOST
+from controller_runtime.machinery.gvk import GVK
+from controller_runtime.machinery.meta import ObjectMeta
+from controller_runtime.machinery.object import unstructured
 
 from pkg.localcluster import recycling
 from pkg.localcluster.podlogs.server import LogServer, mutual_tls

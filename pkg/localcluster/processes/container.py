@@ -13,7 +13,7 @@ from typing import Final
 
 import anyio
 from controller_runtime.apis.core.v1 import Container, Pod
-from controller_runtime.apis.machinery.errors import StatusError
+from controller_runtime.machinery.errors import StatusError
 from controller_runtime.rest import RestError
 
 from pkg.localcluster.processes import messages, process

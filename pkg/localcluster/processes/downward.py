@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from controller_runtime.apis.core.v1 import Container, ObjectFieldSelector, Pod, ResourceFieldSelector
-from controller_runtime.apis.machinery import quantity
+from controller_runtime.machinery import quantity
 
 _KEYED: Final = re.compile(r"metadata\.(annotations|labels)\['([^']+)'\]")
 

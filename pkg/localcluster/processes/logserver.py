@@ -11,7 +11,7 @@ from typing import Final
 import anyio
 from controller_runtime import client
 from controller_runtime.apis.core.v1 import ContainerStatus, Pod
-from controller_runtime.apis.machinery.errors import NotFoundError
+from controller_runtime.machinery.errors import NotFoundError
 
 from pkg.localcluster.podlogs.server import Target
 from pkg.localcluster.processes import logs

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from controller_runtime.apis.core.v1 import Container, Pod
-from controller_runtime.apis.machinery import quantity
+from controller_runtime.machinery import quantity
 
 from pkg.localcluster.processes import logs, messages, names
 from pkg.localcluster.processes.environment import Environment, expand

@@ -17,8 +17,8 @@ from controller_runtime.apis.core.v1 import (
     Node,
     Pod,
 )
-from controller_runtime.apis.machinery.base import JSON
-from controller_runtime.apis.machinery.time import format_time, parse_time
+from controller_runtime.machinery.base import JSON
+from controller_runtime.machinery.time import format_time, parse_time
 
 PENDING: Final = "Pending"
 RUNNING: Final = "Running"

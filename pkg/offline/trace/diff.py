@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from controller_runtime.apis.machinery.base import JSON
-from controller_runtime.apis.machinery.yaml import render_path
+from controller_runtime.machinery.base import JSON
+from controller_runtime.machinery.yaml import render_path
 
 _KEYS: Final = ("name", "mountPath", "containerPort", "uid")
 

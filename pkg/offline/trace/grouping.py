@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Final
 
 import pydantic_core
 from controller_runtime.apis.core.v1 import Pod
-from controller_runtime.apis.machinery.base import JSON
-from controller_runtime.apis.machinery.errors import StatusError
-from controller_runtime.apis.machinery.object import Object
-from controller_runtime.apis.machinery.yaml import render_path
+from controller_runtime.machinery.base import JSON
+from controller_runtime.machinery.errors import StatusError
+from controller_runtime.machinery.object import Object
+from controller_runtime.machinery.yaml import render_path
 
 from pkg.apis.kai.v2alpha2 import PodGroup
 from pkg.constants import kai

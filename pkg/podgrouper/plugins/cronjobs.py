@@ -7,8 +7,8 @@ from __future__ import annotations
 from typing import Final
 
 from controller_runtime.apis.core.v1 import Pod
-from controller_runtime.apis.machinery.gvk import GVK
-from controller_runtime.apis.machinery.object import Object, Unstructured, unstructured
+from controller_runtime.machinery.gvk import GVK
+from controller_runtime.machinery.object import Object, Unstructured, unstructured
 
 from pkg.podgrouper.podgroup import Metadata
 

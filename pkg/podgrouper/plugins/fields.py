@@ -12,9 +12,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, TypeVar
 
-from controller_runtime.apis.machinery.base import JSON
-from controller_runtime.apis.machinery.gojson import go_text
-from controller_runtime.apis.machinery.object import OwnerReference, Unstructured
+from controller_runtime.machinery.base import JSON
+from controller_runtime.machinery.gojson import go_text
+from controller_runtime.machinery.meta import OwnerReference
+from controller_runtime.machinery.object import Unstructured
 
 from .errors import AccessorError
 

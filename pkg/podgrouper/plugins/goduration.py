@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from controller_runtime.apis.machinery.gojson import quote
+from controller_runtime.machinery.gojson import quote
 
 _NANOSECONDS: Final = {
     "ns": 1,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from controller_runtime.apis.machinery.gojson import quote
+from controller_runtime.machinery.gojson import quote
 
 MAX_INT32: Final = 2**31 - 1
 _DECIMAL: Final = re.compile(r"[+-]?[0-9]+", re.ASCII)

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from controller_runtime.apis.core.v1 import Pod
-from controller_runtime.apis.machinery.base import JSON
-from controller_runtime.apis.machinery.gojson import quote
-from controller_runtime.apis.machinery.object import Unstructured
+from controller_runtime.machinery.base import JSON
+from controller_runtime.machinery.gojson import quote
+from controller_runtime.machinery.object import Unstructured
 
 from pkg.constants import kai
 from pkg.podgrouper.podgroup import Metadata

@@ -13,12 +13,13 @@ from typing import Final
 
 from controller_runtime import client, log
 from controller_runtime.apis.core.v1 import Pod
-from controller_runtime.apis.machinery import names
-from controller_runtime.apis.machinery.base import JSON
-from controller_runtime.apis.machinery.errors import ForbiddenError, NotFoundError
-from controller_runtime.apis.machinery.gojson import quote
-from controller_runtime.apis.machinery.gvk import GVK
-from controller_runtime.apis.machinery.object import Object, OwnerReference, Unstructured, unstructured
+from controller_runtime.machinery import names
+from controller_runtime.machinery.base import JSON
+from controller_runtime.machinery.errors import ForbiddenError, NotFoundError
+from controller_runtime.machinery.gojson import quote
+from controller_runtime.machinery.gvk import GVK
+from controller_runtime.machinery.meta import OwnerReference
+from controller_runtime.machinery.object import Object, Unstructured, unstructured
 from controller_runtime.rest import NoKindMatchError
 
 from pkg.constants import kai

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from controller_runtime.apis.core.v1 import Pod
-from controller_runtime.apis.machinery.errors import StatusError
 from controller_runtime.cache import CacheError
+from controller_runtime.machinery.errors import StatusError
 from controller_runtime.rest import RestError
 
 UNREADABLE: Final = (StatusError, RestError, CacheError)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from controller_runtime.apis.machinery.object import OwnerReference
+from controller_runtime.machinery.meta import OwnerReference
 
 
 @dataclass(slots=True, kw_only=True)

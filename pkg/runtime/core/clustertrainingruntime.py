@@ -7,11 +7,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from controller_runtime.apis.machinery import field
-from controller_runtime.apis.machinery.errors import StatusError
-from controller_runtime.apis.machinery.gvk import NamespacedName
-from controller_runtime.apis.machinery.object import Object
 from controller_runtime.client import FieldIndexer, Reader, peek
+from controller_runtime.machinery import field
+from controller_runtime.machinery.errors import StatusError
+from controller_runtime.machinery.gvk import NamespacedName
+from controller_runtime.machinery.object import Object
 from controller_runtime.rest import RestError
 
 from pkg.apis.trainer import v1alpha1 as trainer

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import msgspec
-from controller_runtime.apis.machinery import mergeschema
-from controller_runtime.apis.machinery.base import JSON
-from controller_runtime.apis.machinery.strategicpatch import strategic_merge_patch
+from controller_runtime.machinery import mergeschema
+from controller_runtime.machinery.base import JSON
+from controller_runtime.machinery.strategicpatch import strategic_merge_patch
 
 from pkg import apply
 from pkg.apis.jobset.v1alpha2 import JobSetSpec

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Final
 
-from controller_runtime.apis.machinery import field, mergeschema
-from controller_runtime.apis.machinery.base import JSON
-from controller_runtime.apis.machinery.strategicpatch import StrategicMergeError, strategic_merge_patch
 from controller_runtime.apis.meta.v1 import ObjectMeta
+from controller_runtime.machinery import field, mergeschema
+from controller_runtime.machinery.base import JSON
+from controller_runtime.machinery.strategicpatch import StrategicMergeError, strategic_merge_patch
 
 from pkg import apply
 from pkg.apis.trainer import v1alpha1 as trainer

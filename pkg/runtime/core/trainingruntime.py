@@ -7,12 +7,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, TypeVar
 
-from controller_runtime.apis.machinery import equality, field
-from controller_runtime.apis.machinery.errors import ForbiddenError, NotFoundError, StatusError
-from controller_runtime.apis.machinery.gvk import NamespacedName
-from controller_runtime.apis.machinery.object import Object
-from controller_runtime.apis.machinery.strategicpatch import StrategicMergeError
 from controller_runtime.client import Client, FieldIndexer, Reader, peek
+from controller_runtime.machinery import equality, field
+from controller_runtime.machinery.errors import ForbiddenError, NotFoundError, StatusError
+from controller_runtime.machinery.gvk import NamespacedName
+from controller_runtime.machinery.object import Object
+from controller_runtime.machinery.strategicpatch import StrategicMergeError
 from controller_runtime.rest import RestError
 
 from pkg import features

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Final
 
 from controller_runtime import log
-from controller_runtime.apis.machinery.errors import ConflictError, ForbiddenError, NotFoundError
+from controller_runtime.machinery.errors import ConflictError, ForbiddenError, NotFoundError
 
 from . import bundle
 from .cluster import Cluster

@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from controller_runtime.apis.machinery import quantity
-from controller_runtime.apis.machinery.base import JSON
+from controller_runtime.machinery import quantity
+from controller_runtime.machinery.base import JSON
 
 from pkg.why import kinds
 from pkg.why.snapshot import Snapshot

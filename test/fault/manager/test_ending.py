@@ -14,11 +14,11 @@ import anyio
 import msgspec
 import pytest
 from controller_runtime.apis.coordination.v1 import Lease
-from controller_runtime.apis.machinery.errors import NotFoundError
-from controller_runtime.apis.machinery.gvk import GVK
-from controller_runtime.apis.machinery.object import unstructured
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import Environment, KeyPair, eventually
+from controller_runtime.machinery.errors import NotFoundError
+from controller_runtime.machinery.gvk import GVK
+from controller_runtime.machinery.object import unstructured
 from controller_runtime.rest import RESTMapper, Transport
 
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(600)]

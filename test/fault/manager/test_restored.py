@@ -10,9 +10,9 @@ from typing import Any
 import aiohttp
 import anyio
 import pytest
-from controller_runtime.apis.machinery.errors import NotFoundError, StatusError
 from controller_runtime.client import MERGE, LiveClient, raw_patch
 from controller_runtime.envtest import Environment, eventually
+from controller_runtime.machinery.errors import NotFoundError, StatusError
 from controller_runtime.rest import RestError, RESTMapper, Transport
 
 from pkg.apis.jobset.v1alpha2 import JobSet

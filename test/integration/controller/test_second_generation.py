@@ -8,11 +8,11 @@ import anyio
 import pytest
 import structlog.testing
 from controller_runtime.apis.core.v1 import ConfigMap, Event
-from controller_runtime.apis.machinery import conditions
-from controller_runtime.apis.machinery.errors import NotFoundError
 from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import eventually
+from controller_runtime.machinery import conditions
+from controller_runtime.machinery.errors import NotFoundError
 from controller_runtime.rest import Request
 
 from pkg.apis.jobset.v1alpha2 import JobSet

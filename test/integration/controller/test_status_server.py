@@ -19,9 +19,9 @@ import pytest
 from controller_runtime.apis.authentication.v1 import BoundObjectReference, TokenRequest, TokenRequestSpec
 from controller_runtime.apis.batch.v1 import Job
 from controller_runtime.apis.core.v1 import ConfigMap, Pod, Secret, ServiceAccount
-from controller_runtime.apis.machinery.object import Object
 from controller_runtime.client import MERGE, LiveClient, raw_patch
 from controller_runtime.envtest import Environment, eventually, free_ports
+from controller_runtime.machinery.object import Object
 from controller_runtime.rest import (
     Config,
     Request,

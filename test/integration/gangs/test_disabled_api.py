@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 from controller_runtime.apis.core.v1 import Event
-from controller_runtime.apis.machinery.errors import NotFoundError
 from controller_runtime.client import MERGE, LiveClient, raw_patch
 from controller_runtime.envtest import Environment, consistently, eventually
+from controller_runtime.machinery.errors import NotFoundError
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob

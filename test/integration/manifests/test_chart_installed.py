@@ -27,9 +27,6 @@ import pytest
 import yaml
 from controller_runtime.apis.authentication.v1 import TokenRequest, TokenRequestSpec
 from controller_runtime.apis.core.v1 import Namespace, ServiceAccount
-from controller_runtime.apis.machinery.errors import NotFoundError, StatusError
-from controller_runtime.apis.machinery.gvk import GVK, NamespacedName
-from controller_runtime.apis.machinery.object import Object, Unstructured, unstructured
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import (
     Binaries,
@@ -40,6 +37,9 @@ from controller_runtime.envtest import (
     eventually,
     free_ports,
 )
+from controller_runtime.machinery.errors import NotFoundError, StatusError
+from controller_runtime.machinery.gvk import GVK, NamespacedName
+from controller_runtime.machinery.object import Object, Unstructured, unstructured
 from controller_runtime.rest import RESTMapper, Transport
 
 from hack import chart

@@ -13,12 +13,12 @@ import anyio
 import pytest
 from controller_runtime import Manager
 from controller_runtime.apis.core.v1 import Pod
-from controller_runtime.apis.machinery.crd_schema import custom_resource_definition
-from controller_runtime.apis.machinery.errors import NotFoundError
-from controller_runtime.apis.machinery.gvk import GVK
-from controller_runtime.apis.machinery.object import Object, Unstructured
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import Environment, apply_manifests, eventually
+from controller_runtime.machinery.crd_schema import custom_resource_definition
+from controller_runtime.machinery.errors import NotFoundError
+from controller_runtime.machinery.gvk import GVK
+from controller_runtime.machinery.object import Object, Unstructured
 from controller_runtime.rest import Config, Request, RESTMapper, Transport
 
 from pkg import config

@@ -16,10 +16,10 @@ import pytest
 from controller_runtime import reconcile
 from controller_runtime.apis.coordination.v1 import Lease
 from controller_runtime.apis.core.v1 import Node, Pod
-from controller_runtime.apis.machinery.errors import NotFoundError, ServerError
 from controller_runtime.client import STRATEGIC, interceptor, raw_patch
 from controller_runtime.envtest import eventually
 from controller_runtime.fake import FakeClient
+from controller_runtime.machinery.errors import NotFoundError, ServerError
 
 from pkg.localcluster.nodes import NodeShape, node
 from pkg.localcluster.podlogs.server import LogError

@@ -14,8 +14,8 @@ from typing import Any
 import anyio
 import pytest
 from controller_runtime.apis.core.v1 import ConfigMap, Pod
-from controller_runtime.apis.machinery.errors import ServerError
 from controller_runtime.fake import FakeClient
+from controller_runtime.machinery.errors import ServerError
 
 from pkg.localcluster.processes.settings import Settings
 from pkg.localcluster.processes.status import Running, Waiting

@@ -16,8 +16,6 @@ import anyio
 import pytest
 import yaml
 from controller_runtime.apis.core.v1 import Namespace, Secret
-from controller_runtime.apis.machinery.gvk import GVK
-from controller_runtime.apis.machinery.object import Unstructured
 from controller_runtime.client import MERGE, LiveClient, raw_patch
 from controller_runtime.envtest import (
     Binaries,
@@ -27,6 +25,8 @@ from controller_runtime.envtest import (
     free_ports,
     open_crd,
 )
+from controller_runtime.machinery.gvk import GVK
+from controller_runtime.machinery.object import Unstructured
 from controller_runtime.rest import Config, Request, RESTMapper, Transport, TransportError
 
 from hack import rbac

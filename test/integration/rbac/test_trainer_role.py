@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import anyio
 import pytest
-from controller_runtime.apis.machinery.errors import StatusError
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import EventuallyError, eventually
+from controller_runtime.machinery.errors import StatusError
 
 from hack import rbac
 from testkit.scenarios import SCENARIOS, torch

@@ -24,9 +24,6 @@ import pytest
 import yaml
 from controller_runtime.apis.coordination.v1 import Lease
 from controller_runtime.apis.core.v1 import Namespace, Pod, Secret
-from controller_runtime.apis.machinery.errors import ServerError
-from controller_runtime.apis.machinery.gvk import GVK
-from controller_runtime.apis.machinery.object import Unstructured, unstructured
 from controller_runtime.client import MERGE, LiveClient, raw_patch
 from controller_runtime.envtest import (
     HOST,
@@ -37,6 +34,9 @@ from controller_runtime.envtest import (
     free_ports,
     open_crd,
 )
+from controller_runtime.machinery.errors import ServerError
+from controller_runtime.machinery.gvk import GVK
+from controller_runtime.machinery.object import Unstructured, unstructured
 from controller_runtime.rest import Config, Request, RESTMapper, Transport, TransportError
 from prometheus_client.parser import text_string_to_metric_families
 

@@ -13,10 +13,10 @@ from typing import Any
 
 import psutil
 import pytest
-from controller_runtime.apis.machinery.errors import StatusError
-from controller_runtime.apis.machinery.object import Unstructured
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import Environment, eventually
+from controller_runtime.machinery.errors import StatusError
+from controller_runtime.machinery.object import Unstructured
 from controller_runtime.rest import Config, Request, RESTMapper, Transport
 
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob

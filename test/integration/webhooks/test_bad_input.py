@@ -7,9 +7,9 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import pytest
-from controller_runtime.apis.machinery.errors import StatusError
-from controller_runtime.apis.machinery.object import Unstructured
 from controller_runtime.client import LiveClient
+from controller_runtime.machinery.errors import StatusError
+from controller_runtime.machinery.object import Unstructured
 
 pytestmark = pytest.mark.integration
 

@@ -13,9 +13,9 @@ import pytest
 from controller_runtime import webhook
 from controller_runtime.apis.admissionregistration.v1 import ValidatingWebhookConfiguration
 from controller_runtime.apis.core.v1 import Event, Secret
-from controller_runtime.apis.machinery.errors import StatusError
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import Environment, apply_manifests, eventually
+from controller_runtime.machinery.errors import StatusError
 from controller_runtime.recorder import Broadcaster
 from controller_runtime.rest import Config
 

@@ -13,10 +13,10 @@ from typing import Any
 import anyio
 import pytest
 from controller_runtime import webhook
-from controller_runtime.apis.machinery.errors import StatusError
-from controller_runtime.apis.machinery.object import Unstructured
 from controller_runtime.client import MERGE, LiveClient, raw_patch
 from controller_runtime.envtest import Environment, eventually
+from controller_runtime.machinery.errors import StatusError
+from controller_runtime.machinery.object import Unstructured
 from controller_runtime.rest import Request
 
 from pkg.apis.jobset.v1alpha2 import JobSet

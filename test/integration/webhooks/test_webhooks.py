@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 from controller_runtime.apis.core.v1 import Event
-from controller_runtime.apis.machinery.errors import ForbiddenError, NotFoundError
-from controller_runtime.apis.machinery.gvk import NamespacedName
-from controller_runtime.apis.machinery.object import metadata_only
 from controller_runtime.client import LiveClient, raw_patch
 from controller_runtime.envtest import eventually
+from controller_runtime.machinery.errors import ForbiddenError, NotFoundError
+from controller_runtime.machinery.gvk import NamespacedName
+from controller_runtime.machinery.object import metadata_only
 from controller_runtime.rest import AnswerError
 
 from pkg.apis.jobset.v1alpha2 import JobSet

@@ -9,10 +9,10 @@ from typing import Any, Final
 
 from controller_runtime import reconcile
 from controller_runtime.apis.core.v1 import Pod
-from controller_runtime.apis.machinery.errors import StatusError
-from controller_runtime.apis.machinery.gvk import NamespacedName
-from controller_runtime.apis.machinery.object import Object
 from controller_runtime.cache import CacheError
+from controller_runtime.machinery.errors import StatusError
+from controller_runtime.machinery.gvk import NamespacedName
+from controller_runtime.machinery.object import Object
 from controller_runtime.rest import RestError
 
 from pkg.apis.kai.v2alpha2 import PodGroup

@@ -8,11 +8,11 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from controller_runtime import reconcile
-from controller_runtime.apis.machinery.errors import NotFoundError, StatusError
-from controller_runtime.apis.machinery.object import Object
-from controller_runtime.apis.machinery.strategicpatch import StrategicMergeError
-from controller_runtime.apis.machinery.time import format_time
 from controller_runtime.fake import Call
+from controller_runtime.machinery.errors import NotFoundError, StatusError
+from controller_runtime.machinery.object import Object
+from controller_runtime.machinery.strategicpatch import StrategicMergeError
+from controller_runtime.machinery.time import format_time
 from controller_runtime.rest import RestError
 
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob

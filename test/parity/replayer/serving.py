@@ -19,9 +19,9 @@ import anyio.abc
 from controller_runtime import httpserver, rest
 from controller_runtime.apis.batch.v1 import Job
 from controller_runtime.apis.core.v1 import Pod
-from controller_runtime.apis.machinery import errors
-from controller_runtime.apis.machinery.object import Object
 from controller_runtime.fake import FakeClient
+from controller_runtime.machinery import errors
+from controller_runtime.machinery.object import Object
 from cryptography.hazmat.primitives import hashes, hmac, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 

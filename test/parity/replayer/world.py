@@ -10,10 +10,10 @@ from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
 
 from controller_runtime import client
-from controller_runtime.apis.machinery.errors import StatusError
-from controller_runtime.apis.machinery.gvk import NamespacedName
-from controller_runtime.apis.machinery.object import Object
 from controller_runtime.fake import Call, FakeClient, FakeSubResource
+from controller_runtime.machinery.errors import StatusError
+from controller_runtime.machinery.gvk import NamespacedName
+from controller_runtime.machinery.object import Object
 
 from pkg.apis import scheme
 from pkg.apis.config.v1alpha1 import Configuration, set_defaults

@@ -5,7 +5,7 @@
 import json
 from pathlib import Path
 
-from controller_runtime.apis.machinery.gojson import go_json
+from controller_runtime.machinery.gojson import go_json
 
 from pkg.apis.jobset.v1alpha2 import JobSetSpec
 

@@ -5,8 +5,8 @@ import controller_runtime as ctrl
 import pytest
 from controller_runtime import rest
 from controller_runtime.apis.core.v1 import Pod, Secret
-from controller_runtime.apis.machinery.errors import ForbiddenError
 from controller_runtime.healthz import NotHealthyError
+from controller_runtime.machinery.errors import ForbiddenError
 
 from pkg import config
 from pkg.apis.config.v1alpha1 import Configuration

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from controller_runtime.apis.machinery.printable import printable_line
+from controller_runtime.machinery.printable import printable_line
 
 from pkg.cli import streams, trainerctl
 from pkg.cli.terminal import Console, columns, json_text, yaml_text

@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from controller_runtime.apis.machinery.errors import ExpiredError
 from controller_runtime.client import ObjectList
 from controller_runtime.fake import FakeClient
+from controller_runtime.machinery.errors import ExpiredError
 from controller_runtime.rest import Request, Response
 
 from pkg.cli import live, wait

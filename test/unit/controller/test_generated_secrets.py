@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from controller_runtime.apis.core.v1 import Secret
-from controller_runtime.apis.machinery.errors import InvalidError, NotFoundError
 from controller_runtime.client import Client, interceptor
 from controller_runtime.fake import FakeClient
+from controller_runtime.machinery.errors import InvalidError, NotFoundError
 from controller_runtime.rest import TransportError
 
 from pkg.controller import TrainJobReconciler

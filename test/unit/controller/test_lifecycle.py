@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 import structlog
 from controller_runtime import log
-from controller_runtime.apis.machinery.time import format_time
 from controller_runtime.fake import FakeClient
+from controller_runtime.machinery.time import format_time
 from controller_runtime.reconcile import Request
 
 from pkg.apis.jobset.v1alpha2 import JobSet

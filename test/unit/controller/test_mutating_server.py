@@ -8,9 +8,9 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from controller_runtime.apis.machinery.errors import ConflictError, ForbiddenError, ServerError
 from controller_runtime.client import MERGE, Client, interceptor, raw_patch
 from controller_runtime.fake import FakeClient
+from controller_runtime.machinery.errors import ConflictError, ForbiddenError, ServerError
 
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime

@@ -6,8 +6,8 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from controller_runtime.apis.machinery.errors import InvalidError, NotFoundError
 from controller_runtime.client import interceptor
+from controller_runtime.machinery.errors import InvalidError, NotFoundError
 
 from pkg.apis.trainer.v1alpha1 import TrainJob, TrainJobStatus
 from pkg.util.trainjob import ChildConflictError

@@ -7,9 +7,9 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 import pytest
-from controller_runtime.apis.machinery.errors import ConflictError, ForbiddenError, StatusError
 from controller_runtime.client import interceptor
 from controller_runtime.fake import FakeClient
+from controller_runtime.machinery.errors import ConflictError, ForbiddenError, StatusError
 from controller_runtime.rest import TransportError
 
 from pkg.apis.trainer.v1alpha1 import Trainer, TrainJob

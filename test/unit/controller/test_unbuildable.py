@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from controller_runtime.apis.machinery.errors import InvalidError, NotFoundError, ServerError
 from controller_runtime.cache import CacheDegradedError
+from controller_runtime.machinery.errors import InvalidError, NotFoundError, ServerError
 
 from pkg.apis.config.v1alpha1 import DENY, RuntimePatches
 from pkg.apis.jobset.v1alpha2 import JobSet

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from controller_runtime.apis.machinery.object import Object
 from controller_runtime.client import interceptor
 from controller_runtime.envtest import CERTIFICATE_LIFETIME
 from controller_runtime.fake import FakeClient
+from controller_runtime.machinery.object import Object
 
 from pkg.localcluster.access import TOKEN_REQUEST, write_kubeconfig
 

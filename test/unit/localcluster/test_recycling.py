@@ -5,8 +5,8 @@
 import threading
 
 import pytest
-from controller_runtime.apis.machinery.errors import ConflictError
 from controller_runtime.fake import FakeClient
+from controller_runtime.machinery.errors import ConflictError
 
 from pkg.localcluster.recycling import VOLUME, recycle_one
 

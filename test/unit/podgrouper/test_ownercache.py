@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 from controller_runtime.apis.core.v1 import Pod
-from controller_runtime.apis.machinery.errors import ForbiddenError, NotFoundError
-from controller_runtime.apis.machinery.gvk import GVK
-from controller_runtime.apis.machinery.object import (
+from controller_runtime.machinery.errors import ForbiddenError, NotFoundError
+from controller_runtime.machinery.gvk import GVK
+from controller_runtime.machinery.object import (
     Unstructured,
     unstructured,
 )

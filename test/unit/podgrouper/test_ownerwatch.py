@@ -7,12 +7,10 @@ from typing import Any
 
 import pytest
 from controller_runtime import cache
-from controller_runtime.apis.machinery.errors import NotFoundError
-from controller_runtime.apis.machinery.gvk import GVK
-from controller_runtime.apis.machinery.object import (
-    OwnerReference,
-    Unstructured,
-)
+from controller_runtime.machinery.errors import NotFoundError
+from controller_runtime.machinery.gvk import GVK
+from controller_runtime.machinery.meta import OwnerReference
+from controller_runtime.machinery.object import Unstructured
 
 from pkg.podgrouper.ownercache import OwnerCache
 from pkg.podgrouper.plugins import Reads

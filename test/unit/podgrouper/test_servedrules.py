@@ -6,7 +6,7 @@ from typing import Any
 
 import anyio
 import pytest
-from controller_runtime.apis.machinery.errors import ForbiddenError
+from controller_runtime.machinery.errors import ForbiddenError
 from controller_runtime.rest import PublishedSchema, TransportError
 
 from pkg.podgrouper import Rules, rules_of

@@ -6,11 +6,11 @@ from typing import Any
 import anyio
 import pytest
 from controller_runtime import rest
-from controller_runtime.apis.machinery.errors import ForbiddenError, InvalidError
-from controller_runtime.apis.machinery.object import Object
 from controller_runtime.cache import CacheDegradedError
 from controller_runtime.fake import FakeClient
 from controller_runtime.httpserver import HTTPRequest, HTTPResponse
+from controller_runtime.machinery.errors import ForbiddenError, InvalidError
+from controller_runtime.machinery.object import Object
 from structlog.testing import capture_logs
 
 from pkg.apis.trainer.v1alpha1 import TrainJob

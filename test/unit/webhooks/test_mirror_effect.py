@@ -5,8 +5,8 @@
 from typing import Any
 
 import pytest
-from controller_runtime.apis.machinery.gvk import GVK
 from controller_runtime.fake import FakeClient
+from controller_runtime.machinery.gvk import GVK
 
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob
 from pkg.runtime import core, runtime_for

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from controller_runtime.apis.admission.v1 import AdmissionRequest
 from controller_runtime.apis.core.v1 import EnvVar
-from controller_runtime.apis.machinery import field
-from controller_runtime.apis.machinery.errors import InvalidError
+from controller_runtime.machinery import field
+from controller_runtime.machinery.errors import InvalidError
 from controller_runtime.webhook import MutatorHandler, ValidatorHandler
 
 from pkg.apis.config.v1alpha1 import Configuration

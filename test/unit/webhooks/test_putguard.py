@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from controller_runtime.apis.admission.v1 import AdmissionRequest
-from controller_runtime.apis.machinery.patch import apply_json_patch
+from controller_runtime.machinery.patch import apply_json_patch
 from controller_runtime.webhook import MutatorHandler
 
 from pkg.apis.trainer.v1alpha1 import TrainJob

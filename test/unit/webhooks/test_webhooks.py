@@ -3,8 +3,8 @@
 from typing import Any
 
 import pytest
-from controller_runtime.apis.machinery.errors import ForbiddenError
-from controller_runtime.apis.machinery.field import AggregateError
+from controller_runtime.machinery.errors import ForbiddenError
+from controller_runtime.machinery.field import AggregateError
 
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
 from pkg.webhooks import ClusterTrainingRuntimeWebhook, TrainingRuntimeWebhook, TrainJobWebhook

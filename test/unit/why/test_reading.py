@@ -5,10 +5,10 @@
 from typing import Any
 
 import pytest
-from controller_runtime.apis.machinery.errors import ForbiddenError, NotFoundError
-from controller_runtime.apis.machinery.object import Object, Unstructured
 from controller_runtime.client import interceptor
 from controller_runtime.fake import FakeClient
+from controller_runtime.machinery.errors import ForbiddenError, NotFoundError
+from controller_runtime.machinery.object import Object, Unstructured
 from controller_runtime.rest import NoKindMatchError
 
 from pkg.why import Reference, State, diagnose, reading

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from controller_runtime.apis.machinery.base import Struct
-from controller_runtime.apis.machinery.object import Object
 from controller_runtime.apis.meta.v1 import LabelSelector
+from controller_runtime.machinery.base import Struct
+from controller_runtime.machinery.object import Object
 
 
 class Rule(Struct):

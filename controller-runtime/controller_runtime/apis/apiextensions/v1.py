@@ -8,8 +8,8 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from controller_runtime.apis.machinery.base import JSON, Struct
-from controller_runtime.apis.machinery.object import Object
+from controller_runtime.machinery.base import JSON, Struct
+from controller_runtime.machinery.object import Object
 
 
 class CustomResourceDefinitionNames(Struct):

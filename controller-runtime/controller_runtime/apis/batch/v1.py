@@ -9,9 +9,10 @@ from typing import ClassVar
 from pydantic import Field
 
 from controller_runtime.apis.core.v1 import ObjectReference, PodTemplateSpec
-from controller_runtime.apis.machinery.base import Struct, is_unset
-from controller_runtime.apis.machinery.object import Object, ObjectMeta
 from controller_runtime.apis.meta.v1 import LabelSelector
+from controller_runtime.machinery.base import Struct, is_unset
+from controller_runtime.machinery.meta import ObjectMeta
+from controller_runtime.machinery.object import Object
 
 
 class PodFailurePolicyOnExitCodesRequirement(Struct):

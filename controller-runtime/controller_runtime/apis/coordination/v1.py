@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from controller_runtime.apis.machinery.base import Struct
-from controller_runtime.apis.machinery.object import Object
+from controller_runtime.machinery.base import Struct
+from controller_runtime.machinery.object import Object
 
 
 class LeaseSpec(Struct):

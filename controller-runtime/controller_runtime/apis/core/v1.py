@@ -8,11 +8,12 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from controller_runtime.apis.machinery.base import JSON, Struct, is_unset
-from controller_runtime.apis.machinery.intstr import IntOrString
-from controller_runtime.apis.machinery.object import Object, ObjectMeta
-from controller_runtime.apis.machinery.quantity import Quantity, ResourceList
 from controller_runtime.apis.meta.v1 import LabelSelector
+from controller_runtime.machinery.base import JSON, Struct, is_unset
+from controller_runtime.machinery.intstr import IntOrString
+from controller_runtime.machinery.meta import ObjectMeta
+from controller_runtime.machinery.object import Object
+from controller_runtime.machinery.quantity import Quantity, ResourceList
 
 from .events import Event as Event
 from .events import EventSeries as EventSeries

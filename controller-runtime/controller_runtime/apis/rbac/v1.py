@@ -8,9 +8,9 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from controller_runtime.apis.machinery.base import Struct
-from controller_runtime.apis.machinery.object import Object
 from controller_runtime.apis.meta.v1 import LabelSelector
+from controller_runtime.machinery.base import Struct
+from controller_runtime.machinery.object import Object
 
 
 class PolicyRule(Struct):

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final, Protocol, cast
 
-from controller_runtime.apis.machinery.errors import one_line
+from controller_runtime.machinery.errors import one_line
 
 from .incoming import HIGH, ORDINARY, Bounds, Incoming, ResponseParser, buffer_of
 from .message import Error, GoneError

@@ -17,7 +17,7 @@ from urllib.parse import unquote, urlsplit
 import anyio
 import msgspec
 
-from controller_runtime.apis.machinery.errors import one_line
+from controller_runtime.machinery.errors import one_line
 
 from .connection import Connection, Owner
 from .message import Error, Heads

@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 
 import httptools
 
-from controller_runtime.apis.machinery.errors import one_line
+from controller_runtime.machinery.errors import one_line
 
 from .message import Error, Headers
 

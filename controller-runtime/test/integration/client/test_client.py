@@ -9,13 +9,13 @@ import pytest
 
 from controller_runtime import rest
 from controller_runtime.apis.core.v1 import ConfigMap, Pod
-from controller_runtime.apis.machinery import errors
-from controller_runtime.apis.machinery.gvk import GVK
-from controller_runtime.apis.machinery.object import Object, metadata_only, unstructured
 from controller_runtime.client import JSON, MERGE, STRATEGIC, Client, LiveClient, merge_from, raw_patch
 from controller_runtime.client.cached import Backend
 from controller_runtime.envtest import eventually
 from controller_runtime.fake import FakeClient
+from controller_runtime.machinery import errors
+from controller_runtime.machinery.gvk import GVK
+from controller_runtime.machinery.object import Object, metadata_only, unstructured
 
 pytestmark = pytest.mark.integration
 

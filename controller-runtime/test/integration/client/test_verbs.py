@@ -7,8 +7,6 @@ import anyio
 import pytest
 
 from controller_runtime.apis.core.v1 import ConfigMap, Container, Event, Pod, PodSpec
-from controller_runtime.apis.machinery import errors
-from controller_runtime.apis.machinery.object import ObjectMeta
 from controller_runtime.client import (
     LiveClient,
     Watch,
@@ -18,6 +16,8 @@ from controller_runtime.client import (
     with_field_validation,
 )
 from controller_runtime.envtest import Environment
+from controller_runtime.machinery import errors
+from controller_runtime.machinery.meta import ObjectMeta
 from controller_runtime.rest import Config, Request, Response, RESTMapper, Transport
 
 pytestmark = pytest.mark.integration

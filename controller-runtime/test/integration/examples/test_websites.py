@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from controller_runtime.apis.machinery.gvk import GVK
-from controller_runtime.apis.machinery.object import Unstructured, unstructured
 from controller_runtime.client import LiveClient, merge_from
 from controller_runtime.envtest import Environment, eventually
+from controller_runtime.machinery.gvk import GVK
+from controller_runtime.machinery.object import Unstructured, unstructured
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 CRD = Path(__file__).parents[3] / "examples/config/websites_crd.yaml"

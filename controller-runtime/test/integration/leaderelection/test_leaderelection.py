@@ -4,9 +4,9 @@ import anyio
 import pytest
 
 from controller_runtime.apis.coordination.v1 import Lease
-from controller_runtime.apis.machinery.gvk import NamespacedName
 from controller_runtime.client import LiveClient
 from controller_runtime.leaderelection import LeaderElector, Timing
+from controller_runtime.machinery.gvk import NamespacedName
 
 pytestmark = pytest.mark.integration
 BRIEF = Timing(lease_duration=2, renew_deadline=1.5, retry_period=0.2)

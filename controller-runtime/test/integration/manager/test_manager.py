@@ -12,12 +12,12 @@ import controller_runtime as ctrl
 from controller_runtime import manager, recorder
 from controller_runtime.apis.coordination.v1 import Lease
 from controller_runtime.apis.core.v1 import ConfigMap, Event
-from controller_runtime.apis.machinery.errors import NotFoundError
-from controller_runtime.apis.machinery.gvk import GVK, NamespacedName
-from controller_runtime.apis.machinery.object import unstructured
 from controller_runtime.client import Client, LiveClient, merge_from
 from controller_runtime.envtest import eventually
 from controller_runtime.httpserver import HTTPRequest
+from controller_runtime.machinery.errors import NotFoundError
+from controller_runtime.machinery.gvk import GVK, NamespacedName
+from controller_runtime.machinery.object import unstructured
 from controller_runtime.rest import Config, TransportError
 
 pytestmark = pytest.mark.integration

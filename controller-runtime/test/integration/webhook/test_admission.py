@@ -13,10 +13,10 @@ import pytest
 from controller_runtime import webhook
 from controller_runtime.apis.admissionregistration.v1 import ValidatingWebhookConfiguration
 from controller_runtime.apis.core.v1 import ConfigMap
-from controller_runtime.apis.machinery import field
-from controller_runtime.apis.machinery.errors import ForbiddenError, StatusError
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import eventually
+from controller_runtime.machinery import field
+from controller_runtime.machinery.errors import ForbiddenError, StatusError
 
 pytestmark = pytest.mark.integration
 PATH = "/validate--v1-configmap"

@@ -9,9 +9,9 @@ import anyio
 import pytest
 
 import controller_runtime as ctrl
-from controller_runtime.apis.machinery.errors import StatusError
 from controller_runtime.client import LiveClient, merge_from
 from controller_runtime.envtest import Environment
+from controller_runtime.machinery.errors import StatusError
 from ctrl_testkit.versions import Boat, BoatV1alpha1, boat_crd
 
 pytestmark = pytest.mark.integration

@@ -8,9 +8,6 @@ import pytest
 
 from controller_runtime import cache as room
 from controller_runtime.apis.core.v1 import ConfigMap, Node
-from controller_runtime.apis.machinery.errors import NotFoundError
-from controller_runtime.apis.machinery.gvk import GVK, NamespacedName
-from controller_runtime.apis.machinery.object import Object, metadata_only, unstructured
 from controller_runtime.cache import (
     ByObject,
     CacheDegradedError,
@@ -24,6 +21,9 @@ from controller_runtime.cache import (
     codec,
 )
 from controller_runtime.client import CachedClient, LiveClient
+from controller_runtime.machinery.errors import NotFoundError
+from controller_runtime.machinery.gvk import GVK, NamespacedName
+from controller_runtime.machinery.object import Object, metadata_only, unstructured
 from controller_runtime.reconcile import Request
 from controller_runtime.rest import FakeResponse, FakeTransport, RESTMapper
 from ctrl_testkit.small import names

@@ -9,10 +9,6 @@ from typing import Any, Unpack
 import pytest
 
 from controller_runtime.apis.core.v1 import ConfigMap, Pod, Secret
-from controller_runtime.apis.machinery import errors
-from controller_runtime.apis.machinery.gvk import GVK
-from controller_runtime.apis.machinery.lazy import LazyObject
-from controller_runtime.apis.machinery.object import Object, metadata_only, unstructured
 from controller_runtime.client import (
     MERGE,
     CachedClient,
@@ -23,6 +19,10 @@ from controller_runtime.client import (
     raw_patch,
 )
 from controller_runtime.fake import FakeClient
+from controller_runtime.machinery import errors
+from controller_runtime.machinery.gvk import GVK
+from controller_runtime.machinery.lazy import LazyObject
+from controller_runtime.machinery.object import Object, metadata_only, unstructured
 
 
 class MemoryCache(FakeClient):

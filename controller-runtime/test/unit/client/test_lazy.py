@@ -9,11 +9,11 @@ import pytest
 
 from controller_runtime import rest
 from controller_runtime.apis.core.v1 import ConfigMap
-from controller_runtime.apis.machinery.object import metadata_only
 from controller_runtime.client import apply_lazily, merge_from, patch_lazily, with_field_owner
 from controller_runtime.client.client import LiveClient
 from controller_runtime.client.lazy import Answer
 from controller_runtime.fake import FakeClient
+from controller_runtime.machinery.object import metadata_only
 from controller_runtime.rest import FakeResponse, FakeTransport
 
 META = {"name": "c", "namespace": "n", "uid": "u", "managedFields": [{"manager": "m"}]}

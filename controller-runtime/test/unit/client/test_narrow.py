@@ -5,9 +5,9 @@
 import pytest
 
 from controller_runtime.apis.core.v1 import ConfigMap, Namespace
-from controller_runtime.apis.machinery import errors
 from controller_runtime.client import ignore_not_found, namespaced, read_only
 from controller_runtime.fake import FakeClient
+from controller_runtime.machinery import errors
 
 
 def config_map(namespace: str | None, name: str = "c") -> ConfigMap:

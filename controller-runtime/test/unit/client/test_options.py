@@ -12,7 +12,6 @@ import pytest
 
 from controller_runtime import cache, rest
 from controller_runtime.apis.core.v1 import ConfigMap
-from controller_runtime.apis.machinery.object import ObjectMeta
 from controller_runtime.client import (
     CachedClient,
     Client,
@@ -23,6 +22,7 @@ from controller_runtime.client import (
     read_only,
 )
 from controller_runtime.fake import FakeClient
+from controller_runtime.machinery.meta import ObjectMeta
 
 OBJECT = ConfigMap(metadata=ObjectMeta(name="c", namespace="n"))
 

@@ -8,9 +8,9 @@ import anyio
 import pytest
 
 from controller_runtime.apis.core.v1 import ConfigMap, Namespace, Secret
-from controller_runtime.apis.machinery import errors
 from controller_runtime.client import ReadThrough, interceptor, peek
 from controller_runtime.fake import FakeClient
+from controller_runtime.machinery import errors
 
 
 def config_map(name: str) -> ConfigMap:

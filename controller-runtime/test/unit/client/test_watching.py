@@ -12,8 +12,8 @@ import pytest
 
 from controller_runtime import rest
 from controller_runtime.apis.core.v1 import ConfigMap
-from controller_runtime.apis.machinery import errors
 from controller_runtime.client import Events, LiveClient, Watcher
+from controller_runtime.machinery import errors
 
 Answer = Callable[[], rest.FakeResponse]
 

@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 
 from controller_runtime import cache, reconcile, rest
 from controller_runtime.apis.core.v1 import Pod
-from controller_runtime.apis.machinery.errors import ConflictError, ServerError, TooManyRequestsError
+from controller_runtime.machinery.errors import ConflictError, ServerError, TooManyRequestsError
 from controller_runtime.reconcile import ControllerError, Request, Result, TerminalError
 from controller_runtime.workqueue import LOW_PRIORITY, ItemExponentialFailureRateLimiter
 from ctrl_testkit.scripted import A, B, Make, Script, running, total

@@ -18,7 +18,7 @@ BLOCKS = [
         re.findall(r"^```python\n(.*?)^```", path.read_text(), re.DOTALL | re.MULTILINE)
     )
 ]
-NOT_DOCUMENTED = {"tools"}
+NOT_DOCUMENTED = {"apis", "tools"}
 """Packages that operators do not import."""
 
 

@@ -5,8 +5,8 @@
 import anyio
 import pytest
 
-from controller_runtime.apis.machinery.errors import ForbiddenError, NotFoundError
 from controller_runtime.envtest import EventuallyError, consistently, eventually
+from controller_runtime.machinery.errors import ForbiddenError, NotFoundError
 
 
 async def test_eventually_returns_the_first_true_answer_and_no_later() -> None:

@@ -8,8 +8,8 @@ import pytest
 
 from controller_runtime.apis.batch.v1 import Job
 from controller_runtime.apis.core.v1 import ConfigMap, Pod
-from controller_runtime.apis.machinery import errors
 from controller_runtime.fake import FakeClient
+from controller_runtime.machinery import errors
 
 
 def config_map(name: str, *owners: ConfigMap, blocking: bool = True) -> ConfigMap:

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller_runtime.apis.core.v1 import Pod
-from controller_runtime.apis.machinery.patch import same
 from controller_runtime.fake import kinds, ownership
+from controller_runtime.machinery.patch import same
 
 POD = kinds.facts_for(Pod).schema
 

@@ -6,10 +6,10 @@ import pytest
 
 from controller_runtime.apis.batch.v1 import Job
 from controller_runtime.apis.core.v1 import Pod
-from controller_runtime.apis.machinery.errors import NotFoundError
 from controller_runtime.fake import kinds
 from controller_runtime.fake.requests import discovery, place_of
 from controller_runtime.fake.tables import Table
+from controller_runtime.machinery.errors import NotFoundError
 from controller_runtime.rest import Request
 
 PODS = {("", "v1", "pods"): Table(kinds.facts_for(Pod))}

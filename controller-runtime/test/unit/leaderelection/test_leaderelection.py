@@ -9,7 +9,6 @@ import pytest
 
 from controller_runtime import metrics
 from controller_runtime.apis.coordination.v1 import Lease
-from controller_runtime.apis.machinery.errors import ConflictError
 from controller_runtime.client import LiveClient, interceptor
 from controller_runtime.fake import FakeClient
 from controller_runtime.leaderelection import (
@@ -18,6 +17,7 @@ from controller_runtime.leaderelection import (
     LeaderElector,
     Timing,
 )
+from controller_runtime.machinery.errors import ConflictError
 from controller_runtime.rest import FakeResponse, FakeTransport, Request
 from ctrl_testkit.leases import KEY, Server
 

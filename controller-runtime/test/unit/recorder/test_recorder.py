@@ -10,9 +10,9 @@ import pytest
 
 from controller_runtime import recorder, rest
 from controller_runtime.apis.core.v1 import Event, Pod
-from controller_runtime.apis.machinery.errors import ForbiddenError
 from controller_runtime.client import LiveClient, interceptor
 from controller_runtime.fake import FakeClient
+from controller_runtime.machinery.errors import ForbiddenError
 
 POD = Pod.from_dict({
     "metadata": {"namespace": "team-a", "name": "p", "uid": "u1", "resourceVersion": "7"},

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from controller_runtime.apis.machinery import errors as api
+from controller_runtime.machinery import errors as api
 from controller_runtime.rest import errors
 
 

@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from controller_runtime import log, rest
-from controller_runtime.apis.machinery.errors import TooManyRequestsError
+from controller_runtime.machinery.errors import TooManyRequestsError
 from controller_runtime.rest import layers
 
 GET = rest.Request("GET", "/x")

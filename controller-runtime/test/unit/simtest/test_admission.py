@@ -15,8 +15,8 @@ import pytest
 import controller_runtime as ctrl
 from controller_runtime import simtest
 from controller_runtime.apis.core.v1 import ConfigMap
-from controller_runtime.apis.machinery.errors import ForbiddenError, StatusError
 from controller_runtime.client import MERGE, raw_patch
+from controller_runtime.machinery.errors import ForbiddenError, StatusError
 from controller_runtime.manager import ControllerOptions
 from controller_runtime.simtest import Simulation
 from controller_runtime.webhook import CustomDefaulter, CustomValidator

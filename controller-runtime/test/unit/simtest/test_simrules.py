@@ -17,8 +17,6 @@ from controller_runtime import cache, controller, metrics, rest, simtest, workqu
 from controller_runtime.apis.coordination.v1 import Lease
 from controller_runtime.apis.core.v1 import ConfigMap
 from controller_runtime.apis.core.v1 import Event as Reported
-from controller_runtime.apis.machinery.errors import ForbiddenError, NotFoundError
-from controller_runtime.apis.machinery.gvk import NamespacedName
 from controller_runtime.cache import codec
 from controller_runtime.cache.engine import Engine
 from controller_runtime.cache.outage import Outage
@@ -26,6 +24,8 @@ from controller_runtime.cache.states import MAX_RESUMES
 from controller_runtime.fake import kinds
 from controller_runtime.fake.tables import Document, Table, key_of
 from controller_runtime.fake.watches import History
+from controller_runtime.machinery.errors import ForbiddenError, NotFoundError
+from controller_runtime.machinery.gvk import NamespacedName
 from controller_runtime.simtest import Answer, Event, Process, cacherules
 from controller_runtime.simtest.cacherules import Resumes
 from controller_runtime.simtest.leases import Holders, Leases

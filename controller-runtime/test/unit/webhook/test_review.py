@@ -15,10 +15,10 @@ from structlog.testing import capture_logs
 from controller_runtime import log, metrics, offload, rest, webhook
 from controller_runtime.apis.admission.v1 import AdmissionRequest, AdmissionResponse
 from controller_runtime.apis.core.v1 import ConfigMap
-from controller_runtime.apis.machinery import field
-from controller_runtime.apis.machinery.errors import InvalidError
 from controller_runtime.apis.meta.v1 import Status
 from controller_runtime.httpserver import HTTPRequest
+from controller_runtime.machinery import field
+from controller_runtime.machinery.errors import InvalidError
 
 PATH = "/validate--v1-configmap"
 MAP = {

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from typing import ClassVar, Final
 
-from controller_runtime.apis.machinery.base import Struct
-from controller_runtime.apis.machinery.gvk import GVK
+from controller_runtime.machinery.base import Struct
+from controller_runtime.machinery.gvk import GVK
 from pydantic import Field
 
 GROUP: Final = "config.trainer.kubeflow.org"

@@ -17,9 +17,9 @@ from controller_runtime.apis.core.v1 import (
     Volume,
     VolumeMount,
 )
-from controller_runtime.apis.machinery.base import Struct
-from controller_runtime.apis.machinery.crd import CRD, Int64, Rule
-from controller_runtime.apis.machinery.object import ObjectMeta
+from controller_runtime.machinery.base import Struct
+from controller_runtime.machinery.crd import CRD, Int64, Rule
+from controller_runtime.machinery.meta import ObjectMeta
 
 FIELD_IMMUTABLE: Final = Rule("self == oldSelf", "field is immutable")
 

@@ -16,8 +16,9 @@ from controller_runtime.apis.core.v1 import (
     Volume,
     VolumeMount,
 )
-from controller_runtime.apis.machinery.base import Struct, is_unset
-from controller_runtime.apis.machinery.crd import (
+from controller_runtime.apis.meta.v1 import Condition
+from controller_runtime.machinery.base import Struct, is_unset
+from controller_runtime.machinery.crd import (
     ATOMIC,
     CRD,
     MAP_BY_NAME,
@@ -28,9 +29,9 @@ from controller_runtime.apis.machinery.crd import (
     PrinterColumn,
     Rule,
 )
-from controller_runtime.apis.machinery.intstr import MAX_INT32, IntOrString
-from controller_runtime.apis.machinery.object import Object, ObjectMeta
-from controller_runtime.apis.meta.v1 import Condition
+from controller_runtime.machinery.intstr import MAX_INT32, IntOrString
+from controller_runtime.machinery.meta import ObjectMeta
+from controller_runtime.machinery.object import Object
 from pydantic import Field
 
 from .runtimepatch_types import FIELD_IMMUTABLE, RuntimePatch

@@ -20,10 +20,10 @@ from controller_runtime.apis.core.v1 import (
     Volume,
     VolumeMount,
 )
-from controller_runtime.apis.machinery import field
-from controller_runtime.apis.machinery.intstr import int_value
-from controller_runtime.apis.machinery.object import Object
 from controller_runtime.client import FieldIndexer, Reader
+from controller_runtime.machinery import field
+from controller_runtime.machinery.intstr import int_value
+from controller_runtime.machinery.object import Object
 
 from pkg import apply
 from pkg.apis.config.v1alpha1 import Configuration

@@ -11,12 +11,12 @@ from collections.abc import Awaitable, Callable, Iterable
 
 from controller_runtime import event, handler, log, predicate, source
 from controller_runtime.apis.core.v1 import LimitRange
-from controller_runtime.apis.machinery.errors import StatusError
-from controller_runtime.apis.machinery.object import Object
 from controller_runtime.apis.node.v1 import RuntimeClass
 from controller_runtime.builder import Builder
 from controller_runtime.cache import Cache, CacheError
 from controller_runtime.client import Client, Reader
+from controller_runtime.machinery.errors import StatusError
+from controller_runtime.machinery.object import Object
 from controller_runtime.reconcile import Request
 from controller_runtime.rest import RestError
 

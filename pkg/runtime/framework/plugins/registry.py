@@ -13,8 +13,8 @@ from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from controller_runtime.apis.machinery import raised
 from controller_runtime.client import FieldIndexer, Reader
+from controller_runtime.machinery import raised
 from controller_runtime.manager import ManagerError
 
 from pkg import features

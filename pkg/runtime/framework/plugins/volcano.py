@@ -7,12 +7,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from controller_runtime.apis.machinery import field
-from controller_runtime.apis.machinery.errors import StatusError
-from controller_runtime.apis.machinery.gojson import quote
-from controller_runtime.apis.machinery.gvk import NamespacedName
 from controller_runtime.apis.scheduling.v1 import PriorityClass
 from controller_runtime.client import FieldIndexer, Reader
+from controller_runtime.machinery import field
+from controller_runtime.machinery.errors import StatusError
+from controller_runtime.machinery.gojson import quote
+from controller_runtime.machinery.gvk import NamespacedName
 from controller_runtime.rest import RestError
 
 from pkg.apis.jobset.v1alpha2 import JobSetSpec

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Final
 
 from controller_runtime.apis.core.v1 import EnvVar, EnvVarSource, ObjectFieldSelector
-from controller_runtime.apis.machinery import field
 from controller_runtime.client import FieldIndexer, Reader
+from controller_runtime.machinery import field
 
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.constants import trainer as constants

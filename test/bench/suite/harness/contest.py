@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 import psutil
-from controller_runtime.apis.machinery.errors import StatusError
+from controller_runtime.machinery.errors import StatusError
 from controller_runtime.rest import RestError
 from harness import figures
 from harness.manager import Manager, ManagerError, cpu_of

@@ -19,8 +19,8 @@ from typing import Any, Final, TypeVar
 import anyio
 import psutil
 import yaml
-from controller_runtime.apis.machinery.errors import StatusError
 from controller_runtime.envtest import Probe, free_ports, select_namespaces
+from controller_runtime.machinery.errors import StatusError
 from harness import measure, objects
 from harness.cluster import Cluster, empty
 from harness.plan import Entrant

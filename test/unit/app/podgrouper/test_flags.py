@@ -3,8 +3,8 @@
 """The command lines that KAI-Scheduler's operator writes mean here what they mean there."""
 
 import pytest
-from controller_runtime.apis.machinery.gvk import NamespacedName
 from controller_runtime.log import Encoder, TimeEncoding
+from controller_runtime.machinery.gvk import NamespacedName
 
 from pkg import config, podgrouper
 from pkg.app import goflags

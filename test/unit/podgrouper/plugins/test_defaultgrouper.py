@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from controller_runtime.apis.machinery.gvk import NamespacedName
-from controller_runtime.apis.machinery.object import Object
+from controller_runtime.machinery.gvk import NamespacedName
+from controller_runtime.machinery.object import Object
 
 from pkg.podgrouper import HubOptions
 from pkg.podgrouper.plugins.defaultgrouper import GrouperOptions

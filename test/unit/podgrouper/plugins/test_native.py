@@ -7,10 +7,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from controller_runtime.apis.machinery.errors import ForbiddenError, NotFoundError
-from controller_runtime.apis.machinery.gvk import GVK
 from controller_runtime.client import interceptor
 from controller_runtime.fake import FakeClient
+from controller_runtime.machinery.errors import ForbiddenError, NotFoundError
+from controller_runtime.machinery.gvk import GVK
 from controller_runtime.rest import NoKindMatchError
 
 from pkg.podgrouper import DirectOwners, PodGrouper, Rules, new_plugins_hub

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from controller_runtime.apis.machinery.field import AggregateError
-from controller_runtime.apis.machinery.strategicpatch import StrategicMergeError
 from controller_runtime.fake import FakeClient
+from controller_runtime.machinery.field import AggregateError
+from controller_runtime.machinery.strategicpatch import StrategicMergeError
 
 from pkg.apis.config.v1alpha1 import ALLOW, DENY, RuntimePatches, defaulted
 from pkg.apis.trainer.v1alpha1 import (

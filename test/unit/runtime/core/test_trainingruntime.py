@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from controller_runtime.apis.machinery import field
-from controller_runtime.apis.machinery.base import Struct
-from controller_runtime.apis.machinery.errors import NotFoundError
 from controller_runtime.fake import FakeClient
+from controller_runtime.machinery import field
+from controller_runtime.machinery.base import Struct
+from controller_runtime.machinery.errors import NotFoundError
 
 from pkg.apis.config.v1alpha1 import V2_1, V2_3, defaulted
 from pkg.apis.jobset.v1alpha2 import JobSetSpec

@@ -24,9 +24,9 @@ from controller_runtime.apis.core.v1 import (
     VolumeMount,
 )
 from controller_runtime.apis.core.v1 import Container as CoreContainer
-from controller_runtime.apis.machinery import field
-from controller_runtime.apis.machinery.object import Object
 from controller_runtime.client import FieldIndexer, Reader
+from controller_runtime.machinery import field
+from controller_runtime.machinery.object import Object
 
 from pkg import apply
 from pkg.apis.jobset.v1alpha2 import JobSetSpec

@@ -7,9 +7,9 @@ from __future__ import annotations
 import itertools
 from typing import Final
 
-from controller_runtime.apis.machinery import equality, field
-from controller_runtime.apis.machinery.errors import NotFoundError, StatusError
 from controller_runtime.client import Reader
+from controller_runtime.machinery import equality, field
+from controller_runtime.machinery.errors import NotFoundError, StatusError
 from controller_runtime.rest import RestError
 
 from pkg.apis.jobset.v1alpha2 import JobSet, JobSetSpec

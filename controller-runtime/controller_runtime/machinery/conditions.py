@@ -1,0 +1,78 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Lists of conditions: one per type; the transition time changes only with the status."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import datetime
+
+from .meta import Condition
+from .time import format_time
+
+
+def set_status_condition(
+    conditions: list[Condition], new: Condition, now: Callable[[], datetime] | datetime
+) -> bool:
+    """Add or update the condition of ``new``'s type; return True if ``conditions`` changed.
+
+    When the status changes, the transition time is set to that of ``new``, or to ``now`` if it has none. The list
+    does not keep a reference to ``new``.
+    """
+    existing = find(conditions, new.type)
+    if existing is None:
+        added = new.deep_copy()
+        added.last_transition_time = new.last_transition_time or _stamp(now)
+        conditions.append(added)
+        return True
+    changed = False
+    if existing.status != new.status:
+        existing.status = new.status
+        existing.last_transition_time = new.last_transition_time or _stamp(now)
+        changed = True
+    if existing.reason != new.reason:
+        existing.reason = new.reason
+        changed = True
+    if existing.message != new.message:
+        existing.message = new.message
+        changed = True
+    if (existing.observed_generation or 0) != (new.observed_generation or 0):
+        existing.observed_generation = new.observed_generation
+        changed = True
+    return changed
+
+
+def find(conditions: Iterable[Condition] | None, type_: str) -> Condition | None:
+    """Return the condition of a type, or None."""
+    for each in conditions or ():
+        if each.type == type_:
+            return each
+    return None
+
+
+def is_true(conditions: Iterable[Condition] | None, type_: str) -> bool:
+    """Return True if the condition exists and its status is True."""
+    return has_status(conditions, type_, "True")
+
+
+def is_false(conditions: Iterable[Condition] | None, type_: str) -> bool:
+    """Return True if the condition exists and its status is False."""
+    return has_status(conditions, type_, "False")
+
+
+def has_status(conditions: Iterable[Condition] | None, type_: str, status: str) -> bool:
+    """Return True if the condition exists with this status."""
+    found = find(conditions, type_)
+    return found is not None and found.status == status
+
+
+def remove(conditions: list[Condition], type_: str) -> bool:
+    """Remove the conditions of a type from the list; return True if there was one."""
+    kept = [each for each in conditions if each.type != type_]
+    removed = len(kept) != len(conditions)
+    conditions[:] = kept
+    return removed
+
+
+def _stamp(now: Callable[[], datetime] | datetime) -> str:
+    return format_time(now() if callable(now) else now)

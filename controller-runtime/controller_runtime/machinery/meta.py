@@ -1,0 +1,158 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The structs of metav1, which the kinds of all groups are made of."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from .base import JSON, Struct
+
+
+class OwnerReference(Struct):
+    """metav1.OwnerReference."""
+
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool | None = None
+    block_owner_deletion: bool | None = None
+    go_pointers: ClassVar[frozenset[str]] = frozenset({"controller", "block_owner_deletion"})
+
+
+class ManagedFieldsEntry(Struct):
+    """metav1.ManagedFieldsEntry; ``fieldsV1`` stays undecoded."""
+
+    manager: str | None = None
+    operation: str | None = None
+    api_version: str | None = None
+    time: str | None = None
+    fields_type: str | None = None
+    fields_v1: JSON = None
+    subresource: str | None = None
+
+
+class ObjectMeta(Struct):
+    """metav1.ObjectMeta; times are RFC 3339 strings."""
+
+    name: str | None = None
+    generate_name: str | None = None
+    namespace: str | None = None
+    uid: str | None = None
+    resource_version: str | None = None
+    generation: int | None = None
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+    deletion_grace_period_seconds: int | None = None
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    owner_references: list[OwnerReference] | None = None
+    finalizers: list[str] | None = None
+    managed_fields: list[ManagedFieldsEntry] | None = None
+
+
+class Condition(Struct):
+    """metav1.Condition."""
+
+    type: str = ""
+    status: str = ""
+    observed_generation: int | None = None
+    last_transition_time: str | None = None
+    reason: str = ""
+    message: str = ""
+    go_always: ClassVar[frozenset[str]] = frozenset(
+        {"type", "status", "last_transition_time", "reason", "message"}
+    )
+
+
+class LabelSelectorRequirement(Struct):
+    """metav1.LabelSelectorRequirement."""
+
+    key: str = ""
+    operator: str = ""
+    values: list[str] | None = None
+    go_always: ClassVar[frozenset[str]] = frozenset({"key", "operator"})
+
+
+class LabelSelector(Struct):
+    """metav1.LabelSelector."""
+
+    match_labels: dict[str, str] | None = None
+    match_expressions: list[LabelSelectorRequirement] | None = None
+
+
+class ListMeta(Struct):
+    """metav1.ListMeta."""
+
+    resource_version: str | None = None
+    continue_: str | None = None
+    remaining_item_count: int | None = None
+
+
+class GroupVersionKind(Struct):
+    """metav1.GroupVersionKind, as admission reviews carry it."""
+
+    group: str = ""
+    version: str = ""
+    kind: str = ""
+    go_always: ClassVar[frozenset[str]] = frozenset({"group", "version", "kind"})
+
+
+class GroupVersionResource(Struct):
+    """metav1.GroupVersionResource, as admission reviews carry it."""
+
+    group: str = ""
+    version: str = ""
+    resource: str = ""
+    go_always: ClassVar[frozenset[str]] = frozenset({"group", "version", "resource"})
+
+
+class StatusCause(Struct):
+    """metav1.StatusCause."""
+
+    reason: str | None = None
+    message: str | None = None
+    field: str | None = None
+
+
+class StatusDetails(Struct):
+    """metav1.StatusDetails."""
+
+    name: str | None = None
+    group: str | None = None
+    kind: str | None = None
+    uid: str | None = None
+    causes: list[StatusCause] | None = None
+    retry_after_seconds: int | None = None
+
+
+class Status(Struct):
+    """metav1.Status."""
+
+    api_version: str | None = None
+    kind: str | None = None
+    metadata: ListMeta | None = None
+    status: str | None = None
+    message: str | None = None
+    reason: str | None = None
+    details: StatusDetails | None = None
+    code: int | None = None
+
+
+class Preconditions(Struct):
+    """metav1.Preconditions."""
+
+    uid: str | None = None
+    resource_version: str | None = None
+
+
+class DeleteOptions(Struct):
+    """metav1.DeleteOptions."""
+
+    api_version: str | None = None
+    kind: str | None = None
+    grace_period_seconds: int | None = None
+    preconditions: Preconditions | None = None
+    propagation_policy: str | None = None
+    dry_run: list[str] | None = None

@@ -1,0 +1,150 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""From a model and its markers to a CustomResourceDefinition."""
+
+from typing import Annotated, Any, ClassVar
+
+import pytest
+from pydantic import Field
+
+from controller_runtime.apis.core.v1 import LocalObjectReference
+from controller_runtime.machinery import kubernetes_schema
+from controller_runtime.machinery.base import JSON, Struct
+from controller_runtime.machinery.crd import ATOMIC, CRD, Int32, KindMarkers, PrinterColumn, Rule
+from controller_runtime.machinery.crd_schema import custom_resource_definition
+from controller_runtime.machinery.intstr import IntOrString
+from controller_runtime.machinery.object import Object, unstructured
+from controller_runtime.machinery.quantity import Quantity
+
+
+class WidgetSpec(Struct):
+    """The desired state of a widget."""
+
+    crd: ClassVar[CRD] = CRD(min_properties=1, rules=(Rule("true", "never"),))
+
+    name: Annotated[str, CRD(min_length=1, max_length=9, pattern="^a", format="hostname")] = ""
+    """Its ``name``,
+    on two lines.
+
+    And a paragraph.
+    """
+    size: Annotated[Int32 | None, CRD(minimum=0, maximum=9, default=0, required=True)] = None
+    mode: Annotated[str | None, CRD(enum=("a", ""), default="a")] = None
+    port: IntOrString | None = None
+    memory: Quantity | None = None
+    tags: Annotated[list[str] | None, CRD(list_type="set", min_items=1, max_items=2)] = None
+    parts: Annotated[list[dict[str, JSON]] | None, CRD(list_type="atomic", schema="core.v1.EnvVar")] = None
+    refs: Annotated[list[LocalObjectReference] | None, ATOMIC] = None
+    ratio: float | None = None
+    anything: JSON | None = None
+    on: Annotated[bool | None, CRD(default=False)] = None
+
+
+class Widget(Object, group="example.com", version="v1", kind="Widget", plural="widgets", namespaced=False):
+    """A widget."""
+
+    crd_kind: ClassVar[KindMarkers] = KindMarkers(
+        printer_columns=(PrinterColumn("Size", "integer", ".spec.size", "how big", 1),),
+        status_subresource=True,
+        rules=(Rule("self.metadata.name != 'x'", "not x"),),
+    )
+
+    spec: WidgetSpec = Field(default_factory=WidgetSpec)
+
+
+@pytest.fixture(scope="module")
+def crd() -> dict[str, Any]:
+    return custom_resource_definition(Widget)
+
+
+@pytest.fixture(scope="module")
+def spec(crd: dict[str, Any]) -> dict[str, Any]:
+    schema: dict[str, Any] = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    return schema
+
+
+def test_names_scope_columns_and_subresources(crd: dict[str, Any]) -> None:
+    assert crd["metadata"] == {"name": "widgets.example.com"}
+    assert crd["spec"]["scope"] == "Cluster"
+    assert crd["spec"]["names"] == {
+        "kind": "Widget",
+        "listKind": "WidgetList",
+        "plural": "widgets",
+        "singular": "widget",
+    }
+    version = crd["spec"]["versions"][0]
+    assert version["additionalPrinterColumns"] == [
+        {"description": "how big", "jsonPath": ".spec.size", "name": "Size", "priority": 1, "type": "integer"}
+    ]
+    assert version["subresources"] == {"status": {}}
+    root = version["schema"]["openAPIV3Schema"]
+    assert root["x-kubernetes-validations"] == [{"message": "not x", "rule": "self.metadata.name != 'x'"}]
+    assert root["properties"]["metadata"] == {"type": "object"}
+
+
+@pytest.mark.parametrize(
+    ("field", "schema"),
+    [
+        (
+            "name",
+            {
+                "description": "Its name, on two lines.\n\nAnd a paragraph.",
+                "format": "hostname",
+                "maxLength": 9,
+                "minLength": 1,
+                "pattern": "^a",
+                "type": "string",
+            },
+        ),
+        ("size", {"type": "integer", "format": "int32", "minimum": 0, "maximum": 9, "default": 0}),
+        ("mode", {"type": "string", "enum": ["a", ""], "default": "a"}),
+        ("port", kubernetes_schema.INT_OR_STRING),
+        ("memory", kubernetes_schema.QUANTITY),
+        (
+            "tags",
+            {
+                "items": {"type": "string"},
+                "type": "array",
+                "minItems": 1,
+                "maxItems": 2,
+                "x-kubernetes-list-type": "set",
+            },
+        ),
+        ("ratio", {"type": "number"}),
+        ("anything", {"x-kubernetes-preserve-unknown-fields": True}),
+        ("on", {"type": "boolean", "default": False}),
+    ],
+)
+def test_fields(spec: dict[str, Any], field: str, schema: dict[str, Any]) -> None:
+    assert spec["properties"][field] == schema
+
+
+def test_kubernetes_own_structs_come_from_the_record(spec: dict[str, Any]) -> None:
+    assert spec["properties"]["parts"]["items"] == kubernetes_schema.definition("core.v1.EnvVar")
+    assert spec["properties"]["refs"] == {
+        "items": {
+            "properties": {"name": {"default": "", "type": "string"}},
+            "type": "object",
+            "x-kubernetes-map-type": "atomic",
+        },
+        "type": "array",
+        "x-kubernetes-list-type": "atomic",
+    }
+
+
+def test_a_struct_s_own_constraints(spec: dict[str, Any]) -> None:
+    assert spec["required"] == ["name", "size"]
+    assert spec["minProperties"] == 1
+    assert spec["x-kubernetes-validations"] == [{"message": "never", "rule": "true"}]
+    assert spec["description"] == "The desired state of a widget."
+
+
+def test_a_kind_without_a_plural_has_no_definition() -> None:
+    with pytest.raises(ValueError, match="has no plural name"):
+        custom_resource_definition(unstructured(Widget.gvk))
+
+
+def test_a_definition_is_the_caller_s_own() -> None:
+    kubernetes_schema.definition("core.v1.EnvVar")["properties"].clear()
+    assert kubernetes_schema.definition("core.v1.EnvVar")["properties"]
+    assert kubernetes_schema.version().startswith("1.")

@@ -1,0 +1,367 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Structs are pydantic models: what the library adds to them, on all types of fields."""
+
+import copy
+import datetime
+import enum
+import json
+import pickle
+from abc import ABC, abstractmethod
+from typing import Annotated, Any, ClassVar, Literal, Optional, Union
+
+import pydantic
+import pytest
+from annotated_types import Ge
+from pydantic import BeforeValidator, Field
+
+from controller_runtime.apis.core.v1 import Container, Pod
+from controller_runtime.machinery.base import Struct
+from controller_runtime.machinery.crd import CRD
+from controller_runtime.machinery.meta import ObjectMeta
+from controller_runtime.machinery.object import Object, metadata_only
+
+
+class Colour(enum.Enum):
+    RED = "red"
+
+
+class Plain(pydantic.BaseModel):
+    size: int
+
+
+class Leaf(Struct):
+    name: str = ""
+    pod_ip: Annotated[str | None, Field(alias="podIP", description="an address")] = None
+
+
+class Tree(Struct):
+    """Every kind of type."""
+
+    phase: Literal["Pending", "Running"] | None = None
+    count: int | str | None = None
+    old: Optional[Union[int, str]] = None  # noqa: UP007, UP045
+    text: Annotated[str, BeforeValidator(str.strip)] | None = None
+    bounded: Annotated[int, CRD(minimum=1), Ge(1)] | None = None
+    limited: int | None = Field(default=None, le=3)
+    at: datetime.datetime | None = None
+    colour: Colour | None = None
+    plain: Plain | None = None
+    pair: tuple[Leaf, "Tree"] | None = None
+    leaves: list["Leaf"] | None = None
+    by_name: dict[str, dict[str, Leaf]] | None = None
+    anything: object = None
+    bare: dict | list | None = None  # type: ignore[type-arg]
+    limit: ClassVar[int] = 3
+
+
+@pytest.mark.parametrize(
+    ("data", "error"),
+    [
+        ({"phase": "Running"}, None),
+        ({"phase": "Done"}, "literal_error"),
+        ({"count": "1"}, None),
+        ({"count": 1.5}, "int_type|int_from_float"),
+        ({"old": 1}, None),
+        ({"old": []}, "int_type"),
+        ({"bounded": 1}, None),
+        ({"bounded": 0}, "greater_than_equal"),
+        ({"limited": 4}, "less_than_equal"),
+        ({"limited": 3}, None),
+        ({"leaves": [{"name": "a", "podIP": "x"}]}, None),
+        ({"leaves": [{"name": 1}]}, "string_type"),
+        ({"byName": {"a": {"b": {"name": "c"}}}}, None),
+        ({"byName": {"a": {"b": 1}}}, "model_type"),
+        ({"plain": {"size": 1}}, None),
+        ({"plain": {"size": "x"}}, "int_type|int_parsing"),
+        ({"anything": {"a": [1]}}, None),
+        ({"bare": [1]}, None),
+        ({"bare": "x"}, "dict_type"),
+        ({"new": {"a": 1}}, None),
+    ],
+)
+def test_types_are_decoded_strictly_and_written_back(data: dict[str, Any], error: str | None) -> None:
+    if error is None:
+        assert Tree.from_dict(data).to_dict() == data
+        return
+    with pytest.raises(pydantic.ValidationError) as raised:
+        Tree.from_dict(data)
+    assert raised.value.errors()[0]["type"] in error.split("|")
+
+
+def test_times_and_enums_are_texts_in_json() -> None:
+    text = '{"at":"2026-01-02T03:04:05Z","colour":"red","pair":[{"name":"a"},{"pair":[{"name":"b"},{}]}]}'
+    tree = Tree.from_json(text)
+    assert tree.at == datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.timezone.utc)  # noqa: UP017
+    assert tree.colour is Colour.RED
+    assert tree.pair is not None
+    assert tree.pair[1].pair == (Leaf(name="b"), Tree())
+    assert Tree.from_json(tree.to_json()) == tree
+    assert Tree.from_dict(tree.to_dict()) == tree
+    assert tree.to_dict() == json.loads(text)
+    with pytest.raises(pydantic.ValidationError, match=r"pair\.1\.phase"):
+        Tree.from_json('{"pair":[{},{"phase":"no"}]}')
+
+
+def test_a_converter_runs_before_the_type_is_checked() -> None:
+    assert Tree.from_dict({"text": " a "}).text == "a"
+
+
+def test_constants_are_no_fields_and_defaults_are_no_class_attributes() -> None:
+    assert "limit" not in Tree.model_fields
+    assert Tree.limit == 3
+    assert Leaf.model_fields["pod_ip"].alias == "podIP"
+    assert Leaf.model_fields["pod_ip"].description == "an address"
+    assert Leaf.model_fields["name"].default == ""
+
+
+def test_a_mutable_default_is_not_shared() -> None:
+    class Bag(Struct):
+        items: list[int] = []  # noqa: RUF012
+
+    first = Bag()
+    first.items.append(1)
+    assert Bag().items == []
+    assert Bag.model_construct().items == []
+
+
+def test_a_field_without_a_default_is_required() -> None:
+    class Named(Struct):
+        name: str
+
+    assert Named.model_fields["name"].is_required()
+    with pytest.raises(pydantic.ValidationError, match="Field required"):
+        Named.from_dict({})
+    with pytest.raises(pydantic.ValidationError, match="Field required"):
+        Named()  # type: ignore[call-arg]
+
+
+def test_a_subclass_redeclares_a_field_in_its_place_and_has_a_decoder_of_its_own() -> None:
+    class Base(Struct):
+        first: int | None = None
+        second: str | None = None
+
+    assert Base.from_dict({"first": 1}).first == 1
+
+    class Derived(Base):
+        first: str | None = None  # type: ignore[assignment]
+        third: bool | None = None
+
+    assert list(Derived.model_fields) == ["first", "second", "third"]
+    assert Derived.from_dict({"first": "a", "third": True}).to_dict() == {"first": "a", "third": True}
+    with pytest.raises(pydantic.ValidationError):
+        Base.from_dict({"first": "a"})
+
+
+class _Named:
+    """A mixin that is not a struct."""
+
+    title: str | None = None
+
+    def shout(self) -> str:
+        return (self.title or "").upper()
+
+
+class _Checked(ABC):
+    @abstractmethod
+    def check(self) -> bool: ...
+
+
+def test_mixins_contribute_fields_and_methods_and_abstract_ones_are_to_be_implemented() -> None:
+    class Sign(_Named, _Checked, Struct):
+        def check(self) -> bool:
+            return bool(self.title)
+
+    class Unfinished(_Checked, Struct):
+        pass
+
+    sign = Sign.from_dict({"title": "a"})
+    assert sign.shout() == "A"
+    assert isinstance(sign, _Checked)
+    assert sign.check()
+    assert sign.to_dict() == {"title": "a"}
+    with pytest.raises(TypeError, match="abstract"):
+        Unfinished()  # type: ignore[abstract]
+
+
+def test_a_setting_of_a_class_applies_to_it_and_its_subclasses() -> None:
+    class Closed(Struct):
+        model_config: ClassVar = {"extra": "forbid"}
+        size: int | None = None
+
+    class Below(Closed):
+        pass
+
+    for kind in (Closed, Below):
+        assert kind.from_dict({"size": 1}).to_dict() == {"size": 1}
+        with pytest.raises(pydantic.ValidationError, match="extra"):
+            kind.from_dict({"other": 1})
+        assert kind.model_construct(other=1).model_extra is None
+
+
+def test_an_assignment_is_not_checked_and_counts_as_set() -> None:
+    leaf = Leaf()
+    leaf.name = 3  # type: ignore[assignment]
+    assert leaf.model_fields_set == {"name"}
+    with pytest.raises(AttributeError, match=r"Leaf has no field nmae; did you mean name\?"):
+        leaf.nmae = "a"  # type: ignore[attr-defined]
+    leaf = Leaf(name="a")
+    leaf.set_unknown_fields({"future": [1]})
+    assert leaf.to_dict() == {"name": "a", "future": [1]}
+    with pytest.raises(AttributeError, match="limit"):
+        Tree().limit = 1  # type: ignore[misc]
+
+
+def test_a_property_is_set_by_its_setter() -> None:
+    class Celsius(Struct):
+        degrees: float = 0.0
+
+        @property
+        def kelvin(self) -> float:
+            return self.degrees + 273.15
+
+        @kelvin.setter
+        def kelvin(self, value: float) -> None:
+            self.degrees = value - 273.15
+
+    warm = Celsius()
+    warm.kelvin = 273.15
+    assert warm.to_dict() == {"degrees": 0.0}
+
+
+def test_copies_are_equal_and_independent_as_their_method_says() -> None:
+    tree: Any = Tree.from_dict({"leaves": [{"name": "a"}], "future": [1]})
+    for copied in (
+        copy.deepcopy(tree),
+        tree.deep_copy(),
+        tree.model_copy(deep=True),
+        pickle.loads(pickle.dumps(tree)),
+    ):
+        assert copied == tree
+        assert copied.model_fields_set == tree.model_fields_set
+        copied.leaves[0].name = "b"
+        copied.model_extra["future"].append(2)
+        assert tree.to_dict() == {"leaves": [{"name": "a"}], "future": [1]}
+    for shallow in (copy.copy(tree), tree.shallow_copy(), tree.model_copy()):
+        assert shallow == tree
+        shallow.count = 1
+        assert shallow.leaves is tree.leaves
+        assert tree.to_dict() == {"leaves": [{"name": "a"}], "future": [1]}
+    changed = tree.model_copy(update={"count": 3, "unknown": 4})
+    assert changed.to_dict() == {**tree.to_dict(), "count": 3, "unknown": 4}
+    assert {"count", "unknown"} <= changed.model_fields_set
+
+
+def test_equal_objects_have_the_same_class_fields_and_unknown_fields() -> None:
+    assert Leaf(name="a") == Leaf.from_dict({"name": "a"})
+    assert Leaf(name="a") != Leaf(name="b")
+    assert Leaf.from_dict({"x": 1}) != Leaf()
+    other: list[object] = [Tree(), {"name": ""}]
+    assert Leaf() not in other
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(Leaf())
+
+
+def test_texts_have_the_fields_in_order() -> None:
+    leaf = Leaf.from_dict({"name": "a", "x": 1})
+    assert repr(leaf) == "Leaf(name='a', pod_ip=None, x=1)"
+    assert str(leaf) == "name='a' pod_ip=None x=1"
+    assert dict(leaf) == {"name": "a", "pod_ip": None, "x": 1}
+
+
+def test_a_constructed_object_is_not_checked() -> None:
+    made: Any = Leaf.model_construct(name=3, podIP="x", future=1)
+    assert (made.name, made.pod_ip, made.model_extra) == (3, "x", {"future": 1})
+    assert made.model_fields_set == {"name", "pod_ip"}
+    assert Pod.model_construct().api_version == "v1"
+
+
+def test_fields_are_dumped_by_name_or_wire_name() -> None:
+    leaf = Leaf(name="a", pod_ip="x")
+    assert leaf.model_dump(by_alias=False) == {"name": "a", "pod_ip": "x"}
+    assert leaf.model_dump(include={"name"}) == {"name": "a"}
+    assert leaf.model_dump_json() == '{"name":"a","podIP":"x"}'
+    assert Leaf.model_validate_json('{"name":"a","podIP":"x"}') == leaf
+    assert Leaf.model_validate(leaf) is leaf
+
+
+def test_a_struct_is_a_field_of_a_pydantic_model() -> None:
+    class Wrapper(pydantic.BaseModel):
+        container: Container
+        tree: Tree | None = None
+
+    wrapper = Wrapper.model_validate(
+        {"container": {"name": "a", "workingDir": "/"}, "tree": {"pair": ({}, {})}}
+    )
+    assert wrapper.container.working_dir == "/"
+    assert wrapper.model_dump(exclude_none=True)["container"] == {"name": "a", "workingDir": "/"}
+    with pytest.raises(pydantic.ValidationError, match=r"container\.name"):
+        Wrapper.model_validate({"container": {"name": 1}})
+    assert pydantic.TypeAdapter(list[Leaf]).validate_python([{"name": "a"}]) == [Leaf(name="a")]
+
+
+def test_a_json_schema_has_wire_names_and_nested_structs() -> None:
+    schema = Leaf.model_json_schema()
+    assert schema["properties"]["podIP"]["anyOf"] == [{"type": "string"}, {"type": "null"}]
+    assert "Probe" in str(Container.model_json_schema())
+
+
+class Checked(Struct):
+    """A struct with decorators of pydantic models."""
+
+    low: int = 0
+    high_mark: int | None = Field(default=None, alias="HIGH")
+    below: "list[Checked] | None" = None
+
+    @pydantic.field_validator("low")
+    @classmethod
+    def _positive(cls, value: int) -> int:
+        if value < 0:
+            raise ValueError("negative")
+        return value
+
+    @pydantic.model_validator(mode="after")
+    def _ordered(self) -> "Checked":
+        if self.high_mark is not None and self.low > self.high_mark:
+            raise ValueError("low is above high")
+        return self
+
+    @pydantic.field_serializer("low")
+    def _written(self, value: int) -> int:
+        return value + 1000
+
+
+def test_decorators_of_pydantic_models_apply() -> None:
+    class Holder(Struct):
+        checked: Checked | None = None
+
+    class Narrower(Checked):
+        extra_field: int = 1
+
+    checked = Checked.from_dict({"low": 1, "HIGH": 2, "new": [1]})
+    assert type(checked) is Checked
+    assert checked.to_dict() == {"low": 1001, "HIGH": 2, "new": [1]}
+    assert Holder.from_dict({"checked": {"below": [{"low": 4}]}}).to_json() == (
+        b'{"checked":{"low":1000,"below":[{"low":1004}]}}'
+    )
+    for kind, data in (
+        (Checked, {"low": -1}),
+        (Checked, {"low": 3, "HIGH": 2}),
+        (Checked, {"below": [{"low": -1}]}),
+        (Holder, {"checked": {"low": -1}}),
+        (Narrower, {"low": -1}),
+    ):
+        with pytest.raises(pydantic.ValidationError, match=r"negative|above"):
+            kind.from_dict(data)
+    with pytest.raises(pydantic.ValidationError, match="negative"):
+        Checked(low=-1)
+    assert Narrower().to_dict() == {"low": 1000, "extraField": 1}
+
+
+def test_an_object_has_its_names_however_it_is_made() -> None:
+    class Wheel(Object, group="example.com", version="v1", plural="wheels"):
+        metadata: ObjectMeta = Field(default_factory=ObjectMeta)
+
+    for wheel in (Wheel(), Wheel.from_dict({}), Wheel.model_construct(), Wheel.of_metadata(ObjectMeta())):
+        assert (wheel.api_version, wheel.kind) == ("example.com/v1", "Wheel")
+    assert metadata_only(Wheel).from_json('{"metadata":{"name":"a"}}').kind == "Wheel"

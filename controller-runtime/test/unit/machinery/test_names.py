@@ -1,0 +1,52 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Names, labels, ports."""
+
+from typing import Any
+
+import pytest
+
+from controller_runtime.machinery import names
+
+CHECKS = (
+    names.is_dns1123_label,
+    names.is_dns1123_subdomain,
+    names.is_dns1035_label,
+    names.is_qualified_name,
+    names.is_label_value,
+    names.is_env_var_name,
+    names.is_config_map_key,
+    names.is_port_name,
+)
+
+
+def test_texts_are_those_of_go(go: dict[str, list[list[Any]]]) -> None:
+    for value, want in go["names"]:
+        assert [check(value) or None for check in CHECKS] == want, value
+
+
+def test_a_name_that_starts_with_a_digit_is_a_label_but_no_service_name() -> None:
+    assert names.is_dns1123_label("1a") == []
+    text = (
+        "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic "
+        "character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for "
+        "validation is '[a-z]([-a-z0-9]*[a-z0-9])?')"
+    )
+    assert names.is_dns1035_label("1a") == [text]
+
+
+@pytest.mark.parametrize(
+    ("check", "limit"), [(names.is_dns1123_label, 63), (names.is_dns1123_subdomain, 253)]
+)
+def test_length_is_limited(check: Any, limit: int) -> None:
+    assert check("a" * limit) == []
+    assert check("a" * (limit + 1)) == [f"must be no more than {limit} characters"]
+
+
+def test_a_trailing_newline_is_no_part_of_a_name() -> None:
+    assert names.is_dns1123_label("a\n") != []
+
+
+def test_ports_are_between_1_and_65535() -> None:
+    assert names.is_port_number(65535) == []
+    assert names.is_port_number(0) == ["must be between 1 and 65535, inclusive"]

@@ -1,0 +1,91 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Objects: typed, unstructured, metadata only; and the scheme that selects their class."""
+
+import json
+
+import pydantic
+import pytest
+
+from controller_runtime.apis.core.v1 import Node, Pod
+from controller_runtime.apis.scheme import default_scheme
+from controller_runtime.machinery.gvk import GVK, NamespacedName
+from controller_runtime.machinery.object import Object, Unstructured, metadata_only, unstructured
+from controller_runtime.machinery.scheme import Scheme
+from ctrl_testkit.kinds import Fleet
+
+WIDGET = GVK("example.com", "v1", "Widget")
+
+
+def test_a_kind_knows_its_names() -> None:
+    assert Fleet.gvk.api_version == "fleets.example.org/v1"
+    assert Fleet.resource is not None
+    assert Fleet.resource.group_resource == "fleets.fleets.example.org"
+    assert str(Fleet.gvk.group_kind) == "Fleet.fleets.example.org"
+    assert Node.resource is not None
+    assert not Node.resource.namespaced
+
+
+def test_a_kind_is_named_after_its_class_unless_it_says_otherwise() -> None:
+    class Harbour(Object, group="fleets.example.org", version="v2", plural="harbours"):
+        pass
+
+    class HarbourV1(Object, group="fleets.example.org", version="v1", kind="Harbour", plural="harbours"):
+        pass
+
+    class NearTheSea(Object):
+        """A base class."""
+
+    assert str(Harbour.gvk) == "fleets.example.org/v2, Kind=Harbour"
+    assert Harbour().kind == "Harbour"
+    assert HarbourV1.gvk.group_kind == Harbour.gvk.group_kind
+    assert not hasattr(NearTheSea, "gvk")
+
+
+def test_an_object_carries_its_type_and_its_key() -> None:
+    pod = Pod.from_dict({"metadata": {"name": "a", "namespace": "n", "labels": {"x": "y"}}})
+    assert pod.to_dict() == {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "a", "namespace": "n", "labels": {"x": "y"}},
+    }
+    assert pod.key == NamespacedName("n", "a")
+    assert (pod.labels, pod.annotations) == ({"x": "y"}, {})
+
+
+@pytest.mark.parametrize("kind", [Pod, unstructured(Pod.gvk)])
+def test_data_of_another_kind_is_refused(kind: type[Object]) -> None:
+    for decode in (kind.from_dict, lambda data: kind.from_json(json.dumps(data))):
+        with pytest.raises(pydantic.ValidationError, match="kind is Secret, not Pod"):
+            decode({"kind": "Secret", "metadata": {"name": "a"}})
+    named = metadata_only(Pod).from_dict({"kind": "PartialObjectMetadata", "metadata": {"name": "a"}})
+    assert named.name == "a"
+
+
+def test_an_unstructured_object_is_read_by_path() -> None:
+    widget = Unstructured.wrap({"apiVersion": "example.com/v1", "kind": "Widget", "spec": {"a": {"b": 1}}})
+    assert type(widget) is unstructured(WIDGET)
+    assert widget.nested("spec", "a", "b") == 1
+    assert widget.nested("spec", "x", "b") is None
+    widget["spec"] = 2
+    assert widget["spec"] == 2
+
+
+def test_metadata_only_keeps_the_kinds_own_names() -> None:
+    kind = metadata_only(Pod)
+    assert kind is metadata_only(Pod)
+    assert (kind.gvk, kind.resource) == (Pod.gvk, Pod.resource)
+
+
+def test_a_scheme_decodes_by_what_the_object_says() -> None:
+    scheme = default_scheme()
+    assert isinstance(scheme.decode({"apiVersion": "v1", "kind": "Pod"}), Pod)
+    assert isinstance(scheme.decode({"apiVersion": "example.com/v1", "kind": "Widget"}), Unstructured)
+    assert Node.gvk in scheme
+    assert WIDGET not in scheme
+
+
+def test_two_classes_for_one_kind_are_refused() -> None:
+    scheme = Scheme(Pod, Pod)
+    with pytest.raises(ValueError, match="Pod is registered as Pod already"):
+        scheme.register(unstructured(Pod.gvk))

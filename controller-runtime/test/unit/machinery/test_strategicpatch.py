@@ -1,0 +1,188 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import pytest
+
+from controller_runtime.machinery import mergeschema
+from controller_runtime.machinery.strategicpatch import (
+    Document,
+    StrategicMergeError,
+    strategic_merge_patch,
+)
+from ctrl_testkit.small import CountedName
+
+POD_TEMPLATE = mergeschema.recorded("core.v1.PodTemplateSpec")
+POD = mergeschema.recorded("core.v1.Pod")
+
+
+def merged(original: Document, patch: Document) -> Document:
+    spec: Document = strategic_merge_patch({"spec": original}, {"spec": patch}, POD_TEMPLATE)["spec"]
+    return spec
+
+
+@pytest.mark.parametrize(
+    ("original", "patch", "want"),
+    [
+        pytest.param({"a": 1, "b": 1}, {"b": 2, "c": 3}, {"a": 1, "b": 2, "c": 3}, id="maps merge"),
+        pytest.param({"a": 1, "b": {"c": 1}}, {"a": None, "b": {"c": None}}, {"b": {}}, id="null deletes"),
+        pytest.param({}, {"a": {"b": None, "c": 1}}, {"a": {"c": 1}}, id="null is not stored"),
+        pytest.param(
+            {"tolerations": [{"key": "a"}]},
+            {"tolerations": [{"key": "b"}]},
+            {"tolerations": [{"key": "b"}]},
+            id="a list without a merge key is replaced",
+        ),
+        pytest.param(
+            {"containers": [{"name": "a", "image": "1"}, {"name": "b"}]},
+            {"containers": [{"name": "c"}, {"name": "a", "tty": True}]},
+            {"containers": [{"name": "c"}, {"name": "a", "image": "1", "tty": True}, {"name": "b"}]},
+            id="items merge by key and the patch's order comes first",
+        ),
+        pytest.param(
+            {"containers": [{"name": "a", "ports": [{"containerPort": 1, "name": "x"}]}]},
+            {"containers": [{"name": "a", "ports": [{"containerPort": 1, "protocol": "UDP"}]}]},
+            {"containers": [{"name": "a", "ports": [{"containerPort": 1, "name": "x", "protocol": "UDP"}]}]},
+            id="each list by its own key",
+        ),
+        pytest.param(
+            {"containers": [{"name": "a"}, {"name": "b"}]},
+            {"containers": [{"name": "a", "$patch": "delete"}]},
+            {"containers": [{"name": "b"}]},
+            id="an item is deleted",
+        ),
+        pytest.param(
+            {"containers": [{"name": "a"}, {"name": "b"}]},
+            {"containers": [{"name": "c"}, {"$patch": "replace"}]},
+            {"containers": [{"name": "c"}]},
+            id="a list is replaced",
+        ),
+        pytest.param(
+            {"securityContext": {"runAsUser": 1}},
+            {"securityContext": {"fsGroup": 2, "$patch": "replace"}},
+            {"securityContext": {"fsGroup": 2}},
+            id="a map is replaced",
+        ),
+        pytest.param(
+            {"securityContext": {"runAsUser": 1}},
+            {"securityContext": {"$patch": "delete"}},
+            {"securityContext": {}},
+            id="a map is emptied",
+        ),
+        pytest.param(
+            {"volumes": [{"name": "a", "emptyDir": {}}]},
+            {"volumes": [{"name": "a", "configMap": {"name": "c"}, "$retainKeys": ["name", "configMap"]}]},
+            {"volumes": [{"name": "a", "configMap": {"name": "c"}}]},
+            id="only retained keys stay",
+        ),
+        pytest.param(
+            {"imagePullSecrets": [{"name": "a"}, {"name": "b"}, {"name": "c"}]},
+            {
+                "$setElementOrder/imagePullSecrets": [{"name": "c"}, {"name": "d"}, {"name": "a"}],
+                "imagePullSecrets": [{"name": "d"}],
+            },
+            {"imagePullSecrets": [{"name": "b"}, {"name": "c"}, {"name": "d"}, {"name": "a"}]},
+            id="an order is set, the rest is woven in as it stood",
+        ),
+        pytest.param(
+            {"imagePullSecrets": [{"name": "a"}, {"name": "b"}]},
+            {"$setElementOrder/imagePullSecrets": [{"name": "b"}, {"name": "a"}]},
+            {"imagePullSecrets": [{"name": "b"}, {"name": "a"}]},
+            id="only the order changes",
+        ),
+        pytest.param(
+            {},
+            {"securityContext": {"x": {"$patch": "delete"}, "$retainKeys": ["x"], "y": 1}},
+            {"securityContext": {"y": 1}},
+            id="directives are not stored",
+        ),
+    ],
+)
+def test_merging(original: Document, patch: Document, want: Document) -> None:
+    assert merged(original, patch) == want
+
+
+def test_lists_of_scalars_merge_as_sets_and_can_be_deleted_from() -> None:
+    original = {"metadata": {"finalizers": ["a", "b"]}}
+
+    added = strategic_merge_patch(original, {"metadata": {"finalizers": ["c", "a"]}}, POD)
+    assert sorted(added["metadata"]["finalizers"]) == ["a", "b", "c"]
+
+    gone = strategic_merge_patch(
+        added, {"metadata": {"$deleteFromPrimitiveList/finalizers": ["a", "c"]}}, POD
+    )
+    assert gone["metadata"]["finalizers"] == ["b"]
+
+
+@pytest.mark.parametrize(
+    ("original", "patch", "text"),
+    [
+        pytest.param(
+            {"containers": [{"name": "a"}]},
+            {"containers": [{"image": "x", "tty": True}]},
+            "map: map[image:x tty:true] does not contain declared merge key: name",
+            id="a patch's item without its key",
+        ),
+        pytest.param(
+            {"imagePullSecrets": [{}]},
+            {"imagePullSecrets": [{"name": "a"}]},
+            "map: map[] does not contain declared merge key: name",
+            id="a stored item without its key",
+        ),
+        pytest.param(
+            {"a": {}}, {"a": {"$patch": "x"}}, "unknown patch type: x in map: map[$patch:x]", id="directive"
+        ),
+        pytest.param(
+            {"a": {}},
+            {"a": {"b": 1, "$retainKeys": ["c"]}},
+            "invalid patch format of retainKeys",
+            id="retainKeys",
+        ),
+        pytest.param(
+            {"containers": [{"name": "a"}]},
+            {"$setElementOrder/containers": [{"name": "a"}], "containers": [{"name": "b"}]},
+            "The order in patch list",
+            id="an item that the order does not name",
+        ),
+        pytest.param(
+            {},
+            {"$setElementOrder/containers": {}},
+            "invalid patch format of setElementOrder list",
+            id="no list",
+        ),
+    ],
+)
+def test_what_makes_no_sense_is_refused(original: Document, patch: Document, text: str) -> None:
+    with pytest.raises(StrategicMergeError) as raised:
+        merged(original, patch)
+    assert str(raised.value).startswith(text)
+
+
+def test_an_error_has_the_path_of_its_field() -> None:
+    with pytest.raises(StrategicMergeError) as raised:
+        merged(
+            {"containers": [{"name": "a", "env": [{"name": "b"}]}]},
+            {"containers": [{"name": "a", "env": [{"value": "c"}]}]},
+        )
+    assert raised.value.path == ["spec", "containers", "env"]
+
+
+def test_thousands_of_items_are_not_compared_with_each_other() -> None:
+    before = CountedName.comparisons
+    many = 2000
+    original = {"volumes": [{"name": CountedName(f"v{i}")} for i in range(many)]}
+    patch = {"volumes": [{"name": CountedName(f"v{i}"), "emptyDir": {}} for i in reversed(range(2 * many))]}
+
+    names = [volume["name"] for volume in merged(original, patch)["volumes"]]
+
+    assert names == [f"v{i}" for i in reversed(range(2 * many))]
+    assert CountedName.comparisons - before < 50 * many
+
+
+def test_a_map_whose_strategy_is_to_replace_it_does_not_merge() -> None:
+    budget = mergeschema.recorded("policy.v1.PodDisruptionBudget")
+    original: Document = {"spec": {"selector": {"matchLabels": {"a": "1"}}}}
+    patch: Document = {"spec": {"selector": {"matchLabels": {"b": "2"}}}}
+    assert strategic_merge_patch(original, patch, budget) == {
+        "spec": {"selector": {"matchLabels": {"b": "2"}}}
+    }
