@@ -10,9 +10,9 @@ import typing
 from collections.abc import Iterator
 from typing import Final
 
-from controller_runtime.machinery.base import JSON, Struct, wire_name
+from controller_runtime.machinery import JSON, Object, Struct
+from controller_runtime.machinery.base import wire_name
 from controller_runtime.machinery.crd_schema import custom_resource_definition
-from controller_runtime.machinery.object import Object
 
 from hack.manifests import KINDS
 from hack.markdown import NOTE, table

@@ -104,7 +104,7 @@ def _is_inner(root: Path, module: str) -> bool:
     file = _file(root, module)
     if file is None or file.is_dir() or re.fullmatch(r"controller_runtime\.\w+", module):
         return False
-    return not _API_VERSION.fullmatch(file.name)
+    return not _API_VERSION.fullmatch(file.name) and file.name not in _exported(file.parent)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

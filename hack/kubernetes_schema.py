@@ -16,8 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from controller_runtime.envtest import Environment
-from controller_runtime.machinery import kubernetes_schema
-from controller_runtime.machinery.base import JSON
+from controller_runtime.machinery import JSON, kubernetes_schema
 from controller_runtime.rest import Request, Transport
 
 _FLAGS: Final = (

@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from controller_runtime.machinery import yaml
-from controller_runtime.machinery.object import Object
+from controller_runtime.machinery import Object, yaml
 from controller_runtime.tools import crd
 from controller_runtime.tools import files as generated
 

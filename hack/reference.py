@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from controller_runtime import metrics
-from controller_runtime.machinery.base import Struct, wire_name
+from controller_runtime.machinery import Struct
+from controller_runtime.machinery.base import wire_name
 from prometheus_client.metrics import MetricWrapperBase
 from pydantic.fields import FieldInfo
 

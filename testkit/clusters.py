@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from controller_runtime.client import MERGE, LiveClient, raw_patch
 from controller_runtime.envtest import eventually
+from controller_runtime.machinery import Object
 from controller_runtime.machinery.errors import StatusError
-from controller_runtime.machinery.object import Object
 
 from pkg.apis.scheduling import v1alpha1, v1alpha2, v1beta1
 from pkg.apis.trainer.v1alpha1 import TrainJob

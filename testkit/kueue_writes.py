@@ -14,8 +14,8 @@ from typing import Any
 
 from controller_runtime.apis.admission.v1 import AdmissionRequest
 from controller_runtime.client import MERGE, LiveClient, raw_patch
+from controller_runtime.machinery import Unstructured
 from controller_runtime.machinery.errors import ConflictError
-from controller_runtime.machinery.object import Unstructured
 from controller_runtime.machinery.patch import merge_patch_diff
 from controller_runtime.webhook import CustomMutator
 

@@ -11,13 +11,11 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 from controller_runtime import cache
+from controller_runtime.apis.meta.v1 import OwnerReference
 from controller_runtime.client import interceptor
 from controller_runtime.fake import FakeClient
+from controller_runtime.machinery import GVK, LazyObject, Object, Unstructured
 from controller_runtime.machinery.errors import ForbiddenError, NotFoundError
-from controller_runtime.machinery.gvk import GVK
-from controller_runtime.machinery.lazy import LazyObject
-from controller_runtime.machinery.meta import OwnerReference
-from controller_runtime.machinery.object import Object, Unstructured
 
 JOB = GVK("batch", "v1", "Job")
 MakeObject = Callable[..., Unstructured]

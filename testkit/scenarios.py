@@ -19,9 +19,8 @@ from controller_runtime.apis.batch.v1 import Job
 from controller_runtime.apis.core.v1 import ConfigMap, Pod, ServiceAccount
 from controller_runtime.client import MERGE, LiveClient, raw_patch
 from controller_runtime.envtest import eventually
+from controller_runtime.machinery import GVK, Object, unstructured
 from controller_runtime.machinery.errors import AlreadyExistsError
-from controller_runtime.machinery.gvk import GVK
-from controller_runtime.machinery.object import Object, unstructured
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob

@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 
 from controller_runtime.apis.admission.v1 import AdmissionRequest
 from controller_runtime.fake import Call, FakeClient
+from controller_runtime.machinery import Object
 from controller_runtime.machinery.errors import ForbiddenError, NotFoundError
-from controller_runtime.machinery.object import Object
 from controller_runtime.reconcile import Request, Result
 
 from pkg.apis.config.v1alpha1 import defaulted

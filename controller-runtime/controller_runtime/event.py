@@ -12,10 +12,9 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from controller_runtime.machinery.gvk import NamespacedName
-from controller_runtime.machinery.lazy import LazyObject, Owners
-from controller_runtime.machinery.meta import ObjectMeta
-from controller_runtime.machinery.object import Object
+from controller_runtime.apis.meta.v1 import ObjectMeta
+from controller_runtime.machinery import LazyObject, NamespacedName, Object
+from controller_runtime.machinery.lazy import Owners
 
 T = TypeVar("T", bound=Object)
 T_co = TypeVar("T_co", bound=Object, covariant=True)

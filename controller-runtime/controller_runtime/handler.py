@@ -13,9 +13,8 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Any, Generic, TypeVar
 
 from controller_runtime import client, event, workqueue
-from controller_runtime.machinery.gvk import GVK, Resource
+from controller_runtime.machinery import GVK, Object, Resource
 from controller_runtime.machinery.lazy import Owners
-from controller_runtime.machinery.object import Object
 from controller_runtime.reconcile import Request
 
 T = TypeVar("T", bound=Object)

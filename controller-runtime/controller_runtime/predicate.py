@@ -12,10 +12,9 @@ from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 
 from controller_runtime import event
+from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.client import LabelSelectorLike
-from controller_runtime.machinery import labels
-from controller_runtime.machinery.meta import ObjectMeta
-from controller_runtime.machinery.object import Object
+from controller_runtime.machinery import Object, labels
 
 T = TypeVar("T", bound=Object)
 T_contra = TypeVar("T_contra", bound=Object, contravariant=True)

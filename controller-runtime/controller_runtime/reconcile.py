@@ -20,9 +20,8 @@ from datetime import timedelta
 from typing import Generic, Protocol, TypeVar
 
 from controller_runtime.client.interfaces import Reader
+from controller_runtime.machinery import NamespacedName, Object
 from controller_runtime.machinery.errors import NotFoundError
-from controller_runtime.machinery.gvk import NamespacedName
-from controller_runtime.machinery.object import Object
 
 T = TypeVar("T", bound=Object)
 T_contra = TypeVar("T_contra", bound=Object, contravariant=True)

@@ -23,8 +23,7 @@ from yarl import URL
 
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import Environment, PlainProgress
-from controller_runtime.machinery.gvk import GVK
-from controller_runtime.machinery.object import unstructured
+from controller_runtime.machinery import GVK, unstructured
 from controller_runtime.rest import Config, RESTMapper, Transport
 from controller_runtime.testing.background import start_in_background
 from controller_runtime.testing.pytest_envtest import running

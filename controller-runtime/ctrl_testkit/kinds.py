@@ -10,9 +10,8 @@ from pydantic import Field
 
 from controller_runtime.apis.batch.v1 import JobTemplateSpec
 from controller_runtime.apis.meta.v1 import Condition
-from controller_runtime.machinery.base import Struct, is_unset
-from controller_runtime.machinery.crd import ATOMIC, CRD, MAP_BY_NAME, Int32
-from controller_runtime.machinery.object import Object
+from controller_runtime.machinery import ATOMIC, CRD, MAP_BY_NAME, Int32, Object, Struct
+from controller_runtime.machinery.base import is_unset
 
 
 class Crew(Struct):

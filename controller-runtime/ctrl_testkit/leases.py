@@ -12,8 +12,8 @@ import anyio
 from controller_runtime.apis.coordination.v1 import Lease
 from controller_runtime.client import interceptor
 from controller_runtime.fake import FakeClient
+from controller_runtime.machinery import NamespacedName
 from controller_runtime.machinery.errors import ServerError
-from controller_runtime.machinery.gvk import NamespacedName
 
 KEY = NamespacedName("ns", "lock")
 

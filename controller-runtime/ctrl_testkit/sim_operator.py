@@ -25,12 +25,12 @@ import controller_runtime as ctrl
 from controller_runtime import cache, controller, handler, predicate, simtest
 from controller_runtime.apis.coordination.v1 import Lease
 from controller_runtime.apis.core.v1 import ConfigMap, Namespace, Secret
+from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.apis.scheduling.v1 import PriorityClass
 from controller_runtime.client import MERGE, Client, ignore_not_found, merge_from, raw_patch
 from controller_runtime.controller import controllerutil
+from controller_runtime.machinery import Object
 from controller_runtime.machinery.errors import AlreadyExistsError, NotFoundError
-from controller_runtime.machinery.meta import ObjectMeta
-from controller_runtime.machinery.object import Object
 from controller_runtime.machinery.time import parse_time
 from controller_runtime.manager import ControllerOptions
 from controller_runtime.recorder import EventRecorder

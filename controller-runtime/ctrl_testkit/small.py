@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from controller_runtime.machinery.object import Object
+from controller_runtime.machinery import Object
 
 WriteKubeconfig = Callable[..., Path]
 """The fixture that writes a kubeconfig for a user."""

@@ -8,8 +8,7 @@ from typing import Any, Self
 
 from pydantic import Field
 
-from controller_runtime.machinery.base import Struct
-from controller_runtime.machinery.object import Object
+from controller_runtime.machinery import Object, Struct
 from controller_runtime.webhook import ConversionError
 
 

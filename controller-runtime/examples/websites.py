@@ -13,9 +13,8 @@ from controller_runtime.apis.apps.v1 import Deployment, DeploymentSpec
 from controller_runtime.apis.core.v1 import Container, PodSpec, PodTemplateSpec
 from controller_runtime.apis.meta.v1 import LabelSelector, ObjectMeta
 from controller_runtime.client import Client, merge_from
+from controller_runtime.machinery import GVK, Unstructured, unstructured
 from controller_runtime.machinery.errors import NotFoundError
-from controller_runtime.machinery.gvk import GVK
-from controller_runtime.machinery.object import Unstructured, unstructured
 
 WEBSITE = unstructured(GVK("example.com", "v1", "Website"))
 OWNER = "websites"

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.client import Reader
-from controller_runtime.machinery.gvk import GVK
-from controller_runtime.machinery.object import Unstructured
+from controller_runtime.machinery import GVK, Unstructured
 
 from pkg.podgrouper.plugins import Grouper, GroupingError, Reads, fields
 from pkg.podgrouper.plugins.defaultgrouper import DefaultGrouper

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 from controller_runtime.apis.core.v1 import Pod
+from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.fake import FakeClient
-from controller_runtime.machinery.meta import ObjectMeta
-from controller_runtime.machinery.object import Unstructured
+from controller_runtime.machinery import Unstructured
 from mybigdata_grouper import groupers
 
 from pkg.podgrouper.plugins import GroupingError

@@ -5,8 +5,7 @@
 from __future__ import annotations
 
 from controller_runtime.apis import scheme
-from controller_runtime.machinery.object import Object
-from controller_runtime.machinery.scheme import Scheme
+from controller_runtime.machinery import Object, Scheme
 
 
 def default_scheme() -> Scheme:

@@ -12,8 +12,7 @@ import controller_runtime as ctrl
 from controller_runtime import cache, healthz, rest
 from controller_runtime.apis.scheduling.v1 import PriorityClass
 from controller_runtime.client import ReadThrough
-from controller_runtime.machinery import shape
-from controller_runtime.machinery.object import Object
+from controller_runtime.machinery import Object, shape
 
 from pkg import config, controller, features, metrics
 from pkg.apis.config.v1alpha1 import Configuration

@@ -13,8 +13,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Final
 
-from controller_runtime.machinery import quantity
-from controller_runtime.machinery.base import JSON
+from controller_runtime.machinery import JSON, quantity
 
 _ANYWHERE: Final[frozenset[str]] = frozenset()
 

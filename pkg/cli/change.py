@@ -8,8 +8,8 @@ import argparse
 import json
 from typing import Final
 
+from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.client import MERGE, raw_patch
-from controller_runtime.machinery.meta import ObjectMeta
 
 from pkg.cli import live, streams
 from pkg.cli.get import KIND

@@ -10,10 +10,9 @@ from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from controller_runtime.machinery.base import JSON
+from controller_runtime.apis.meta.v1 import ObjectMeta
+from controller_runtime.machinery import JSON, metadata_only, unstructured
 from controller_runtime.machinery.errors import NotFoundError
-from controller_runtime.machinery.meta import ObjectMeta
-from controller_runtime.machinery.object import metadata_only, unstructured
 
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.cli import live, streams

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
-from controller_runtime.machinery.object import unstructured
+from controller_runtime.machinery import unstructured
 
 from pkg.cli import live, streams
 from pkg.cli.terminal import Console

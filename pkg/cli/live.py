@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 from controller_runtime.client import LiveClient
-from controller_runtime.machinery.object import unstructured
+from controller_runtime.machinery import unstructured
 from controller_runtime.rest import Transport, load_config
 
 from pkg.cli.serverclock import ServerClock

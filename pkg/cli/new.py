@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
-from controller_runtime.machinery.base import JSON
+from controller_runtime.machinery import JSON
 
 from pkg.cli import flagtypes, streams
 from pkg.cli.terminal import Console

@@ -14,8 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NoReturn
 
 import rich.console
-from controller_runtime.machinery import yaml
-from controller_runtime.machinery.base import JSON
+from controller_runtime.machinery import JSON, yaml
 from controller_runtime.machinery.printable import printable, printable_json, printable_line
 from rich.cells import cell_len, set_cell_size
 from rich.console import ConsoleOptions, RenderableType

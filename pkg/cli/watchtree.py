@@ -12,8 +12,8 @@ from datetime import UTC, datetime
 from typing import Final, Self, TypedDict
 
 import anyio
+from controller_runtime.machinery import unstructured
 from controller_runtime.machinery.errors import ExpiredError
-from controller_runtime.machinery.object import unstructured
 from controller_runtime.rest import NoKindMatchError
 from rich.live import Live
 from rich.text import Text

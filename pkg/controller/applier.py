@@ -16,14 +16,12 @@ from typing import Final, TypeVar
 import msgspec
 from controller_runtime.apis.core.v1 import ConfigMap, Secret
 from controller_runtime.client import Client, Reader, apply_lazily, peek
+from controller_runtime.machinery import GVK, LazyObject, NamespacedName, Object, metadata_only
 from controller_runtime.machinery.errors import (
     AlreadyExistsError,
     ConflictError,
     NotFoundError,
 )
-from controller_runtime.machinery.gvk import GVK, NamespacedName
-from controller_runtime.machinery.lazy import LazyObject
-from controller_runtime.machinery.object import Object, metadata_only
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.constants import trainer as constants

@@ -18,6 +18,7 @@ from typing import Final, NoReturn
 import msgspec
 from controller_runtime import client, log
 from controller_runtime.cache import CacheDegradedError, CacheError
+from controller_runtime.machinery import NamespacedName, Object
 from controller_runtime.machinery.errors import (
     ConflictError,
     ForbiddenError,
@@ -25,8 +26,6 @@ from controller_runtime.machinery.errors import (
     NotFoundError,
     StatusError,
 )
-from controller_runtime.machinery.gvk import NamespacedName
-from controller_runtime.machinery.object import Object
 from controller_runtime.machinery.time import parse_time
 from controller_runtime.recorder import EventRecorder
 from controller_runtime.rest import RestError, TransportError

@@ -10,9 +10,8 @@ from typing import Final
 
 from controller_runtime import log
 from controller_runtime.client import Writer
+from controller_runtime.machinery import NamespacedName, Object
 from controller_runtime.machinery.errors import ConflictError, NotFoundError
-from controller_runtime.machinery.gvk import NamespacedName
-from controller_runtime.machinery.object import Object
 from controller_runtime.machinery.time import parse_time
 from controller_runtime.recorder import EventRecorder
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from controller_runtime.machinery.base import JSON
+from controller_runtime.machinery import JSON
 
 Wire = dict[str, JSON]
 

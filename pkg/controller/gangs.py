@@ -8,9 +8,8 @@ from collections.abc import Iterable
 from typing import Final
 
 from controller_runtime import client, log
+from controller_runtime.machinery import GVK, NamespacedName, Object
 from controller_runtime.machinery.errors import ConflictError, InvalidError, NotFoundError
-from controller_runtime.machinery.gvk import GVK, NamespacedName
-from controller_runtime.machinery.object import Object
 from controller_runtime.machinery.printable import printable_line
 from controller_runtime.recorder import EventRecorder
 

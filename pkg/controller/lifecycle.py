@@ -8,8 +8,7 @@ from datetime import datetime
 from typing import Final
 
 from controller_runtime import log
-from controller_runtime.machinery import conditions
-from controller_runtime.machinery.gvk import NamespacedName
+from controller_runtime.machinery import NamespacedName, conditions
 from controller_runtime.machinery.time import parse_time
 
 from pkg import metrics

@@ -8,9 +8,8 @@ from collections.abc import Iterable
 from typing import Final
 
 from controller_runtime import client
+from controller_runtime.machinery import NamespacedName, Object
 from controller_runtime.machinery.errors import NotFoundError
-from controller_runtime.machinery.gvk import NamespacedName
-from controller_runtime.machinery.object import Object
 from controller_runtime.recorder import EventRecorder
 
 from pkg.apis.jobset.v1alpha2 import JobSet

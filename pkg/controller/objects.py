@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from controller_runtime.machinery.object import Object
+from controller_runtime.machinery import Object
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainJob

@@ -13,10 +13,9 @@ from typing import Final
 
 import msgspec
 from controller_runtime import client
-from controller_runtime.machinery.base import JSON
+from controller_runtime.apis.meta.v1 import OwnerReference
+from controller_runtime.machinery import JSON, Object
 from controller_runtime.machinery.errors import InvalidError
-from controller_runtime.machinery.meta import OwnerReference
-from controller_runtime.machinery.object import Object
 from controller_runtime.machinery.patch import pointer
 
 _SHARED: Final = frozenset({"conditions"})

@@ -15,8 +15,8 @@ import controller_runtime as ctrl
 from controller_runtime import client, event, handler, log, predicate
 from controller_runtime.cache import CacheError
 from controller_runtime.controller import controllerutil
+from controller_runtime.machinery import Object
 from controller_runtime.machinery.errors import NotFoundError, StatusError
-from controller_runtime.machinery.object import Object
 from controller_runtime.rest import RestError
 
 from pkg.apis.config.v1alpha1 import Configuration

@@ -11,9 +11,8 @@ from typing import Final, NamedTuple, Protocol
 import anyio
 from controller_runtime import client, log
 from controller_runtime.cache import CacheError
+from controller_runtime.machinery import NamespacedName, Object
 from controller_runtime.machinery.errors import NotFoundError, StatusError
-from controller_runtime.machinery.gvk import NamespacedName
-from controller_runtime.machinery.object import Object
 from controller_runtime.machinery.printable import printable_line
 from controller_runtime.rest import RestError
 

@@ -18,9 +18,8 @@ import anyio.lowlevel
 import msgspec
 from controller_runtime import client, log, source
 from controller_runtime.cache import CacheError
-from controller_runtime.machinery.base import JSON
+from controller_runtime.machinery import JSON, NamespacedName
 from controller_runtime.machinery.errors import ConflictError, NotFoundError, StatusError
-from controller_runtime.machinery.gvk import NamespacedName
 from controller_runtime.rest import RestError
 from controller_runtime.tokenbucket import TokenBucket
 

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from controller_runtime import cache, source
-from controller_runtime.machinery.gvk import NamespacedName
+from controller_runtime.machinery import NamespacedName
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainJob

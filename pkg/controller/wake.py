@@ -10,8 +10,8 @@ from typing import Final
 import controller_runtime as ctrl
 from controller_runtime import client, event, handler, predicate
 from controller_runtime.builder import Builder
+from controller_runtime.machinery import Object
 from controller_runtime.machinery.errors import NotFoundError
-from controller_runtime.machinery.object import Object
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob

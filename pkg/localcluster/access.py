@@ -8,13 +8,10 @@ from pathlib import Path
 from typing import Final
 
 from controller_runtime.apis.core.v1 import ServiceAccount
+from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import CERTIFICATE_LIFETIME, kubeconfig, write_private
-from controller_runtime.machinery import yaml
-from controller_runtime.machinery.base import JSON
-from controller_runtime.machinery.gvk import GVK
-from controller_runtime.machinery.meta import ObjectMeta
-from controller_runtime.machinery.object import unstructured
+from controller_runtime.machinery import GVK, JSON, unstructured, yaml
 
 TOKEN_REQUEST: Final = unstructured(GVK("authentication.k8s.io", "v1", "TokenRequest"))
 TOKEN_SECONDS: Final = int(CERTIFICATE_LIFETIME.total_seconds())

@@ -22,8 +22,7 @@ from controller_runtime.envtest import (
     private_directory,
     write_private,
 )
-from controller_runtime.machinery import yaml
-from controller_runtime.machinery.base import JSON
+from controller_runtime.machinery import JSON, yaml
 
 import pkg
 from pkg.localcluster import contents, kai

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from controller_runtime.envtest import Binary, point_at
-from controller_runtime.machinery.base import JSON
+from controller_runtime.machinery import JSON
 
 from pkg.apis.config.v1alpha1 import defaulted
 from pkg.apis.jobset.v1alpha2 import JOB_SET_NAME_KEY

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from controller_runtime.envtest import HOST, Component, EnvtestError, Probe
-from controller_runtime.machinery import yaml
-from controller_runtime.machinery.base import JSON
+from controller_runtime.machinery import JSON, yaml
 from controller_runtime.machinery.crd_schema import custom_resource_definition
 
 from pkg.apis.kai.v2 import Queue

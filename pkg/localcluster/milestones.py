@@ -12,8 +12,7 @@ from typing import Final
 from controller_runtime.apis.batch.v1 import Job
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.client import LiveClient
-from controller_runtime.machinery.base import JSON
-from controller_runtime.machinery.object import Object
+from controller_runtime.machinery import JSON, Object
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainJob

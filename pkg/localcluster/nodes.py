@@ -9,7 +9,7 @@ from typing import Final
 
 from controller_runtime.apis.core.v1 import Node
 from controller_runtime.envtest import HOST
-from controller_runtime.machinery.base import JSON
+from controller_runtime.machinery import JSON
 
 SIMULATED_NODES: Final = "type=kwok"
 """Selects the nodes whose pods are simulated."""

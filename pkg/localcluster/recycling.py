@@ -12,9 +12,8 @@ import anyio.to_thread
 import msgspec
 from controller_runtime import log
 from controller_runtime.client import MERGE, LiveClient, Writer, raw_patch
+from controller_runtime.machinery import GVK, Object, unstructured
 from controller_runtime.machinery.errors import NotFoundError, StatusError
-from controller_runtime.machinery.gvk import GVK
-from controller_runtime.machinery.object import Object, unstructured
 from controller_runtime.rest import RestError
 
 from pkg.why.things import Thing, text

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from controller_runtime.envtest import Component, Probe, write_private
-from controller_runtime.machinery.base import JSON
+from controller_runtime.machinery import JSON
 
 _FILE: Final = "cluster.json"
 

@@ -14,8 +14,7 @@ from enum import StrEnum
 from typing import Final
 
 import anyio
-from controller_runtime.machinery import conditions
-from controller_runtime.machinery.gvk import GVK, NamespacedName
+from controller_runtime.machinery import GVK, NamespacedName, conditions
 from controller_runtime.metrics import REGISTRY
 from prometheus_client.metrics import Counter, Gauge, Histogram
 from prometheus_client.metrics_core import GaugeMetricFamily

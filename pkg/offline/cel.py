@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from controller_runtime.machinery.base import JSON
+from controller_runtime.machinery import JSON
 
 if TYPE_CHECKING:
     import cel

@@ -11,7 +11,7 @@ import copy
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
-from controller_runtime.machinery.base import JSON
+from controller_runtime.machinery import JSON
 from controller_runtime.machinery.strategicpatch import StrategicMergeError
 
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob

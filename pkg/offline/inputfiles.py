@@ -19,12 +19,8 @@ from typing import BinaryIO, Final, TypeVar
 
 import anyio
 import pydantic_core
-from controller_runtime.machinery import yaml
-from controller_runtime.machinery.base import JSON
-from controller_runtime.machinery.gvk import GVK
-from controller_runtime.machinery.object import Object
+from controller_runtime.machinery import GVK, JSON, Object, Scheme, yaml
 from controller_runtime.machinery.printable import printable_line
-from controller_runtime.machinery.scheme import Scheme
 from controller_runtime.machinery.yaml import PathSteps, render_path
 
 T = TypeVar("T", bound=Object)

@@ -8,8 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from controller_runtime.machinery import names
-from controller_runtime.machinery.base import JSON
+from controller_runtime.machinery import JSON, names
 from controller_runtime.machinery.gojson import go_json
 from controller_runtime.machinery.time import parse_time
 

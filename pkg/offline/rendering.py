@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from controller_runtime.apis.core.v1 import Container, ResourceRequirements, Secret
-from controller_runtime.machinery.base import JSON
-from controller_runtime.machinery.object import Object
+from controller_runtime.machinery import JSON, Object
 
 from pkg.apis.jobset.v1alpha2 import JobSet, ReplicatedJob
 from pkg.offline import trainjobs

@@ -7,7 +7,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from controller_runtime.envtest import read_manifests
-from controller_runtime.machinery.base import JSON
+from controller_runtime.machinery import JSON
 
 import pkg
 

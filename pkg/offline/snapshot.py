@@ -10,11 +10,16 @@ from typing import Final, NamedTuple, TypeVar, Unpack
 from controller_runtime import client
 from controller_runtime.apis.core.v1 import ConfigMap, Pod
 from controller_runtime.apis.scheduling.v1 import PriorityClass
+from controller_runtime.machinery import (
+    GVK,
+    JSON,
+    NamespacedName,
+    Object,
+    PartialObjectMetadata,
+    unstructured,
+)
 from controller_runtime.machinery import labels as selectors
-from controller_runtime.machinery.base import JSON
 from controller_runtime.machinery.errors import NotFoundError
-from controller_runtime.machinery.gvk import GVK, NamespacedName
-from controller_runtime.machinery.object import Object, PartialObjectMetadata, unstructured
 
 from pkg.apis.kai.v2alpha2 import PodGroup
 from pkg.apis.scheme import default_scheme

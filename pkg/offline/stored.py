@@ -16,9 +16,7 @@ from functools import cache
 from typing import Final
 
 from controller_runtime.apis.admission.v1 import AdmissionRequest, AdmissionResponse
-from controller_runtime.machinery.base import JSON
-from controller_runtime.machinery.gvk import GVK
-from controller_runtime.machinery.object import Object
+from controller_runtime.machinery import GVK, JSON, Object
 from controller_runtime.machinery.patch import apply_json_patch
 from controller_runtime.webhook import Handler, MutatorHandler, ValidatorHandler, admission
 

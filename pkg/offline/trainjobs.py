@@ -18,10 +18,8 @@ from typing import Final, TypeVar
 from controller_runtime.apis.core.v1 import ConfigMap
 from controller_runtime.client import Reader
 from controller_runtime.fake import FakeClient
-from controller_runtime.machinery import conditions
+from controller_runtime.machinery import GVK, NamespacedName, Object, conditions
 from controller_runtime.machinery.errors import NotFoundError, StatusError
-from controller_runtime.machinery.gvk import GVK, NamespacedName
-from controller_runtime.machinery.object import Object
 from controller_runtime.machinery.strategicpatch import StrategicMergeError
 from controller_runtime.rest import RestError
 

@@ -11,8 +11,7 @@ from typing import Final
 import pydantic_core
 from controller_runtime.apis.admission.v1 import AdmissionResponse
 from controller_runtime.fake import FakeClient
-from controller_runtime.machinery.base import JSON
-from controller_runtime.machinery.gvk import GVK
+from controller_runtime.machinery import GVK, JSON
 
 from pkg.apis.config.v1alpha1 import V2_1, defaulted
 from pkg.apis.trainer.v1alpha1 import TrainJob

@@ -10,8 +10,8 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import Final
 
 import anyio
+from controller_runtime.machinery import GVK
 from controller_runtime.machinery.errors import ForbiddenError
-from controller_runtime.machinery.gvk import GVK
 from controller_runtime.rest import TransportTimeoutError
 
 from pkg import metrics

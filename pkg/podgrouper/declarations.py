@@ -21,10 +21,8 @@ from typing import Any, Final, NoReturn
 
 from controller_runtime import client, log
 from controller_runtime.apis.core.v1 import ConfigMap
-from controller_runtime.machinery import names, yaml
-from controller_runtime.machinery.base import JSON
+from controller_runtime.machinery import GVK, JSON, NamespacedName, names, yaml
 from controller_runtime.machinery.errors import NotFoundError
-from controller_runtime.machinery.gvk import GVK, NamespacedName
 
 from pkg.apis.config.v1alpha1 import Configuration
 from pkg.config import ConfigurationError

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from controller_runtime import client
 from controller_runtime.apis.core.v1 import Pod
-from controller_runtime.machinery import raised
-from controller_runtime.machinery.gvk import GVK, GroupKind, NamespacedName
+from controller_runtime.machinery import GVK, GroupKind, NamespacedName, raised
 from controller_runtime.manager import ManagerError
 
 from .declarations import ANY_VERSION as ANY_VERSION

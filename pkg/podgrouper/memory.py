@@ -7,9 +7,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Final
 
-from controller_runtime.machinery.gvk import GVK
-from controller_runtime.machinery.meta import ObjectMeta
-from controller_runtime.machinery.object import PartialObjectMetadata
+from controller_runtime.apis.meta.v1 import ObjectMeta
+from controller_runtime.machinery import GVK, PartialObjectMetadata
 
 CAPACITY: Final = 64 * 2**20
 """Approximate maximum bytes of all owners; above it, the largest namespace loses its least recently used owners."""

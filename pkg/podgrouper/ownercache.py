@@ -19,19 +19,20 @@ import anyio
 import msgspec
 from controller_runtime import client
 from controller_runtime.apis.core.v1 import Pod
+from controller_runtime.apis.meta.v1 import ObjectMeta, OwnerReference
 from controller_runtime.cache.codec import older
-from controller_runtime.machinery.base import JSON
-from controller_runtime.machinery.errors import NotFoundError
-from controller_runtime.machinery.gvk import GVK, NamespacedName
-from controller_runtime.machinery.lazy import LazyObject
-from controller_runtime.machinery.meta import ObjectMeta, OwnerReference
-from controller_runtime.machinery.object import (
+from controller_runtime.machinery import (
+    GVK,
+    JSON,
+    LazyObject,
+    NamespacedName,
     Object,
     PartialObjectMetadata,
     Unstructured,
     metadata_only,
     unstructured,
 )
+from controller_runtime.machinery.errors import NotFoundError
 
 from .budget import REQUEST
 from .costs import Costs

@@ -8,14 +8,14 @@ from typing import Final, Protocol
 
 from controller_runtime import client
 from controller_runtime.apis.core.v1 import Pod
-from controller_runtime.machinery import names
-from controller_runtime.machinery.gvk import GVK
-from controller_runtime.machinery.meta import OwnerReference
-from controller_runtime.machinery.object import (
+from controller_runtime.apis.meta.v1 import OwnerReference
+from controller_runtime.machinery import (
+    GVK,
     Object,
     PartialObjectMetadata,
     Unstructured,
     metadata_only,
+    names,
     unstructured,
 )
 

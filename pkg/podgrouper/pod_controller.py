@@ -14,13 +14,11 @@ import controller_runtime as ctrl
 import msgspec
 from controller_runtime import client, log
 from controller_runtime.apis.core.v1 import Namespace, Pod
+from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.cache import UndecodableObjectError
 from controller_runtime.cache.codec import older
-from controller_runtime.machinery import raised
+from controller_runtime.machinery import NamespacedName, Object, metadata_only, raised
 from controller_runtime.machinery.errors import ConflictError, NotFoundError
-from controller_runtime.machinery.gvk import NamespacedName
-from controller_runtime.machinery.meta import ObjectMeta
-from controller_runtime.machinery.object import Object, metadata_only
 from controller_runtime.recorder import EventRecorder
 
 from pkg import metrics

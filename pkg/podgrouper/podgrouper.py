@@ -9,9 +9,9 @@ from typing import Final, NamedTuple
 
 from controller_runtime import log
 from controller_runtime.apis.core.v1 import Pod
+from controller_runtime.apis.meta.v1 import OwnerReference
+from controller_runtime.machinery import Object, PartialObjectMetadata, Unstructured
 from controller_runtime.machinery.errors import ExpiredError, ForbiddenError, StatusError
-from controller_runtime.machinery.meta import OwnerReference
-from controller_runtime.machinery.object import Object, PartialObjectMetadata, Unstructured
 from controller_runtime.rest import RestError
 
 from .hub import PluginsHub

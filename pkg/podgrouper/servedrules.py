@@ -9,7 +9,7 @@ from typing import Final, Protocol
 
 import anyio
 from controller_runtime import log, rest
-from controller_runtime.machinery.base import JSON
+from controller_runtime.machinery import JSON
 from controller_runtime.machinery.errors import ForbiddenError, StatusError
 from controller_runtime.rest import PublishedSchema
 

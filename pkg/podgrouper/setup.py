@@ -14,10 +14,8 @@ import controller_runtime as ctrl
 from controller_runtime import cache, controller, handler, predicate, source, workqueue
 from controller_runtime.apis.core.v1 import ConfigMap, Namespace, Pod
 from controller_runtime.builder import Builder
-from controller_runtime.machinery.base import JSON
+from controller_runtime.machinery import JSON, NamespacedName, Object, metadata_only
 from controller_runtime.machinery.errors import NotFoundError
-from controller_runtime.machinery.gvk import NamespacedName
-from controller_runtime.machinery.object import Object, metadata_only
 from controller_runtime.rest.request import field_selector_string
 
 from pkg.apis.config.v1alpha1 import Configuration, ObjectReference

@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Final, Self
 
 import yaml
-from controller_runtime.machinery.object import Object
+from controller_runtime.machinery import Object
 
 _UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _PLAIN: Final = re.compile(r"[A-Za-z][A-Za-z0-9./-]*")

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from controller_runtime import cache, client, source
 from controller_runtime.apis.core.v1 import Pod
+from controller_runtime.machinery import NamespacedName
 from controller_runtime.machinery.errors import NotFoundError
-from controller_runtime.machinery.gvk import NamespacedName
 
 from pkg.constants import kai
 

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 from controller_runtime.apis.core.v1 import ConfigMap, Secret
-from controller_runtime.machinery import field
-from controller_runtime.machinery.object import Object
+from controller_runtime.machinery import Object, field
 
 from pkg.apis.trainer.v1alpha1 import MLPolicy, PodGroupPolicy, RuntimeRef, TrainJob, TrainJobStatus
 

@@ -22,8 +22,7 @@ from controller_runtime.apis.core.v1 import (
     Volume,
     VolumeMount,
 )
-from controller_runtime.machinery import quantity
-from controller_runtime.machinery.gvk import GroupKind
+from controller_runtime.machinery import GroupKind, quantity
 
 from pkg.apis.jobset.v1alpha2 import JobSetSpec
 from pkg.apis.trainer.v1alpha1 import MLPolicy, PodGroupPolicy, RuntimeRef, TrainJob

@@ -17,9 +17,8 @@ from controller_runtime import client
 from controller_runtime.apis.batch.v1 import Job
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.apis.meta.v1 import OwnerReference
+from controller_runtime.machinery import NamespacedName, Object, metadata_only
 from controller_runtime.machinery.errors import NotFoundError
-from controller_runtime.machinery.gvk import NamespacedName
-from controller_runtime.machinery.object import Object, metadata_only
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainJob

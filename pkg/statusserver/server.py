@@ -11,8 +11,9 @@ from typing import Final, Protocol, Unpack
 import anyio
 import msgspec
 from controller_runtime import cache, client, log, metrics, rest
+from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.httpserver import HTTPRequest, HTTPResponse
-from controller_runtime.machinery.base import JSON
+from controller_runtime.machinery import JSON, Object
 from controller_runtime.machinery.errors import (
     BadRequestError,
     ForbiddenError,
@@ -20,8 +21,6 @@ from controller_runtime.machinery.errors import (
     NotFoundError,
     StatusError,
 )
-from controller_runtime.machinery.meta import ObjectMeta
-from controller_runtime.machinery.object import Object
 from prometheus_client.metrics import Counter as CounterMetric
 
 from pkg.apis.trainer.v1alpha1 import TrainJob

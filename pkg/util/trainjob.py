@@ -7,8 +7,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from controller_runtime.apis.meta.v1 import OwnerReference
-from controller_runtime.machinery import equality
-from controller_runtime.machinery.object import Object
+from controller_runtime.machinery import Object, equality
 
 from pkg.apis.trainer.v1alpha1 import (
     TRAIN_JOB_COMPLETE,

@@ -12,10 +12,9 @@ import hashlib
 from typing import Final
 
 import msgspec
-from controller_runtime.machinery import equality, mergeschema
-from controller_runtime.machinery.base import JSON, Struct, wire_name
-from controller_runtime.machinery.crd import CRD
-from controller_runtime.machinery.meta import ObjectMeta
+from controller_runtime.apis.meta.v1 import ObjectMeta
+from controller_runtime.machinery import CRD, JSON, Struct, equality, mergeschema
+from controller_runtime.machinery.base import wire_name
 from controller_runtime.machinery.strategicpatch import StrategicMergeError, strategic_merge_patch
 
 from pkg import apply

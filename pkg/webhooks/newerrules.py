@@ -12,9 +12,8 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from controller_runtime.machinery import equality, field
+from controller_runtime.machinery import Object, equality, field
 from controller_runtime.machinery.errors import new_invalid
-from controller_runtime.machinery.object import Object
 
 from pkg.apis.trainer.v1alpha1 import (
     DatasetInitializer,

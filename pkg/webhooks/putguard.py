@@ -17,8 +17,8 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from controller_runtime.apis.admission.v1 import AdmissionRequest
-from controller_runtime.machinery.base import JSON
-from controller_runtime.machinery.meta import ManagedFieldsEntry as Entry
+from controller_runtime.apis.meta.v1 import ManagedFieldsEntry as Entry
+from controller_runtime.machinery import JSON
 
 from pkg.apis.trainer.v1alpha1 import PodSpecPatch, RuntimePatch, TrainJob
 from pkg.util import generations

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import controller_runtime as ctrl
-from controller_runtime.machinery.object import Object
+from controller_runtime.machinery import Object
 from controller_runtime.webhook import CustomValidator
 
 from pkg.apis.config.v1alpha1 import Configuration

@@ -10,7 +10,7 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Final
 
-from controller_runtime.machinery.base import JSON
+from controller_runtime.machinery import JSON
 
 from pkg.why import kinds
 from pkg.why.causes import (

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Final
 
 from controller_runtime import log
-from controller_runtime.machinery.base import JSON
+from controller_runtime.machinery import JSON
 
 from pkg.why.catalog import CAUSES
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from controller_runtime.machinery.gvk import GVK
+from controller_runtime.machinery import GVK
 
 TRAIN_JOB: Final = "TrainJob.trainer.kubeflow.org"
 JOB_SET: Final = "JobSet.jobset.x-k8s.io"

@@ -17,9 +17,8 @@ import anyio
 import msgspec
 from controller_runtime import rest
 from controller_runtime.client import LiveClient, Reader
+from controller_runtime.machinery import GVK, metadata_only, unstructured
 from controller_runtime.machinery.errors import NotFoundError, StatusError
-from controller_runtime.machinery.gvk import GVK
-from controller_runtime.machinery.object import metadata_only, unstructured
 from controller_runtime.rest import NoKindMatchError, RestError, request
 
 from pkg.apis.jobset.v1alpha2 import JOB_SET_NAME_KEY

@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from controller_runtime.machinery.base import JSON
-from controller_runtime.machinery.gvk import GVK
+from controller_runtime.machinery import GVK, JSON
 from controller_runtime.machinery.time import parse_time
 
 NO_CONDITION: Final[Mapping[str, JSON]] = {}

@@ -9,9 +9,7 @@ import pytest
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import eventually
-from controller_runtime.machinery import conditions
-from controller_runtime.machinery.gvk import GVK, NamespacedName
-from controller_runtime.machinery.object import unstructured
+from controller_runtime.machinery import GVK, NamespacedName, conditions, unstructured
 
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
 from pkg.localcluster.cluster import Cluster

@@ -18,10 +18,9 @@ import anyio
 import psutil
 import pytest
 from controller_runtime.apis.core.v1 import ConfigMap
+from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.envtest import eventually
-from controller_runtime.machinery.gvk import GVK
-from controller_runtime.machinery.meta import ObjectMeta
-from controller_runtime.machinery.object import unstructured
+from controller_runtime.machinery import GVK, unstructured
 
 import pkg
 from pkg.localcluster.cluster import Cluster

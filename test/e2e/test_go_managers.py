@@ -22,9 +22,8 @@ import yaml
 from controller_runtime.apis.core.v1 import ConfigMap, Pod
 from controller_runtime.client import MERGE, LiveClient, raw_patch
 from controller_runtime.envtest import CRD, HOST, Binary, eventually, free_ports, point_at, wait_established
+from controller_runtime.machinery import GVK, Object, Unstructured, unstructured
 from controller_runtime.machinery.errors import ForbiddenError, ServerError
-from controller_runtime.machinery.gvk import GVK
-from controller_runtime.machinery.object import Object, Unstructured, unstructured
 from harness import gomanagers
 
 from pkg.apis.jobset.v1alpha2 import JobSet

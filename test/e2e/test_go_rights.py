@@ -16,8 +16,7 @@ import yaml
 from controller_runtime.apis.core.v1 import Secret
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import HOST, Binary, eventually, free_ports
-from controller_runtime.machinery.gvk import GVK
-from controller_runtime.machinery.object import Unstructured, unstructured
+from controller_runtime.machinery import GVK, Unstructured, unstructured
 from harness import gomanagers
 
 from pkg.localcluster.cluster import Cluster

@@ -15,9 +15,8 @@ from controller_runtime.apis.core.v1 import Event, Pod
 from controller_runtime.client import MERGE, LiveClient, raw_patch
 from controller_runtime.envtest import consistently, eventually
 from controller_runtime.fake import FakeClient
+from controller_runtime.machinery import GVK, unstructured
 from controller_runtime.machinery.errors import ServerError
-from controller_runtime.machinery.gvk import GVK
-from controller_runtime.machinery.object import unstructured
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob

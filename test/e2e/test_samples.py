@@ -13,9 +13,8 @@ import pytest
 from controller_runtime.apis.core.v1 import Node, Pod
 from controller_runtime.client import MERGE, LiveClient, raw_patch
 from controller_runtime.envtest import eventually
+from controller_runtime.machinery import GVK, unstructured
 from controller_runtime.machinery.conditions import is_true
-from controller_runtime.machinery.gvk import GVK
-from controller_runtime.machinery.object import unstructured
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob

@@ -11,8 +11,7 @@ from pathlib import Path
 import anyio.to_thread
 import pytest
 from controller_runtime.client import LiveClient
-from controller_runtime.machinery.gvk import GVK
-from controller_runtime.machinery.object import unstructured
+from controller_runtime.machinery import GVK, unstructured
 
 from pkg.localcluster.cluster import Cluster
 from pkg.localcluster.tools import DEFAULT_JOBSET

@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 from controller_runtime.apis.core.v1 import Pod
+from controller_runtime.apis.meta.v1 import OwnerReference
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import eventually, install_crds, open_crd, read_manifests, wait_established
+from controller_runtime.machinery import GVK, unstructured
 from controller_runtime.machinery.conditions import is_true
 from controller_runtime.machinery.errors import ForbiddenError
-from controller_runtime.machinery.gvk import GVK
-from controller_runtime.machinery.meta import OwnerReference
-from controller_runtime.machinery.object import unstructured
 
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
 from pkg.apis.volcano.v1beta1 import PodGroup

@@ -13,9 +13,9 @@ import anyio
 import pytest
 from controller_runtime.client import MERGE, LiveClient, raw_patch
 from controller_runtime.envtest import eventually
+from controller_runtime.machinery import NamespacedName
 from controller_runtime.machinery.conditions import is_true
 from controller_runtime.machinery.errors import NotFoundError
-from controller_runtime.machinery.gvk import NamespacedName
 
 from pkg import why
 from pkg.apis.jobset.v1alpha2 import JobSet

@@ -21,9 +21,8 @@ import pytest
 from controller_runtime.apis.core.v1 import Event, Node, Pod
 from controller_runtime.client import MERGE, LiveClient, raw_patch
 from controller_runtime.envtest import consistently, eventually
+from controller_runtime.machinery import GVK, unstructured
 from controller_runtime.machinery.conditions import is_true
-from controller_runtime.machinery.gvk import GVK
-from controller_runtime.machinery.object import unstructured
 
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
 from pkg.localcluster.cluster import Cluster

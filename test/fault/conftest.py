@@ -9,8 +9,7 @@ import anyio
 import pytest
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import Binaries, Environment
-from controller_runtime.machinery.gvk import GVK
-from controller_runtime.machinery.object import unstructured
+from controller_runtime.machinery import GVK, unstructured
 from ctrl_testkit.faults import audit_log as audit_log
 from ctrl_testkit.faults import client as client
 from ctrl_testkit.faults import namespace as namespace

@@ -27,8 +27,7 @@ import yaml
 from controller_runtime.apis.core.v1 import ConfigMap, Event, Secret
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import Authority, eventually, free_ports, kubeconfig
-from controller_runtime.machinery.gvk import GVK
-from controller_runtime.machinery.object import Object, unstructured
+from controller_runtime.machinery import GVK, Object, unstructured
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup

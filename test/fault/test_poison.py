@@ -18,9 +18,8 @@ from controller_runtime import metrics
 from controller_runtime.client import LiveClient
 from controller_runtime.controller import Controller, Options
 from controller_runtime.envtest import Environment, eventually
+from controller_runtime.machinery import GVK, unstructured
 from controller_runtime.machinery.errors import InvalidError
-from controller_runtime.machinery.gvk import GVK
-from controller_runtime.machinery.object import unstructured
 
 from pkg import config
 from pkg.apis.jobset.v1alpha2 import JobSet

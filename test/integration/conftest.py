@@ -19,8 +19,8 @@ from controller_runtime import Manager
 from controller_runtime.apis.core.v1 import Namespace
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import Binaries, Environment, apply_manifests, free_ports
+from controller_runtime.machinery import Unstructured
 from controller_runtime.machinery.errors import NotFoundError
-from controller_runtime.machinery.object import Unstructured
 from controller_runtime.rest import Config, NoKindMatchError, Request, Response, RESTMapper, Transport
 
 from pkg import config

@@ -17,7 +17,7 @@ import anyio
 import msgspec
 import pytest
 from controller_runtime import simtest
-from controller_runtime.machinery.object import Object
+from controller_runtime.machinery import Object
 from controller_runtime.rest import Request
 from controller_runtime.simtest import WRITE_METHODS, Observer, Process, Simulation, is_aside
 from controller_runtime.simtest import Event as Change

@@ -21,7 +21,7 @@ from controller_runtime.apis.batch.v1 import Job
 from controller_runtime.apis.core.v1 import Namespace, Pod, ServiceAccount
 from controller_runtime.client import MERGE, LiveClient, raw_patch
 from controller_runtime.envtest import eventually
-from controller_runtime.machinery.object import Object
+from controller_runtime.machinery import Object
 from controller_runtime.rest import Config, Request, Transport
 from prometheus_client.parser import text_string_to_metric_families
 

@@ -17,8 +17,7 @@ from controller_runtime.apis.core.v1 import ConfigMap, LimitRange, Pod, PodTempl
 from controller_runtime.apis.node.v1 import RuntimeClass
 from controller_runtime.apis.scheduling.v1 import PriorityClass
 from controller_runtime.client import MERGE, ignore_not_found, raw_patch
-from controller_runtime.machinery.gvk import NamespacedName
-from controller_runtime.machinery.object import metadata_only
+from controller_runtime.machinery import NamespacedName, metadata_only
 from controller_runtime.simtest import CURRENT_PROCESS, Event, Simulation
 
 from pkg import controller as controllers

@@ -10,7 +10,7 @@ import anyio
 from controller_runtime.apis.batch.v1 import Job
 from controller_runtime.apis.core.v1 import ConfigMap, Event, Pod, Secret
 from controller_runtime.client import MERGE, raw_patch
-from controller_runtime.machinery.object import Object
+from controller_runtime.machinery import Object
 from controller_runtime.simtest import Event as Change
 from controller_runtime.simtest import Simulation
 

@@ -12,7 +12,7 @@ import anyio
 from controller_runtime.apis.batch.v1 import Job
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.client import MERGE, raw_patch
-from controller_runtime.machinery.object import Object
+from controller_runtime.machinery import Object
 from controller_runtime.simtest import Event, Simulation
 
 from pkg.apis.jobset.v1alpha2 import JobSet

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final, Literal
 
-from controller_runtime.machinery import errors
-from controller_runtime.machinery.gvk import NamespacedName
+from controller_runtime.machinery import NamespacedName, errors
 from controller_runtime.simtest import LOOP_START, Simulation
 
 Document = dict[str, Any]

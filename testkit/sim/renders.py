@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 from controller_runtime.apis.core.v1 import Secret
 from controller_runtime.fake import FakeClient
+from controller_runtime.machinery import Object
 from controller_runtime.machinery.errors import NotFoundError
-from controller_runtime.machinery.object import Object
 
 from pkg.apis.config import v1alpha1 as config
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob

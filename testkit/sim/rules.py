@@ -9,7 +9,7 @@ from typing import Any
 
 from controller_runtime.apis.batch.v1 import Job
 from controller_runtime.apis.core.v1 import ConfigMap, Secret
-from controller_runtime.machinery.object import Object
+from controller_runtime.machinery import Object
 from controller_runtime.simtest import Event, Simulation
 
 from pkg.apis.jobset.v1alpha2 import JobSet

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from controller_runtime.machinery.object import Object
+from controller_runtime.machinery import Object
 
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime
 

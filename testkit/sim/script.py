@@ -14,7 +14,7 @@ from controller_runtime import simtest
 from controller_runtime.apis.batch.v1 import Job
 from controller_runtime.apis.core.v1 import ConfigMap, Pod, Secret
 from controller_runtime.client import MERGE, LiveClient, raw_patch
-from controller_runtime.machinery.object import Object
+from controller_runtime.machinery import Object
 from controller_runtime.simtest import Simulation
 
 from pkg.apis.jobset.v1alpha2 import JobSet

@@ -10,7 +10,7 @@ from typing import Any, Final
 import anyio
 from controller_runtime.apis.core.v1 import ConfigMap, Event, Secret
 from controller_runtime.client import MERGE, raw_patch
-from controller_runtime.machinery.object import Object
+from controller_runtime.machinery import Object
 from controller_runtime.simtest import MANAGER, Simulation
 
 from pkg.apis.jobset.v1alpha2 import JobSet

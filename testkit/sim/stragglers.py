@@ -13,7 +13,7 @@ from typing import Any, Final
 import anyio
 from controller_runtime.apis.batch.v1 import Job
 from controller_runtime.apis.core.v1 import Pod
-from controller_runtime.machinery.object import Object
+from controller_runtime.machinery import Object
 from controller_runtime.rest import Request
 from controller_runtime.simtest import Event, Simulation
 

@@ -11,7 +11,7 @@ import anyio
 import msgspec
 from controller_runtime.apis.core.v1 import ConfigMap, Pod, Secret
 from controller_runtime.client import MERGE, raw_patch
-from controller_runtime.machinery.object import Object
+from controller_runtime.machinery import Object
 from controller_runtime.simtest import Simulation
 
 from pkg.apis.jobset.v1alpha2 import JobSet

@@ -12,8 +12,7 @@ from typing import Any
 
 import yaml
 from controller_runtime.apis.core.v1 import ConfigMap, Secret
-from controller_runtime.machinery import errors
-from controller_runtime.machinery.object import Object
+from controller_runtime.machinery import Object, errors
 from controller_runtime.simtest import Review
 
 from pkg.apis.jobset.v1alpha2 import JobSet

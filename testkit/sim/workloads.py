@@ -12,8 +12,7 @@ import anyio
 from controller_runtime.apis.batch.v1 import Job
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.client import MERGE, raw_patch
-from controller_runtime.machinery.gvk import GVK
-from controller_runtime.machinery.object import Object, unstructured
+from controller_runtime.machinery import GVK, Object, unstructured
 from controller_runtime.simtest import Simulation
 
 from pkg.apis.jobset.v1alpha2 import JobSet

@@ -5,8 +5,7 @@
 from __future__ import annotations
 
 from controller_runtime.apis.core.v1 import Pod
-from controller_runtime.machinery.gvk import GVK
-from controller_runtime.machinery.object import Unstructured, unstructured
+from controller_runtime.machinery import GVK, Unstructured, unstructured
 
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.why import Snapshot

@@ -8,8 +8,7 @@ from typing import Any, Final
 
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.envtest import eventually
-from controller_runtime.machinery.gvk import GVK
-from controller_runtime.machinery.object import unstructured
+from controller_runtime.machinery import GVK, unstructured
 
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from testkit.why.live import ENV, NAME, Live, State, condition, container

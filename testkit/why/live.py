@@ -14,9 +14,8 @@ import msgspec
 from controller_runtime.apis.core.v1 import Node, Pod
 from controller_runtime.client import MERGE, STRATEGIC, LiveClient, raw_patch
 from controller_runtime.envtest import eventually
+from controller_runtime.machinery import GVK, Unstructured, unstructured
 from controller_runtime.machinery.errors import NotFoundError
-from controller_runtime.machinery.gvk import GVK
-from controller_runtime.machinery.object import Unstructured, unstructured
 from controller_runtime.machinery.time import format_time
 from controller_runtime.rest import Impersonation, RESTMapper, Transport, load_config
 

@@ -8,9 +8,8 @@ from typing import Any
 
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.envtest import eventually
+from controller_runtime.machinery import GVK, unstructured
 from controller_runtime.machinery.errors import StatusError
-from controller_runtime.machinery.gvk import GVK
-from controller_runtime.machinery.object import unstructured
 
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from testkit.why.live import ENV, NAME, Live, container, processes, starts

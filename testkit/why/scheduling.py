@@ -8,8 +8,7 @@ from typing import Any
 
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.envtest import apply_manifests, eventually
-from controller_runtime.machinery.gvk import GVK
-from controller_runtime.machinery.object import unstructured
+from controller_runtime.machinery import GVK, unstructured
 
 from testkit.why.live import Live, container, is_running, starts
 

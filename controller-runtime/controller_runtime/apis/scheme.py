@@ -4,8 +4,7 @@
 
 from __future__ import annotations
 
-from controller_runtime.machinery.object import Object
-from controller_runtime.machinery.scheme import Scheme
+from controller_runtime.machinery import Object, Scheme
 
 
 def default_scheme() -> Scheme:

@@ -17,7 +17,7 @@ import msgspec
 
 from controller_runtime import controller, handler, predicate, reconcile, source
 from controller_runtime.controller.options import Defaults, LogConstructor
-from controller_runtime.machinery.object import Object, metadata_only
+from controller_runtime.machinery import Object, metadata_only
 from controller_runtime.reconcile import ControllerError
 
 T = TypeVar("T", bound=Object)

@@ -7,8 +7,7 @@ from __future__ import annotations
 from typing import Any, Final, Generic, Self, TypeVar
 
 from controller_runtime import manager, webhook
-from controller_runtime.machinery.gvk import GVK
-from controller_runtime.machinery.object import Object
+from controller_runtime.machinery import GVK, Object
 
 T = TypeVar("T", bound=Object)
 

@@ -15,10 +15,15 @@ import anyio.lowlevel
 from anyio.abc import TaskGroup, TaskStatus
 
 from controller_runtime import client, rest
+from controller_runtime.machinery import (
+    GVK,
+    LazyObject,
+    NamespacedName,
+    Object,
+    PartialObjectMetadata,
+    Resource,
+)
 from controller_runtime.machinery import labels as selectors
-from controller_runtime.machinery.gvk import GVK, NamespacedName, Resource
-from controller_runtime.machinery.lazy import LazyObject
-from controller_runtime.machinery.object import Object, PartialObjectMetadata
 
 from . import errors
 from .codec import Entry

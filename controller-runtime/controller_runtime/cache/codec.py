@@ -15,14 +15,12 @@ import msgspec
 import pydantic_core
 
 from controller_runtime import cancellation
-from controller_runtime.machinery import cut, raised, shape
+from controller_runtime.apis.meta.v1 import ObjectMeta
+from controller_runtime.machinery import JSON, NamespacedName, Object, cut, raised, shape
 from controller_runtime.machinery import errors as api
-from controller_runtime.machinery.base import JSON
-from controller_runtime.machinery.gvk import NamespacedName
 from controller_runtime.machinery.lazy import metadata_text
 from controller_runtime.machinery.lazy import parts as parts_of
-from controller_runtime.machinery.meta import ObjectMeta
-from controller_runtime.machinery.object import IDENTIFYING, Object
+from controller_runtime.machinery.object import IDENTIFYING
 
 from . import errors
 

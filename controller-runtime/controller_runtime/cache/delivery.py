@@ -10,11 +10,8 @@ from typing import Any, Final, Generic, TypeVar
 import msgspec
 import pydantic_core
 
-from controller_runtime.machinery.base import Struct
-from controller_runtime.machinery.gvk import NamespacedName
-from controller_runtime.machinery.lazy import LazyObject
-from controller_runtime.machinery.meta import ObjectMeta
-from controller_runtime.machinery.object import Object
+from controller_runtime.apis.meta.v1 import ObjectMeta
+from controller_runtime.machinery import LazyObject, NamespacedName, Object, Struct
 
 from .codec import Entry, outline
 from .errors import UndecodableObjectError

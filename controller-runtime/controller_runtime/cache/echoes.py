@@ -13,8 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from controller_runtime.machinery.gvk import NamespacedName
-from controller_runtime.machinery.object import Object
+from controller_runtime.machinery import NamespacedName, Object
 
 from .delivery import CachedObject
 

@@ -11,9 +11,8 @@ from typing import TypeVar
 import anyio
 
 from controller_runtime import metrics, rest
+from controller_runtime.machinery import GVK, NamespacedName, Object, PartialObjectMetadata, Resource
 from controller_runtime.machinery import labels as selectors
-from controller_runtime.machinery.gvk import GVK, NamespacedName, Resource
-from controller_runtime.machinery.object import Object, PartialObjectMetadata
 
 from . import codec, errors
 from .delivery import CachedObject

@@ -16,10 +16,9 @@ An object that is not there is the API server's own ``NotFoundError``.
 
 from __future__ import annotations
 
+from controller_runtime.machinery import GVK, NamespacedName, Object
 from controller_runtime.machinery import errors as api
 from controller_runtime.machinery.gojson import quote
-from controller_runtime.machinery.gvk import GVK, NamespacedName
-from controller_runtime.machinery.object import Object
 
 
 class CacheError(Exception):

@@ -10,8 +10,8 @@ import anyio
 import anyio.lowlevel
 
 from controller_runtime import log, rest
+from controller_runtime.machinery import GVK, NamespacedName
 from controller_runtime.machinery.errors import NotFoundError
-from controller_runtime.machinery.gvk import GVK, NamespacedName
 
 from . import codec, errors
 from .outage import Outage

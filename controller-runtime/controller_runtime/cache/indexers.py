@@ -10,9 +10,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from controller_runtime import cancellation, client
-from controller_runtime.machinery import raised
-from controller_runtime.machinery.gvk import GVK
-from controller_runtime.machinery.object import Object
+from controller_runtime.machinery import GVK, Object, raised
 
 from . import errors
 from .delivery import CachedObject

@@ -7,8 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Generic, TypeVar
 
-from controller_runtime.machinery.gvk import NamespacedName
-from controller_runtime.machinery.object import Object
+from controller_runtime.machinery import NamespacedName, Object
 
 from .delivery import EventHandlerFuncs, LazyHandlerFuncs, Registration
 from .engine import Engine

@@ -8,8 +8,7 @@ from typing import Protocol
 
 import msgspec
 
-from controller_runtime.machinery import shape
-from controller_runtime.machinery.gvk import NamespacedName
+from controller_runtime.machinery import NamespacedName, shape
 
 from . import codec, errors
 

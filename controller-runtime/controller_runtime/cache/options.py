@@ -10,8 +10,7 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from controller_runtime import client
-from controller_runtime.machinery import shape
-from controller_runtime.machinery.object import Object
+from controller_runtime.machinery import Object, shape
 
 from .backoff import RandomFunc
 from .codec import Transform

@@ -13,8 +13,7 @@ import anyio
 import anyio.lowlevel
 
 from controller_runtime import cancellation, log
-from controller_runtime.machinery.gvk import NamespacedName
-from controller_runtime.machinery.object import Object
+from controller_runtime.machinery import NamespacedName, Object
 
 from . import codec, errors
 from .backoff import RandomFunc

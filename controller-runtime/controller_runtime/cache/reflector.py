@@ -29,9 +29,8 @@ import anyio.lowlevel
 import msgspec
 
 from controller_runtime import rest
+from controller_runtime.machinery import Resource, shape
 from controller_runtime.machinery import errors as api
-from controller_runtime.machinery import shape
-from controller_runtime.machinery.gvk import Resource
 from controller_runtime.rest import request as requests
 
 from . import codec, pages

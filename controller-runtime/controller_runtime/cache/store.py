@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from controller_runtime.machinery.gvk import NamespacedName
+from controller_runtime.machinery import NamespacedName
 
 from .codec import Entry, older
 

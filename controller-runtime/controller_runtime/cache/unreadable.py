@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Final
 
 from controller_runtime import log, metrics
-from controller_runtime.machinery.gvk import GVK, NamespacedName
+from controller_runtime.machinery import GVK, NamespacedName
 
 from . import errors
 

@@ -10,9 +10,7 @@ from typing import Final, TypeVar, Unpack
 import msgspec
 
 from controller_runtime import log, rest
-from controller_runtime.machinery import cut, shape
-from controller_runtime.machinery.base import JSON
-from controller_runtime.machinery.object import Object, PartialObjectMetadata
+from controller_runtime.machinery import JSON, Object, PartialObjectMetadata, cut, shape
 
 from . import interfaces
 from .lazy import Answer

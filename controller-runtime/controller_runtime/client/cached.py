@@ -8,10 +8,8 @@ from collections.abc import Awaitable, Collection, Coroutine
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeVar, Unpack
 
+from controller_runtime.machinery import LazyObject, NamespacedName, Object, Unstructured, metadata_only
 from controller_runtime.machinery.errors import NotFoundError, StatusError
-from controller_runtime.machinery.gvk import NamespacedName
-from controller_runtime.machinery.lazy import LazyObject
-from controller_runtime.machinery.object import Object, Unstructured, metadata_only
 from controller_runtime.rest import RestError
 
 from . import interfaces, lazy

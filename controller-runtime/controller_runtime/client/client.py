@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING, TypeVar, Unpack, cast
 
 from controller_runtime import log, rest
 from controller_runtime.log import Written
-from controller_runtime.machinery.gvk import NamespacedName
-from controller_runtime.machinery.lazy import LazyObject
+from controller_runtime.machinery import LazyObject, NamespacedName, Object
 from controller_runtime.machinery.lazy import parts as parts_of
-from controller_runtime.machinery.object import Object
 from controller_runtime.rest import request as requests
 
 from . import interfaces

@@ -14,8 +14,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar, Unpack
 
-from controller_runtime.machinery.gvk import NamespacedName
-from controller_runtime.machinery.object import Object
+from controller_runtime.machinery import NamespacedName, Object
 
 from . import interfaces
 from . import options as opts

@@ -10,12 +10,17 @@ from typing import Any, Final, TypeVar, Unpack
 import msgspec
 
 from controller_runtime import rest
-from controller_runtime.machinery import errors, shape
-from controller_runtime.machinery.base import Struct
-from controller_runtime.machinery.gvk import NamespacedName
-from controller_runtime.machinery.lazy import LazyObject, metadata_text, parts
-from controller_runtime.machinery.meta import ObjectMeta
-from controller_runtime.machinery.object import Object, PartialObjectMetadata
+from controller_runtime.apis.meta.v1 import ObjectMeta
+from controller_runtime.machinery import (
+    LazyObject,
+    NamespacedName,
+    Object,
+    PartialObjectMetadata,
+    Struct,
+    errors,
+    shape,
+)
+from controller_runtime.machinery.lazy import metadata_text, parts
 
 from . import interfaces
 from .options import ApplyOptions, PatchOptions

@@ -8,10 +8,8 @@ from collections.abc import Coroutine
 from contextlib import AbstractContextManager, suppress
 from typing import Any, TypeVar, Unpack
 
+from controller_runtime.machinery import LazyObject, NamespacedName, Object
 from controller_runtime.machinery.errors import NotFoundError
-from controller_runtime.machinery.gvk import NamespacedName
-from controller_runtime.machinery.lazy import LazyObject
-from controller_runtime.machinery.object import Object
 
 from . import interfaces, lazy
 from . import options as opts

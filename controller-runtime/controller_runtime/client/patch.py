@@ -8,8 +8,7 @@ from typing import Final
 
 import msgspec
 
-from controller_runtime.machinery import mergeschema
-from controller_runtime.machinery.object import Object
+from controller_runtime.machinery import Object, mergeschema
 from controller_runtime.machinery.patch import Document, merge_patch_diff
 from controller_runtime.machinery.strategicpatch import strategic_merge_diff
 

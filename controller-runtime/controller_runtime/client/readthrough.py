@@ -10,10 +10,8 @@ from typing import Final, TypeVar
 
 import anyio
 
+from controller_runtime.machinery import LazyObject, NamespacedName, Object
 from controller_runtime.machinery.errors import NotFoundError, StatusError
-from controller_runtime.machinery.gvk import NamespacedName
-from controller_runtime.machinery.lazy import LazyObject
-from controller_runtime.machinery.object import Object
 from controller_runtime.rest import RestError
 from controller_runtime.tokenbucket import TokenBucket
 

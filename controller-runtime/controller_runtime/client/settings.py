@@ -12,8 +12,7 @@ from __future__ import annotations
 
 from typing import TypeVar, Unpack, cast
 
-from controller_runtime.machinery.gvk import NamespacedName
-from controller_runtime.machinery.object import Object
+from controller_runtime.machinery import NamespacedName, Object
 
 from . import interfaces
 from . import options as opts

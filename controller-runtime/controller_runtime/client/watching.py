@@ -16,8 +16,7 @@ import anyio
 import msgspec
 
 from controller_runtime import log, rest
-from controller_runtime.machinery import errors
-from controller_runtime.machinery.object import Object
+from controller_runtime.machinery import Object, errors
 from controller_runtime.rest import request as requests
 
 from .bodies import decode_listed, is_metadata

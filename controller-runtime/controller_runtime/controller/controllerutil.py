@@ -15,11 +15,10 @@ from typing import TypeVar
 import msgspec
 
 from controller_runtime import client
+from controller_runtime.apis.meta.v1 import OwnerReference
+from controller_runtime.machinery import GVK, GroupKind, Object
 from controller_runtime.machinery.equality import deep_equal
 from controller_runtime.machinery.errors import NotFoundError
-from controller_runtime.machinery.gvk import GVK, GroupKind
-from controller_runtime.machinery.meta import OwnerReference
-from controller_runtime.machinery.object import Object
 from controller_runtime.machinery.patch import merge_patch_diff
 from controller_runtime.reconcile import ControllerError
 

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from typing import Generic, Self, TypeVar
 
 from controller_runtime.controller import controllerutil
-from controller_runtime.machinery import names
-from controller_runtime.machinery.object import Object
+from controller_runtime.machinery import Object, names
 
 T = TypeVar("T", bound=Object)
 

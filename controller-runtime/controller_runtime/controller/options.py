@@ -12,7 +12,7 @@ from typing import Protocol
 import msgspec
 
 from controller_runtime import workqueue
-from controller_runtime.machinery.gvk import GVK
+from controller_runtime.machinery import GVK
 from controller_runtime.reconcile import ControllerError, Request
 
 LogConstructor = Callable[[Request | None], Mapping[str, object]]

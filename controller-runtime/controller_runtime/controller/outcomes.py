@@ -8,14 +8,13 @@ from typing import Final
 
 from controller_runtime import rest
 from controller_runtime.cache import CacheDegradedError, UndecodableObjectError
-from controller_runtime.machinery import raised
+from controller_runtime.machinery import GVK, raised
 from controller_runtime.machinery.errors import (
     ConflictError,
     ServerError,
     StatusError,
     TooManyRequestsError,
 )
-from controller_runtime.machinery.gvk import GVK
 from controller_runtime.reconcile import Request, TerminalError
 
 PANICS: Final = (

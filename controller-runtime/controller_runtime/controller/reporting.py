@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from typing import Final
 
 from controller_runtime import metrics
-from controller_runtime.machinery.gvk import NamespacedName
+from controller_runtime.machinery import NamespacedName
 from controller_runtime.reconcile import Request
 
 from .options import Settings

@@ -37,7 +37,7 @@ from controller_runtime.envtest.progress import Progress, SilentProgress
 from controller_runtime.machinery import yaml
 
 if TYPE_CHECKING:
-    from controller_runtime.machinery.base import JSON
+    from controller_runtime.machinery import JSON
 
 ASSETS_VARIABLE: Final = "KUBEBUILDER_ASSETS"
 _PROGRAM: Final = "controller-runtime"

@@ -20,7 +20,7 @@ from controller_runtime.envtest.ports import HOST, free_ports
 from controller_runtime.envtest.process import Component, Probe, Supervisor
 
 if TYPE_CHECKING:
-    from controller_runtime.machinery.base import JSON
+    from controller_runtime.machinery import JSON
 
 VERSION_VARIABLE: Final = "ENVTEST_K8S_VERSION"
 DEFAULT_RELEASE: Final = "1.35"

@@ -18,6 +18,7 @@ from typing import Final, Self
 
 from controller_runtime.apis.authentication.v1 import TokenRequest, TokenRequestSpec
 from controller_runtime.apis.core.v1 import ServiceAccount
+from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest.binaries import Binaries
 from controller_runtime.envtest.controlplane import ETCD, ControlPlane, kube_tool, release_of
@@ -39,10 +40,8 @@ from controller_runtime.envtest.manifests import (
 )
 from controller_runtime.envtest.process import Identity, PidFiles, Supervisor, command_line
 from controller_runtime.envtest.progress import PlainProgress, Progress
-from controller_runtime.machinery.base import JSON
+from controller_runtime.machinery import JSON, Object
 from controller_runtime.machinery.errors import AlreadyExistsError
-from controller_runtime.machinery.meta import ObjectMeta
-from controller_runtime.machinery.object import Object
 from controller_runtime.rest import Config, RESTMapper, StaticToken, Transport, load_config
 
 EXISTING_VARIABLE: Final = "USE_EXISTING_CLUSTER"

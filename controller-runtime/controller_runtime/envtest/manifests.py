@@ -15,11 +15,8 @@ from controller_runtime.client import LiveClient, Writer
 from controller_runtime.envtest.eventually import eventually
 from controller_runtime.envtest.files import write_private
 from controller_runtime.envtest.ports import HOST, free_ports
-from controller_runtime.machinery import yaml
-from controller_runtime.machinery.base import JSON
+from controller_runtime.machinery import GVK, JSON, Unstructured, unstructured, yaml
 from controller_runtime.machinery.errors import one_line
-from controller_runtime.machinery.gvk import GVK
-from controller_runtime.machinery.object import Unstructured, unstructured
 from controller_runtime.rest import NoKindMatchError
 from controller_runtime.webhook import CONVERSION_PATH, SelfSigned
 

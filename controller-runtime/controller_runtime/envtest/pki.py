@@ -23,7 +23,7 @@ from controller_runtime import certificates
 from controller_runtime.envtest.files import private_directory, write_private
 
 if TYPE_CHECKING:
-    from controller_runtime.machinery.base import JSON
+    from controller_runtime.machinery import JSON
 
 CERTIFICATE_LIFETIME: Final = timedelta(days=365)
 

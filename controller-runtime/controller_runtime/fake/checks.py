@@ -10,8 +10,8 @@ from typing import Final
 
 import msgspec
 
+from controller_runtime.apis.meta.v1 import OwnerReference
 from controller_runtime.machinery import errors, field, names
-from controller_runtime.machinery.meta import OwnerReference
 
 from . import ownership
 from .tables import Document, Manager, Table, key_of

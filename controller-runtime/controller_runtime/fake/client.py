@@ -16,10 +16,7 @@ import msgspec
 
 from controller_runtime import client, rest
 from controller_runtime.client.client import SubResource
-from controller_runtime.machinery.base import JSON
-from controller_runtime.machinery.gvk import GVK, NamespacedName, Resource
-from controller_runtime.machinery.lazy import LazyObject
-from controller_runtime.machinery.object import Object
+from controller_runtime.machinery import GVK, JSON, LazyObject, NamespacedName, Object, Resource
 
 from . import garbage, kinds
 from .server import Server

@@ -7,8 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from controller_runtime.machinery.base import JSON
-from controller_runtime.machinery.gvk import NamespacedName
+from controller_runtime.machinery import JSON, NamespacedName
 
 from .checks import FOREGROUND, ORPHAN
 from .storage import DeleteOptions, Storage

@@ -14,11 +14,17 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Final
 
-from controller_runtime.machinery import kubernetes_schema, mergeschema
-from controller_runtime.machinery.base import JSON
-from controller_runtime.machinery.gvk import GVK, Resource
+from controller_runtime.machinery import (
+    GVK,
+    JSON,
+    Object,
+    PartialObjectMetadata,
+    Resource,
+    Unstructured,
+    kubernetes_schema,
+    mergeschema,
+)
 from controller_runtime.machinery.mergeschema import MergeSchema
-from controller_runtime.machinery.object import Object, PartialObjectMetadata, Unstructured
 
 _GENERATION: Final = frozenset(
     {

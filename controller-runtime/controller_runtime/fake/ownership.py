@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from controller_runtime.machinery.base import JSON
+from controller_runtime.machinery import JSON
 from controller_runtime.machinery.mergeschema import MergeSchema
 from controller_runtime.machinery.object import IDENTIFYING
 from controller_runtime.machinery.patch import same

@@ -12,9 +12,7 @@ from urllib.parse import unquote
 
 import msgspec
 
-from controller_runtime.machinery import errors, labels
-from controller_runtime.machinery.base import JSON
-from controller_runtime.machinery.gvk import GVK, NamespacedName
+from controller_runtime.machinery import GVK, JSON, NamespacedName, errors, labels
 from controller_runtime.rest import Request, Response
 
 from .storage import DeleteOptions

@@ -13,8 +13,7 @@ from typing import Any, Final
 
 import anyio
 
-from controller_runtime.machinery import errors
-from controller_runtime.machinery.object import Object
+from controller_runtime.machinery import Object, errors
 from controller_runtime.rest import Request, Response
 
 from . import kinds, requests

@@ -16,9 +16,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from controller_runtime.machinery import errors
-from controller_runtime.machinery.base import JSON
-from controller_runtime.machinery.gvk import NamespacedName
+from controller_runtime.machinery import JSON, NamespacedName, errors
 from controller_runtime.machinery.patch import same
 from controller_runtime.machinery.time import format_time
 

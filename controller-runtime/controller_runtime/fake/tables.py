@@ -8,11 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from controller_runtime.machinery import errors
-from controller_runtime.machinery.base import JSON
+from controller_runtime.machinery import JSON, NamespacedName, Resource, errors
 from controller_runtime.machinery.field import AggregateError
 from controller_runtime.machinery.gojson import quote
-from controller_runtime.machinery.gvk import NamespacedName, Resource
 from controller_runtime.rest import InvalidRequestError
 
 from . import ownership

@@ -18,8 +18,7 @@ from typing import Any, Final
 import anyio
 import msgspec
 
-from controller_runtime.machinery import errors
-from controller_runtime.machinery.gvk import NamespacedName
+from controller_runtime.machinery import NamespacedName, errors
 from controller_runtime.rest import Response
 
 from .requests import Place, Stream

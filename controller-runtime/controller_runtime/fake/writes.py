@@ -16,10 +16,8 @@ import msgspec
 
 from controller_runtime.client import APPLY, MERGE, STRATEGIC
 from controller_runtime.client import JSON as JSON_PATCH
-from controller_runtime.machinery import errors, mergeschema, strategicpatch
+from controller_runtime.machinery import GVK, JSON, NamespacedName, errors, mergeschema, strategicpatch
 from controller_runtime.machinery import patch as patches
-from controller_runtime.machinery.base import JSON
-from controller_runtime.machinery.gvk import GVK, NamespacedName
 
 from . import checks
 from .garbage import NAMESPACES

@@ -28,8 +28,8 @@ import anyio.to_thread
 
 from controller_runtime import client, rest
 from controller_runtime.apis.coordination.v1 import Lease
-from controller_runtime.machinery.gvk import NamespacedName
-from controller_runtime.machinery.meta import ObjectMeta
+from controller_runtime.apis.meta.v1 import ObjectMeta
+from controller_runtime.machinery import NamespacedName
 
 from .leaderelection import LeaderElector
 from .timing import LeaderElectionLostError, Timing

@@ -14,10 +14,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from controller_runtime.machinery import raised
-from controller_runtime.machinery.base import JSON
-from controller_runtime.machinery.gvk import GVK, GroupKind, NamespacedName
-from controller_runtime.machinery.object import Object
+from controller_runtime.machinery import GVK, JSON, GroupKind, NamespacedName, Object, raised
 from controller_runtime.machinery.printable import printable_json
 from controller_runtime.tokenbucket import TokenBucket
 

@@ -1,3 +1,86 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The parts of apimachinery that kinds and clients need; import its modules by name."""
+"""The parts of apimachinery that kinds and clients need: the base of kinds, and modules of functions by their subject.
+
+metav1's structs are in :mod:`controller_runtime.apis.meta.v1`.
+"""
+
+import typing as _typing
+
+from controller_runtime import ondemand as _ondemand
+
+if _typing.TYPE_CHECKING:
+    from . import conditions as conditions
+    from . import crd_schema as crd_schema
+    from . import equality as equality
+    from . import errors as errors
+    from . import field as field
+    from . import gojson as gojson
+    from . import intstr as intstr
+    from . import labels as labels
+    from . import names as names
+    from . import patch as patch
+    from . import printable as printable
+    from . import quantity as quantity
+    from . import strategicpatch as strategicpatch
+    from . import time as time
+    from . import yaml as yaml
+    from .base import JSON as JSON
+    from .base import Struct as Struct
+    from .crd import ATOMIC as ATOMIC
+    from .crd import CRD as CRD
+    from .crd import MAP_BY_NAME as MAP_BY_NAME
+    from .crd import MAP_BY_TYPE as MAP_BY_TYPE
+    from .crd import Int32 as Int32
+    from .crd import Int64 as Int64
+    from .crd import KindMarkers as KindMarkers
+    from .crd import PrinterColumn as PrinterColumn
+    from .crd import Rule as Rule
+    from .gvk import GVK as GVK
+    from .gvk import GroupKind as GroupKind
+    from .gvk import NamespacedName as NamespacedName
+    from .gvk import Resource as Resource
+    from .lazy import LazyObject as LazyObject
+    from .object import Object as Object
+    from .object import PartialObjectMetadata as PartialObjectMetadata
+    from .object import Unstructured as Unstructured
+    from .object import metadata_only as metadata_only
+    from .object import unstructured as unstructured
+    from .scheme import Scheme as Scheme
+else:
+    __getattr__, __dir__ = _ondemand.names(
+        __name__,
+        {
+            "base": (
+                "JSON",
+                "Struct",
+            ),
+            "crd": (
+                "ATOMIC",
+                "CRD",
+                "MAP_BY_NAME",
+                "MAP_BY_TYPE",
+                "Int32",
+                "Int64",
+                "KindMarkers",
+                "PrinterColumn",
+                "Rule",
+            ),
+            "gvk": (
+                "GVK",
+                "GroupKind",
+                "NamespacedName",
+                "Resource",
+            ),
+            "lazy": ("LazyObject",),
+            "object": (
+                "Object",
+                "PartialObjectMetadata",
+                "Unstructured",
+                "metadata_only",
+                "unstructured",
+            ),
+            "scheme": ("Scheme",),
+        },
+        submodules=True,
+    )

@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Callable
 
 from controller_runtime import client, leaderelection, rest
-from controller_runtime.machinery.gvk import NamespacedName
+from controller_runtime.machinery import NamespacedName
 
 from .errors import ManagerError
 from .options import Options

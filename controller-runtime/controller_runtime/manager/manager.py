@@ -20,7 +20,7 @@ import anyio
 
 from controller_runtime import cache, client, healthz, leaderelection, log, metrics, recorder, rest, webhook
 from controller_runtime.httpserver import Handler, ServerError
-from controller_runtime.machinery.object import Object
+from controller_runtime.machinery import Object
 
 from . import servers
 from .errors import ManagerError

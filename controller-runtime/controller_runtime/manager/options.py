@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from controller_runtime import cache, client
 from controller_runtime.httpserver import Handler, TLSOptions
-from controller_runtime.machinery.object import Object
-from controller_runtime.machinery.scheme import Scheme
+from controller_runtime.machinery import Object, Scheme
 
 if TYPE_CHECKING:
     from controller_runtime.metrics import FilterProvider

@@ -12,8 +12,8 @@ import msgspec
 
 from controller_runtime import client, healthz, metrics, rest, webhook
 from controller_runtime.httpserver import Address, Server, TLSProvider
+from controller_runtime.machinery import Object
 from controller_runtime.machinery.errors import StatusError
-from controller_runtime.machinery.object import Object
 
 from .options import OFF, Options
 from .runnable_group import Runnable

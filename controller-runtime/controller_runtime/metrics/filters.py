@@ -26,7 +26,7 @@ from controller_runtime.apis.authorization.v1 import (
     SubjectAccessReviewSpec,
 )
 from controller_runtime.httpserver import Handler, HTTPRequest, HTTPResponse
-from controller_runtime.machinery.object import Object
+from controller_runtime.machinery import Object
 
 from .server import Filter
 

@@ -20,7 +20,9 @@ import msgspec
 
 from controller_runtime import cancellation, log
 from controller_runtime.apis.core.events import Event, EventSource, ObjectReference
+from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.client import MERGE, Writer, raw_patch
+from controller_runtime.machinery import Object
 from controller_runtime.machinery import time as wire_time
 from controller_runtime.machinery.errors import (
     AlreadyExistsError,
@@ -28,8 +30,6 @@ from controller_runtime.machinery.errors import (
     NotFoundError,
     StatusError,
 )
-from controller_runtime.machinery.meta import ObjectMeta
-from controller_runtime.machinery.object import Object
 from controller_runtime.rest import TransportError
 
 from .correlator import Correlator, Verdict

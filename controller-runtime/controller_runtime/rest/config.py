@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
-from controller_runtime.machinery.base import JSON
+from controller_runtime.machinery import JSON
 
 from . import http1, proxy
 from .credentials import Anonymous, Credentials, TokenFile

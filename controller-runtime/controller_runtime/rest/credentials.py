@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
-from controller_runtime.machinery.base import JSON
+from controller_runtime.machinery import JSON
 from controller_runtime.machinery.errors import one_line
 
 from .errors import ConfigError

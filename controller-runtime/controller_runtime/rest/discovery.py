@@ -16,10 +16,8 @@ from typing import Any, Final, TypeVar
 import anyio
 import msgspec
 
-from controller_runtime.machinery import names
+from controller_runtime.machinery import GVK, Object, Resource, names
 from controller_runtime.machinery.errors import NotFoundError
-from controller_runtime.machinery.gvk import GVK, Resource
-from controller_runtime.machinery.object import Object
 
 from .errors import NoKindMatchError, decoded
 from .http1 import ORDINARY, Bounds

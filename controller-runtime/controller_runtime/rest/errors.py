@@ -24,9 +24,7 @@ from typing import Final, TypeVar
 import msgspec
 import pydantic_core
 
-from controller_runtime.machinery import errors
-from controller_runtime.machinery.base import JSON
-from controller_runtime.machinery.gvk import GVK
+from controller_runtime.machinery import GVK, JSON, errors
 
 T = TypeVar("T")
 _EXCERPT: Final = 100

@@ -19,8 +19,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from controller_runtime import log
-from controller_runtime.machinery import yaml
-from controller_runtime.machinery.base import JSON
+from controller_runtime.machinery import JSON, yaml
 
 from . import http1, kubeconfig_import, proxy
 from .config import Config, Impersonation

@@ -24,8 +24,7 @@ from datetime import datetime
 from functools import lru_cache
 from typing import IO, Final, NamedTuple, Protocol
 
-from controller_runtime.machinery import yaml
-from controller_runtime.machinery.base import JSON
+from controller_runtime.machinery import JSON, yaml
 
 _ROOT: Final = "kubernetes_asyncio"
 _LATER: Final = "aiohttp"

@@ -16,8 +16,7 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from controller_runtime.machinery import names
-from controller_runtime.machinery.gvk import Resource
+from controller_runtime.machinery import Resource, names
 from controller_runtime.machinery.labels import LabelSelectorLike as LabelSelectorLike
 from controller_runtime.machinery.labels import selector_string as selector_string
 

@@ -31,8 +31,7 @@ from controller_runtime.client import JSON as JSON_PATCH
 from controller_runtime.fake.tables import Document, Table
 from controller_runtime.fake.writes import Review, patched
 from controller_runtime.httpserver import HTTPRequest, HTTPResponse
-from controller_runtime.machinery import errors, labels
-from controller_runtime.machinery.gvk import NamespacedName
+from controller_runtime.machinery import NamespacedName, errors, labels
 
 from .loop import Delays, Process
 

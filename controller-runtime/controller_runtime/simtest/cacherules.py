@@ -17,7 +17,7 @@ from controller_runtime.cache.delivery import CachedObject
 from controller_runtime.cache.engine import Engine
 from controller_runtime.cache.states import MAX_RESUMES
 from controller_runtime.fake.tables import Table
-from controller_runtime.machinery.gvk import NamespacedName
+from controller_runtime.machinery import NamespacedName
 from controller_runtime.rest import Request, Response
 
 from .loop import Process

@@ -16,7 +16,7 @@ import anyio
 
 from controller_runtime.fake.tables import Document, Table
 from controller_runtime.fake.watches import Event, History, View, Watch, Watches
-from controller_runtime.machinery.gvk import NamespacedName
+from controller_runtime.machinery import NamespacedName
 from controller_runtime.rest import TransportError
 
 from .loop import Delays

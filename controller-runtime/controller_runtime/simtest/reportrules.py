@@ -21,7 +21,7 @@ from controller_runtime import metrics
 from controller_runtime.apis.core.v1 import Event as Reported
 from controller_runtime.controller import Controller, reporting
 from controller_runtime.fake.watches import Event
-from controller_runtime.machinery.gvk import NamespacedName
+from controller_runtime.machinery import NamespacedName
 from controller_runtime.reconcile import Request, Result
 from controller_runtime.recorder import Broadcaster
 from controller_runtime.rest import Request as Sent

@@ -37,9 +37,8 @@ from controller_runtime.cache.engine import Engine
 from controller_runtime.controller import Controller, outcomes
 from controller_runtime.fake.requests import Answer, kind_of
 from controller_runtime.leaderelection import LeaderElectionError
+from controller_runtime.machinery import GVK, NamespacedName, PartialObjectMetadata
 from controller_runtime.machinery.errors import NotFoundError, StatusError
-from controller_runtime.machinery.gvk import GVK, NamespacedName
-from controller_runtime.machinery.object import PartialObjectMetadata
 from controller_runtime.manager import Manager, errors
 from controller_runtime.reconcile import Request, Result
 from controller_runtime.rest import Request as Sent

@@ -15,8 +15,7 @@ from controller_runtime.fake.requests import Place
 from controller_runtime.fake.storage import Storage
 from controller_runtime.fake.tables import Document, Table
 from controller_runtime.fake.watches import Event, History
-from controller_runtime.machinery import errors
-from controller_runtime.machinery.object import Object
+from controller_runtime.machinery import Object, errors
 from controller_runtime.rest import Request
 
 from .replicas import BreakableWatches, Replica

@@ -21,7 +21,7 @@ from controller_runtime.apis.core.v1 import Event, Namespace
 from controller_runtime.client import LiveClient
 from controller_runtime.fake.storage import Storage
 from controller_runtime.fake.watches import Event as Change
-from controller_runtime.machinery.object import Object
+from controller_runtime.machinery import Object
 from controller_runtime.manager import Manager, Options
 from controller_runtime.rest import Config, RESTMapper
 

@@ -17,9 +17,8 @@ import anyio
 
 from controller_runtime import cache, cancellation, event, handler, log, predicate, rest, workqueue
 from controller_runtime.log import Written
+from controller_runtime.machinery import NamespacedName, Object, Resource
 from controller_runtime.machinery.errors import StatusError
-from controller_runtime.machinery.gvk import NamespacedName, Resource
-from controller_runtime.machinery.object import Object
 from controller_runtime.workqueue import Origins
 
 T = TypeVar("T", bound=Object)

@@ -12,8 +12,7 @@ import anyio
 import anyio.lowlevel
 
 from controller_runtime import cache, cancellation, event, handler, log, predicate, reconcile, workqueue
-from controller_runtime.machinery.gvk import NamespacedName
-from controller_runtime.machinery.object import Object, PartialObjectMetadata
+from controller_runtime.machinery import NamespacedName, Object, PartialObjectMetadata
 
 from .pipe import KIND_SOURCE, Informers, Pipe, Queue
 

@@ -8,10 +8,8 @@ import importlib
 from collections.abc import Iterable
 from types import ModuleType
 
-from controller_runtime.machinery import yaml
-from controller_runtime.machinery.base import JSON
+from controller_runtime.machinery import JSON, Object, yaml
 from controller_runtime.machinery.crd_schema import custom_resource_definition
-from controller_runtime.machinery.object import Object
 
 
 def load(module: str) -> list[type[Object]]:

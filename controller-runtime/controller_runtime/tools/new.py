@@ -17,7 +17,7 @@ from importlib.metadata import PackageNotFoundError, packages_distributions, ver
 from pathlib import Path
 from typing import Final
 
-from controller_runtime.machinery.object import Object
+from controller_runtime.machinery import Object
 
 from . import crd, files, rbac, webhooks
 

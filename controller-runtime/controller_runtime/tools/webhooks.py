@@ -14,7 +14,7 @@ from controller_runtime.machinery import yaml
 from . import markers
 
 if TYPE_CHECKING:
-    from controller_runtime.machinery.base import JSON
+    from controller_runtime.machinery import JSON
 
 T = TypeVar("T")
 

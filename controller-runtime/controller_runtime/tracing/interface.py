@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from controller_runtime import rest
-from controller_runtime.machinery.gvk import GVK, NamespacedName
+from controller_runtime.machinery import GVK, NamespacedName
 from controller_runtime.reconcile import Reconciler, Request
 from controller_runtime.workqueue import PriorityQueue
 

@@ -29,8 +29,7 @@ from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from controller_runtime import log, rest
-from controller_runtime.machinery import raised
-from controller_runtime.machinery.gvk import GVK
+from controller_runtime.machinery import GVK, raised
 from controller_runtime.reconcile import Reconciler, Request, Result
 from controller_runtime.workqueue import Origins
 

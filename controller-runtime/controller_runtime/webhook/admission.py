@@ -19,10 +19,8 @@ import pydantic_core
 from controller_runtime import cache, log, offload, rest
 from controller_runtime.apis.admission.v1 import AdmissionRequest, AdmissionResponse
 from controller_runtime.apis.meta.v1 import Status
-from controller_runtime.machinery import field
-from controller_runtime.machinery.base import JSON
+from controller_runtime.machinery import JSON, Object, field
 from controller_runtime.machinery.errors import StatusError, to_status
-from controller_runtime.machinery.object import Object
 from controller_runtime.machinery.patch import pointer
 
 T = TypeVar("T", bound=Object)

@@ -18,9 +18,7 @@ import pydantic_core
 
 from controller_runtime import cancellation, log, metrics, offload
 from controller_runtime.httpserver import HTTPRequest, HTTPResponse
-from controller_runtime.machinery import raised, shape
-from controller_runtime.machinery.gvk import GVK, GroupKind
-from controller_runtime.machinery.object import Object
+from controller_runtime.machinery import GVK, GroupKind, Object, raised, shape
 
 from . import admission, endpoint, envelope
 

@@ -10,7 +10,7 @@ from controller_runtime.apis.core.v1 import (
 )
 from controller_runtime.client import MERGE, raw_patch
 from controller_runtime.client.cached import Backend
-from controller_runtime.machinery.object import unstructured
+from controller_runtime.machinery import unstructured
 
 from .world import RAW_WIDGET, Answer, Gadget, Widget, answer, config_map, widget
 

@@ -10,8 +10,7 @@ from controller_runtime.apis.core.v1 import (
 )
 from controller_runtime.client import MERGE, raw_patch
 from controller_runtime.client.cached import Backend
-from controller_runtime.machinery.gvk import GVK
-from controller_runtime.machinery.object import unstructured
+from controller_runtime.machinery import GVK, unstructured
 
 from .world import Answer, Widget, answer, config_map, job, pod, widget
 

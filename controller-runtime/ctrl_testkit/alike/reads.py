@@ -8,7 +8,7 @@ from controller_runtime.apis.core.v1 import (
 )
 from controller_runtime.client import MERGE, raw_patch
 from controller_runtime.client.cached import Backend
-from controller_runtime.machinery.object import metadata_only, unstructured
+from controller_runtime.machinery import metadata_only, unstructured
 
 from .world import RAW_WIDGET, Answer, Planet, Widget, answer, config_map, pod, widget
 

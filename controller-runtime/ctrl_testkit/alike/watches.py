@@ -9,7 +9,7 @@ import anyio
 from controller_runtime.apis.core.v1 import ConfigMap, Pod
 from controller_runtime.client import MERGE, raw_patch
 from controller_runtime.client.cached import Backend
-from controller_runtime.machinery.object import Object, metadata_only
+from controller_runtime.machinery import Object, metadata_only
 
 from .world import RAW_WIDGET, Answer, Widget, answer, config_map, pod, widget
 

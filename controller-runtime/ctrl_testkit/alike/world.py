@@ -16,9 +16,7 @@ from controller_runtime.apis.core.v1 import (
 )
 from controller_runtime.client.cached import Backend
 from controller_runtime.envtest import open_crd
-from controller_runtime.machinery import errors
-from controller_runtime.machinery.gvk import GVK
-from controller_runtime.machinery.object import Object, unstructured
+from controller_runtime.machinery import GVK, Object, errors, unstructured
 
 GROUP: Final = "alike.example.org"
 

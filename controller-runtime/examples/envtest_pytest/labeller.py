@@ -4,9 +4,8 @@
 
 import controller_runtime as ctrl
 from controller_runtime.client import Client, merge_from
+from controller_runtime.machinery import GVK, unstructured
 from controller_runtime.machinery.errors import NotFoundError
-from controller_runtime.machinery.gvk import GVK
-from controller_runtime.machinery.object import unstructured
 
 GREETING = unstructured(GVK("example.com", "v1", "Greeting"))
 LABEL = "example.com/language"

@@ -12,8 +12,8 @@ from labeller import GREETING, LABEL, setup
 import controller_runtime as ctrl
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import eventually
+from controller_runtime.machinery import Unstructured
 from controller_runtime.machinery.errors import InvalidError
-from controller_runtime.machinery.object import Unstructured
 
 pytestmark = pytest.mark.anyio
 

@@ -16,9 +16,7 @@ import anyio
 
 import controller_runtime as ctrl
 from controller_runtime.cache import Cache
-from controller_runtime.machinery import shape
-from controller_runtime.machinery.gvk import GVK
-from controller_runtime.machinery.object import unstructured
+from controller_runtime.machinery import GVK, shape, unstructured
 
 LARGE = unstructured(GVK("fault.example.org", "v1", "Large"))
 

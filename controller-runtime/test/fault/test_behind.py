@@ -21,8 +21,7 @@ from controller_runtime import cache, controller, handler
 from controller_runtime.apis.core.v1 import ConfigMap, Secret
 from controller_runtime.client import Client, LiveClient, merge_from
 from controller_runtime.envtest import Environment, eventually
-from controller_runtime.machinery.gvk import GVK
-from controller_runtime.machinery.object import unstructured
+from controller_runtime.machinery import GVK, unstructured
 from controller_runtime.rest import Config, Request, RESTMapper, Transport
 
 pytestmark = pytest.mark.fault

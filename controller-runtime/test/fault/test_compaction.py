@@ -16,8 +16,8 @@ from controller_runtime.apis.core.v1 import ConfigMap, Secret
 from controller_runtime.cache import Options
 from controller_runtime.client import Client, LiveClient, merge_from
 from controller_runtime.envtest import Environment, eventually
+from controller_runtime.machinery import Object
 from controller_runtime.machinery.errors import NotFoundError
-from controller_runtime.machinery.object import Object
 from controller_runtime.rest import RESTMapper, Transport
 
 pytestmark = pytest.mark.fault

@@ -12,9 +12,8 @@ from controller_runtime.apis.core.v1 import ConfigMap, Secret
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import Environment, apply_manifests, eventually, open_crd
 from controller_runtime.httpserver import HTTPRequest
+from controller_runtime.machinery import GVK, Object, unstructured
 from controller_runtime.machinery.errors import NotFoundError
-from controller_runtime.machinery.gvk import GVK
-from controller_runtime.machinery.object import Object, unstructured
 
 pytestmark = pytest.mark.fault
 USER = "limited"

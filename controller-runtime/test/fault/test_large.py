@@ -14,8 +14,7 @@ import pytest
 
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import Environment, open_crd
-from controller_runtime.machinery.gvk import GVK
-from controller_runtime.machinery.object import Unstructured, unstructured
+from controller_runtime.machinery import GVK, Unstructured, unstructured
 
 pytestmark = [
     pytest.mark.fault,

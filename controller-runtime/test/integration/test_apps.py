@@ -9,7 +9,7 @@ import pytest
 
 from controller_runtime.apis.apps import v1 as apps
 from controller_runtime.client import LiveClient
-from controller_runtime.machinery.base import Struct
+from controller_runtime.machinery import Struct
 from controller_runtime.rest import Request
 
 pytestmark = pytest.mark.integration

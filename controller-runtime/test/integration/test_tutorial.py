@@ -14,8 +14,7 @@ import yaml
 
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import Environment, eventually
-from controller_runtime.machinery.gvk import GVK
-from controller_runtime.machinery.object import unstructured
+from controller_runtime.machinery import GVK, unstructured
 from ctrl_testkit.small import output_of
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]

@@ -15,8 +15,7 @@ import pytest
 
 from controller_runtime import cache
 from controller_runtime.apis.core.v1 import Pod
-from controller_runtime.machinery.base import Struct
-from controller_runtime.machinery.object import Object
+from controller_runtime.machinery import Object, Struct
 from controller_runtime.rest import FakeResponse, FakeTransport, Request
 from controller_runtime.testing.pytest_virtual_time import fail_if_blocked as fail_if_blocked
 from controller_runtime.testing.pytest_virtual_time import (

@@ -12,7 +12,7 @@ import pytest
 
 from controller_runtime import source
 from controller_runtime.apis.core.v1 import ConfigMap, Pod
-from controller_runtime.machinery.gvk import NamespacedName
+from controller_runtime.machinery import NamespacedName
 from controller_runtime.reconcile import Request
 from controller_runtime.workqueue import LOW_PRIORITY, PriorityQueue
 

@@ -10,9 +10,9 @@ import pytest
 from controller_runtime import client, handler
 from controller_runtime.apis.batch.v1 import Job
 from controller_runtime.apis.core.v1 import Node, Pod
+from controller_runtime.apis.meta.v1 import ObjectMeta, OwnerReference
 from controller_runtime.event import CreateEvent, DeleteEvent, GenericEvent, UpdateEvent
-from controller_runtime.machinery.meta import ObjectMeta, OwnerReference
-from controller_runtime.machinery.object import Object
+from controller_runtime.machinery import Object
 from controller_runtime.reconcile import Request
 
 

@@ -6,9 +6,9 @@ import pytest
 
 from controller_runtime import predicate
 from controller_runtime.apis.core.v1 import Pod
+from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.event import CreateEvent, DeleteEvent, GenericEvent, UpdateEvent
-from controller_runtime.machinery.meta import ObjectMeta
-from controller_runtime.machinery.object import Object
+from controller_runtime.machinery import Object
 
 
 def pod(**metadata: object) -> Pod:

@@ -6,11 +6,10 @@ from datetime import timedelta
 from typing import TypeVar, Unpack
 
 from controller_runtime.apis.core.v1 import Pod
+from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.client import ListOptions, ObjectList, Reader
+from controller_runtime.machinery import NamespacedName, Object
 from controller_runtime.machinery.errors import NotFoundError
-from controller_runtime.machinery.gvk import NamespacedName
-from controller_runtime.machinery.meta import ObjectMeta
-from controller_runtime.machinery.object import Object
 from controller_runtime.reconcile import AsReconciler, Func, Reconciler, Request, Result
 
 T = TypeVar("T", bound=Object)

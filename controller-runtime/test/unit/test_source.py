@@ -15,10 +15,11 @@ from controller_runtime import cache, client, handler, log, predicate, rest, sou
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.event import CreateEvent, GenericEvent
 from controller_runtime.log import Written
-from controller_runtime.machinery.gvk import GVK, Resource
-from controller_runtime.machinery.object import (
+from controller_runtime.machinery import (
+    GVK,
     Object,
     PartialObjectMetadata,
+    Resource,
     metadata_only,
     unstructured,
 )

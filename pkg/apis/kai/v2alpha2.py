@@ -10,9 +10,7 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Final
 
-from controller_runtime.machinery.base import Struct
-from controller_runtime.machinery.crd import CRD, Int32, KindMarkers
-from controller_runtime.machinery.object import Object
+from controller_runtime.machinery import CRD, Int32, KindMarkers, Object, Struct
 from controller_runtime.machinery.quantity import ResourceList
 from pydantic import Field
 

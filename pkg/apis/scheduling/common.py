@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from controller_runtime.apis.meta.v1 import Condition
-from controller_runtime.machinery.base import JSON, Struct
+from controller_runtime.machinery import JSON, Struct
 
 
 class GangSchedulingPolicy(Struct):

@@ -4,8 +4,7 @@
 
 from __future__ import annotations
 
-from controller_runtime.machinery.base import Struct
-from controller_runtime.machinery.object import Object
+from controller_runtime.machinery import Object, Struct
 from pydantic import Field
 
 from .common import PodGroupSchedulingPolicy

@@ -6,8 +6,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from controller_runtime.machinery.base import Struct
-from controller_runtime.machinery.object import Object
+from controller_runtime.machinery import Object, Struct
 from pydantic import Field
 
 from .common import PodGroupSchedulingPolicy, PodGroupStatus

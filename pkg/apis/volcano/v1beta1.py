@@ -6,9 +6,7 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Final
 
-from controller_runtime.machinery.base import JSON, Struct
-from controller_runtime.machinery.crd import CRD
-from controller_runtime.machinery.object import Object
+from controller_runtime.machinery import CRD, JSON, Object, Struct
 from controller_runtime.machinery.quantity import ResourceList
 from pydantic import Field
 

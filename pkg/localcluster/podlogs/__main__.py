@@ -9,8 +9,8 @@ import argparse
 import anyio
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import HOST
+from controller_runtime.machinery import unstructured
 from controller_runtime.machinery.errors import NotFoundError
-from controller_runtime.machinery.object import unstructured
 from controller_runtime.rest import RESTMapper, Transport, load_config
 
 from pkg.localcluster import recycling

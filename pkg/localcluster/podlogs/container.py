@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from controller_runtime.machinery.base import JSON
+from controller_runtime.machinery import JSON
 
 from pkg.why.snapshot import COMPLETION_INDEX
 from pkg.why.things import Thing, maps, moment, number, text

@@ -14,10 +14,9 @@ from urllib.parse import urlsplit
 import controller_runtime as ctrl
 from controller_runtime import cache, client, controller, log, recorder, source
 from controller_runtime.apis.core.v1 import Pod, ServiceAccount, ServiceAccountTokenProjection
+from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.envtest import HOST
-from controller_runtime.machinery.gvk import GVK
-from controller_runtime.machinery.meta import ObjectMeta
-from controller_runtime.machinery.object import unstructured
+from controller_runtime.machinery import GVK, unstructured
 
 from pkg.localcluster import recycling
 from pkg.localcluster.podlogs.server import LogServer, mutual_tls

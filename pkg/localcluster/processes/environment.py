@@ -12,9 +12,8 @@ from typing import Final, TypeVar
 
 from controller_runtime.apis.core.v1 import ConfigMap, Container, EnvFromSource, EnvVar, Pod, Secret
 from controller_runtime.client import Reader
+from controller_runtime.machinery import GVK, Object, metadata_only
 from controller_runtime.machinery.errors import NotFoundError
-from controller_runtime.machinery.gvk import GVK
-from controller_runtime.machinery.object import Object, metadata_only
 
 from pkg.localcluster.processes import downward
 from pkg.localcluster.processes.downward import ConfigError

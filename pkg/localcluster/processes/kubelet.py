@@ -14,9 +14,9 @@ import anyio
 import msgspec
 from controller_runtime import client, log, reconcile
 from controller_runtime.apis.core.v1 import Pod
+from controller_runtime.apis.meta.v1 import ObjectMeta
+from controller_runtime.machinery import NamespacedName
 from controller_runtime.machinery.errors import NotFoundError
-from controller_runtime.machinery.gvk import NamespacedName
-from controller_runtime.machinery.meta import ObjectMeta
 from controller_runtime.source import Queue
 
 from pkg.localcluster.processes import status

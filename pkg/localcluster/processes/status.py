@@ -17,7 +17,7 @@ from controller_runtime.apis.core.v1 import (
     Node,
     Pod,
 )
-from controller_runtime.machinery.base import JSON
+from controller_runtime.machinery import JSON
 from controller_runtime.machinery.time import format_time, parse_time
 
 PENDING: Final = "Pending"

@@ -12,7 +12,7 @@ import copy
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 
-from controller_runtime.machinery.base import JSON
+from controller_runtime.machinery import JSON
 
 from pkg.apis.trainer.v1alpha1 import TrainingRuntimeSpec, TrainJob
 from pkg.offline.trace.diff import Change, Path, difference, touches

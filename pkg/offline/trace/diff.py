@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from controller_runtime.machinery.base import JSON
+from controller_runtime.machinery import JSON
 from controller_runtime.machinery.yaml import render_path
 
 _KEYS: Final = ("name", "mountPath", "containerPort", "uid")

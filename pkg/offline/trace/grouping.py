@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Final
 
 import pydantic_core
 from controller_runtime.apis.core.v1 import Pod
-from controller_runtime.machinery.base import JSON
+from controller_runtime.machinery import JSON, Object
 from controller_runtime.machinery.errors import StatusError
-from controller_runtime.machinery.object import Object
 from controller_runtime.machinery.yaml import render_path
 
 from pkg.apis.kai.v2alpha2 import PodGroup

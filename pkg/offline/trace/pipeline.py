@@ -14,8 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from controller_runtime.machinery.base import JSON, Struct
-from controller_runtime.machinery.object import Object
+from controller_runtime.machinery import JSON, Object, Struct
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainJob

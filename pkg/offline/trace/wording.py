@@ -8,7 +8,7 @@ import json
 import shlex
 from typing import Final
 
-from controller_runtime.machinery.base import JSON
+from controller_runtime.machinery import JSON
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.offline.trace.diff import ABSENT, Change, Item, Path, render

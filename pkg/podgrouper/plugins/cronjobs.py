@@ -7,8 +7,7 @@ from __future__ import annotations
 from typing import Final
 
 from controller_runtime.apis.core.v1 import Pod
-from controller_runtime.machinery.gvk import GVK
-from controller_runtime.machinery.object import Object, Unstructured, unstructured
+from controller_runtime.machinery import GVK, Object, Unstructured, unstructured
 
 from pkg.podgrouper.podgroup import Metadata
 

@@ -8,10 +8,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from controller_runtime.apis.core.v1 import Pod
-from controller_runtime.machinery.base import JSON
+from controller_runtime.machinery import GVK, JSON, Unstructured
 from controller_runtime.machinery.gojson import go_text
-from controller_runtime.machinery.gvk import GVK
-from controller_runtime.machinery.object import Unstructured
 
 from pkg.podgrouper.podgroup import Metadata, SubGroupMetadata
 

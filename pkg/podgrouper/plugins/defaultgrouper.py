@@ -10,10 +10,9 @@ from typing import ClassVar, Final
 
 from controller_runtime import client, log
 from controller_runtime.apis.core.v1 import ConfigMap, Pod
+from controller_runtime.apis.meta.v1 import OwnerReference
 from controller_runtime.apis.scheduling.v1 import PriorityClass
-from controller_runtime.machinery.gvk import NamespacedName
-from controller_runtime.machinery.meta import OwnerReference
-from controller_runtime.machinery.object import Object, Unstructured
+from controller_runtime.machinery import NamespacedName, Object, Unstructured
 
 from pkg.apis.kai.v2alpha2 import parse_preemptibility
 from pkg.constants import kai

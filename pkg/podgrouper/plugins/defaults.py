@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final, NoReturn
 
-from controller_runtime.machinery.gvk import GroupKind
+from controller_runtime.machinery import GroupKind
 
 
 class DefaultsError(Exception):

@@ -8,7 +8,7 @@ from abc import abstractmethod
 
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.client import Reader
-from controller_runtime.machinery.object import Object, Unstructured
+from controller_runtime.machinery import Object, Unstructured
 
 from pkg.podgrouper.podgroup import Metadata
 

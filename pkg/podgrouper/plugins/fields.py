@@ -12,10 +12,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, TypeVar
 
-from controller_runtime.machinery.base import JSON
+from controller_runtime.apis.meta.v1 import OwnerReference
+from controller_runtime.machinery import JSON, Unstructured
 from controller_runtime.machinery.gojson import go_text
-from controller_runtime.machinery.meta import OwnerReference
-from controller_runtime.machinery.object import Unstructured
 
 from .errors import AccessorError
 

@@ -9,7 +9,7 @@ from enum import Enum
 from typing import ClassVar
 
 from controller_runtime.apis.core.v1 import Pod
-from controller_runtime.machinery.object import Object, Unstructured
+from controller_runtime.machinery import Object, Unstructured
 
 from pkg.podgrouper.podgroup import Metadata
 

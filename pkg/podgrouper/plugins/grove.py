@@ -12,9 +12,7 @@ from typing import Final, TypeVar
 
 from controller_runtime import log
 from controller_runtime.apis.core.v1 import Pod
-from controller_runtime.machinery.base import JSON
-from controller_runtime.machinery.gvk import GVK
-from controller_runtime.machinery.object import Object, Unstructured, unstructured
+from controller_runtime.machinery import GVK, JSON, Object, Unstructured, unstructured
 
 from pkg.apis.kai.v2alpha2 import parse_preemptibility
 from pkg.constants import kai

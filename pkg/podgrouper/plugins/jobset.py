@@ -8,9 +8,8 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from controller_runtime.apis.core.v1 import Pod
-from controller_runtime.machinery.base import JSON
+from controller_runtime.machinery import JSON, Unstructured
 from controller_runtime.machinery.gojson import quote
-from controller_runtime.machinery.object import Unstructured
 
 from pkg.constants import kai
 from pkg.podgrouper.podgroup import Metadata

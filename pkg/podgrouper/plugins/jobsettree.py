@@ -12,10 +12,9 @@ from typing import Final
 
 from controller_runtime import client
 from controller_runtime.apis.core.v1 import Pod
-from controller_runtime.machinery.base import JSON
+from controller_runtime.machinery import JSON, Unstructured
 from controller_runtime.machinery.errors import NotFoundError
 from controller_runtime.machinery.gojson import quote
-from controller_runtime.machinery.object import Unstructured
 
 from pkg.apis.kai.v2alpha2 import PodGroup
 from pkg.constants import kai

@@ -8,11 +8,10 @@ from typing import Final
 
 from controller_runtime import log
 from controller_runtime.apis.core.v1 import Pod
+from controller_runtime.apis.meta.v1 import OwnerReference
 from controller_runtime.client import Reader
+from controller_runtime.machinery import GVK, Object, Unstructured, unstructured
 from controller_runtime.machinery.errors import NotFoundError
-from controller_runtime.machinery.gvk import GVK
-from controller_runtime.machinery.meta import OwnerReference
-from controller_runtime.machinery.object import Object, Unstructured, unstructured
 
 from pkg.apis.kai.v2alpha2 import PodGroup
 from pkg.constants import kai

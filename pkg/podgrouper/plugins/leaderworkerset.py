@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from controller_runtime.apis.core.v1 import Pod
-from controller_runtime.machinery.object import Unstructured
+from controller_runtime.machinery import Unstructured
 
 from pkg.constants import kai
 from pkg.podgrouper.podgroup import OLDEST, Metadata, Rules, SubGroupMetadata, TopologyConstraintMetadata

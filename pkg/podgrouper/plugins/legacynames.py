@@ -9,8 +9,8 @@ from typing import Final
 from controller_runtime import log
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.client import Reader
+from controller_runtime.machinery import Unstructured
 from controller_runtime.machinery.errors import NotFoundError
-from controller_runtime.machinery.object import Unstructured
 
 from pkg.apis.kai.v2alpha2 import PodGroup
 from pkg.constants import kai

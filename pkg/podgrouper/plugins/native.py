@@ -13,13 +13,10 @@ from typing import Final
 
 from controller_runtime import client, log
 from controller_runtime.apis.core.v1 import Pod
-from controller_runtime.machinery import names
-from controller_runtime.machinery.base import JSON
+from controller_runtime.apis.meta.v1 import OwnerReference
+from controller_runtime.machinery import GVK, JSON, Object, Unstructured, names, unstructured
 from controller_runtime.machinery.errors import ForbiddenError, NotFoundError
 from controller_runtime.machinery.gojson import quote
-from controller_runtime.machinery.gvk import GVK
-from controller_runtime.machinery.meta import OwnerReference
-from controller_runtime.machinery.object import Object, Unstructured, unstructured
 from controller_runtime.rest import NoKindMatchError
 
 from pkg.constants import kai

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from controller_runtime.apis.core.v1 import Pod
-from controller_runtime.machinery.base import JSON
+from controller_runtime.machinery import JSON
 
 from pkg.constants import kai
 from pkg.podgrouper.podgroup import TopologyConstraintMetadata

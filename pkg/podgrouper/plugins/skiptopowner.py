@@ -13,8 +13,7 @@ from typing import TypeVar
 
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.client import Reader
-from controller_runtime.machinery.gvk import GVK
-from controller_runtime.machinery.object import Object, Unstructured, unstructured
+from controller_runtime.machinery import GVK, Object, Unstructured, unstructured
 
 from pkg.constants import kai
 from pkg.podgrouper.podgroup import OLDEST, Metadata, Rules

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from controller_runtime.apis.core.v1 import Pod
-from controller_runtime.machinery.object import Unstructured
+from controller_runtime.machinery import Unstructured
 
 from pkg.constants import kai
 from pkg.podgrouper.podgroup import Metadata

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from controller_runtime import client, log
+from controller_runtime.apis.meta.v1 import ObjectMeta
+from controller_runtime.machinery import NamespacedName
 from controller_runtime.machinery.errors import AlreadyExistsError, ConflictError, NotFoundError
-from controller_runtime.machinery.gvk import NamespacedName
-from controller_runtime.machinery.meta import ObjectMeta
 
 from pkg.apis.kai.v2alpha2 import PodGroup, PodGroupSpec, SubGroup, TopologyConstraint
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from controller_runtime.machinery.meta import OwnerReference
+from controller_runtime.apis.meta.v1 import OwnerReference
 
 
 @dataclass(slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Final, NamedTuple
 
-from controller_runtime.machinery.gvk import NamespacedName
+from controller_runtime.machinery import NamespacedName
 
 from .metadata import Metadata
 from .rules import Rules

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from controller_runtime.machinery.meta import OwnerReference
+from controller_runtime.apis.meta.v1 import OwnerReference
 
 from pkg.apis.kai.v2alpha2 import PodGroup, PodGroupSpec, SubGroup, TopologyConstraint
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from controller_runtime.machinery.base import JSON
+from controller_runtime.machinery import JSON
 from controller_runtime.machinery.strategicpatch import StrategicMergeError
 
 _MOST_VALUES: Final = 500_000

@@ -8,10 +8,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from controller_runtime.client import FieldIndexer, Reader, peek
-from controller_runtime.machinery import field
+from controller_runtime.machinery import NamespacedName, Object, field
 from controller_runtime.machinery.errors import StatusError
-from controller_runtime.machinery.gvk import NamespacedName
-from controller_runtime.machinery.object import Object
 from controller_runtime.rest import RestError
 
 from pkg.apis.trainer import v1alpha1 as trainer

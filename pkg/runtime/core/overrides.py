@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import msgspec
-from controller_runtime.machinery import mergeschema
-from controller_runtime.machinery.base import JSON
+from controller_runtime.machinery import JSON, mergeschema
 from controller_runtime.machinery.strategicpatch import strategic_merge_patch
 
 from pkg import apply

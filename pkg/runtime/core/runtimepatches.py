@@ -9,8 +9,7 @@ from itertools import islice
 from typing import Final
 
 from controller_runtime.apis.meta.v1 import ObjectMeta
-from controller_runtime.machinery import field, mergeschema
-from controller_runtime.machinery.base import JSON
+from controller_runtime.machinery import JSON, field, mergeschema
 from controller_runtime.machinery.strategicpatch import StrategicMergeError, strategic_merge_patch
 
 from pkg import apply

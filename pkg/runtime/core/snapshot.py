@@ -19,15 +19,13 @@ from controller_runtime import log, offload
 from controller_runtime.apis.core.v1 import ConfigMap
 from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.client import Client, Reader, peek
-from controller_runtime.machinery import yaml
+from controller_runtime.machinery import NamespacedName, Object, metadata_only, yaml
 from controller_runtime.machinery.errors import (
     AlreadyExistsError,
     ForbiddenError,
     NotFoundError,
     StatusError,
 )
-from controller_runtime.machinery.gvk import NamespacedName
-from controller_runtime.machinery.object import Object, metadata_only
 from controller_runtime.rest import RestError
 from controller_runtime.tokenbucket import TokenBucket
 

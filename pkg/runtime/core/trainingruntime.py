@@ -8,10 +8,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, TypeVar
 
 from controller_runtime.client import Client, FieldIndexer, Reader, peek
-from controller_runtime.machinery import equality, field
+from controller_runtime.machinery import NamespacedName, Object, equality, field
 from controller_runtime.machinery.errors import ForbiddenError, NotFoundError, StatusError
-from controller_runtime.machinery.gvk import NamespacedName
-from controller_runtime.machinery.object import Object
 from controller_runtime.machinery.strategicpatch import StrategicMergeError
 from controller_runtime.rest import RestError
 

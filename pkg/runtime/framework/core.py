@@ -7,8 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from controller_runtime import client
-from controller_runtime.machinery import field
-from controller_runtime.machinery.object import Object
+from controller_runtime.machinery import Object, field
 from controller_runtime.manager import ManagerError
 
 from pkg.apis.config.v1alpha1 import Configuration, defaulted

@@ -17,9 +17,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import ClassVar
 
 from controller_runtime.client import FieldIndexer, Reader
-from controller_runtime.machinery import field
-from controller_runtime.machinery.base import JSON
-from controller_runtime.machinery.object import Object
+from controller_runtime.machinery import JSON, Object, field
 
 from pkg.apis.config.v1alpha1 import Configuration
 from pkg.apis.trainer.v1alpha1 import PodGroupPolicy, TrainJob, TrainJobStatus

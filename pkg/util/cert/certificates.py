@@ -29,15 +29,15 @@ from controller_runtime.apis.admissionregistration.v1 import (
     ValidatingWebhookConfiguration,
 )
 from controller_runtime.apis.core.v1 import Secret
+from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.certificates import SKEW
+from controller_runtime.machinery import NamespacedName
 from controller_runtime.machinery.errors import (
     AlreadyExistsError,
     ConflictError,
     NotFoundError,
     StatusError,
 )
-from controller_runtime.machinery.gvk import NamespacedName
-from controller_runtime.machinery.meta import ObjectMeta
 from controller_runtime.rest import load_chain
 from controller_runtime.webhook import server_context
 from prometheus_client.metrics import Counter, Gauge

@@ -17,8 +17,8 @@ from controller_runtime.apis.admissionregistration.v1 import (
     ValidatingWebhookConfiguration,
 )
 from controller_runtime.apis.core.v1 import Secret
+from controller_runtime.machinery import Object
 from controller_runtime.machinery.errors import ForbiddenError, StatusError
-from controller_runtime.machinery.object import Object
 
 DEFAULT_NAMESPACE: Final = "kubeflow-system"
 UNTIL_PERMITTED: Final = 60.0

@@ -7,8 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from controller_runtime.machinery import quantity
-from controller_runtime.machinery.base import JSON
+from controller_runtime.machinery import JSON, quantity
 
 from pkg.why import kinds
 from pkg.why.snapshot import Snapshot

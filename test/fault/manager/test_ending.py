@@ -16,9 +16,8 @@ import pytest
 from controller_runtime.apis.coordination.v1 import Lease
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import Environment, KeyPair, eventually
+from controller_runtime.machinery import GVK, unstructured
 from controller_runtime.machinery.errors import NotFoundError
-from controller_runtime.machinery.gvk import GVK
-from controller_runtime.machinery.object import unstructured
 from controller_runtime.rest import RESTMapper, Transport
 
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(600)]

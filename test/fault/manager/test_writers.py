@@ -17,8 +17,7 @@ from aiohttp import web
 from controller_runtime.apis.core.v1 import Namespace
 from controller_runtime.client import MERGE, LiveClient, ignore_not_found, raw_patch
 from controller_runtime.envtest import Authority
-from controller_runtime.machinery.gvk import GVK
-from controller_runtime.machinery.object import unstructured
+from controller_runtime.machinery import GVK, unstructured
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainJob

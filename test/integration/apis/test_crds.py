@@ -9,10 +9,8 @@ from typing import Any
 import pytest
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import install_crds, read_manifests, wait_established
-from controller_runtime.machinery import kubernetes_schema
+from controller_runtime.machinery import GVK, Unstructured, kubernetes_schema, unstructured
 from controller_runtime.machinery.errors import InvalidError
-from controller_runtime.machinery.gvk import GVK
-from controller_runtime.machinery.object import Unstructured, unstructured
 from controller_runtime.rest import Config, Request, Transport
 
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob

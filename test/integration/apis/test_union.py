@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import Environment
+from controller_runtime.machinery import Unstructured
 from controller_runtime.machinery.errors import InvalidError, StatusError
-from controller_runtime.machinery.object import Unstructured
 
 pytestmark = pytest.mark.integration
 Document = dict[str, Any]

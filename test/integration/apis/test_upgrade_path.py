@@ -17,8 +17,8 @@ import yaml
 from controller_runtime.cache import Cache
 from controller_runtime.client import LiveClient, raw_patch
 from controller_runtime.envtest import CRD, Environment, wait_established
+from controller_runtime.machinery import Unstructured
 from controller_runtime.machinery.errors import InvalidError, NotFoundError
-from controller_runtime.machinery.object import Unstructured
 from controller_runtime.rest import RESTMapper, Transport
 
 from pkg.controller.storednumbers import StoredNumbers

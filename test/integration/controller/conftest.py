@@ -7,9 +7,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import Environment, eventually, open_crd
+from controller_runtime.machinery import GVK, Object, unstructured
 from controller_runtime.machinery.errors import NotFoundError
-from controller_runtime.machinery.gvk import GVK
-from controller_runtime.machinery.object import Object, unstructured
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainJob

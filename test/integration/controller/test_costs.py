@@ -14,8 +14,7 @@ from controller_runtime import metrics
 from controller_runtime.cache import echoes
 from controller_runtime.client import MERGE, LiveClient, raw_patch
 from controller_runtime.envtest import eventually
-from controller_runtime.machinery.base import Struct
-from controller_runtime.machinery.object import unstructured
+from controller_runtime.machinery import Struct, unstructured
 from controller_runtime.rest import Request
 
 from pkg.apis.jobset.v1alpha2 import JobSet, JobSetSpec

@@ -10,11 +10,11 @@ import anyio
 import pytest
 from controller_runtime import cache, metrics
 from controller_runtime.apis.core.v1 import Event, LimitRange
+from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.apis.node.v1 import RuntimeClass
 from controller_runtime.client import MERGE, LiveClient, raw_patch
 from controller_runtime.envtest import consistently, eventually
-from controller_runtime.machinery.meta import ObjectMeta
-from controller_runtime.machinery.object import Object
+from controller_runtime.machinery import Object
 from controller_runtime.rest import Request
 
 from pkg.apis.jobset.v1alpha2 import JobSet

@@ -14,9 +14,9 @@ from controller_runtime import cache, metrics
 from controller_runtime.apis.core.v1 import ConfigMap, Secret
 from controller_runtime.client import MERGE, LiveClient, raw_patch
 from controller_runtime.envtest import consistently, eventually
+from controller_runtime.machinery import Object
 from controller_runtime.machinery.conditions import is_true
 from controller_runtime.machinery.errors import InvalidError, NotFoundError
-from controller_runtime.machinery.object import Object
 from controller_runtime.rest import Request
 
 from pkg.apis.jobset.v1alpha2 import JobSet

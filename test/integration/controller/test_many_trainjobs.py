@@ -6,7 +6,7 @@ import anyio
 import pytest
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import eventually
-from controller_runtime.machinery.object import metadata_only
+from controller_runtime.machinery import metadata_only
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainJob

@@ -21,7 +21,7 @@ from controller_runtime.apis.batch.v1 import Job
 from controller_runtime.apis.core.v1 import ConfigMap, Pod, Secret, ServiceAccount
 from controller_runtime.client import MERGE, LiveClient, raw_patch
 from controller_runtime.envtest import Environment, eventually, free_ports
-from controller_runtime.machinery.object import Object
+from controller_runtime.machinery import Object
 from controller_runtime.rest import (
     Config,
     Request,

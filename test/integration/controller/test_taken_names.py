@@ -9,8 +9,8 @@ import pytest
 from controller_runtime.apis.core.v1 import ConfigMap, Secret
 from controller_runtime.client import Client, LiveClient, interceptor
 from controller_runtime.envtest import Environment
+from controller_runtime.machinery import Object
 from controller_runtime.machinery.errors import ConflictError
-from controller_runtime.machinery.object import Object
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.controller.applier import Applier, Outcome

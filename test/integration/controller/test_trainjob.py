@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from controller_runtime import metrics
 from controller_runtime.apis.core.v1 import Event
+from controller_runtime.apis.meta.v1 import OwnerReference
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import consistently, eventually
 from controller_runtime.machinery.errors import NotFoundError
-from controller_runtime.machinery.meta import OwnerReference
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import Binaries, Environment, apply_manifests
-from controller_runtime.machinery.object import Object
+from controller_runtime.machinery import Object
 from controller_runtime.testing.pytest_envtest import running
 
 from pkg.apis.scheduling import v1alpha1, v1alpha2, v1beta1

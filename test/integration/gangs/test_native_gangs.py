@@ -13,8 +13,8 @@ from controller_runtime import cache, metrics
 from controller_runtime.apis.core.v1 import Event
 from controller_runtime.client import MERGE, LiveClient, raw_patch
 from controller_runtime.envtest import consistently, eventually
+from controller_runtime.machinery import Object
 from controller_runtime.machinery.errors import NotFoundError
-from controller_runtime.machinery.object import Object
 from controller_runtime.rest import Request
 
 from pkg.apis.jobset.v1alpha2 import JobSet

@@ -37,9 +37,8 @@ from controller_runtime.envtest import (
     eventually,
     free_ports,
 )
+from controller_runtime.machinery import GVK, NamespacedName, Object, Unstructured, unstructured
 from controller_runtime.machinery.errors import NotFoundError, StatusError
-from controller_runtime.machinery.gvk import GVK, NamespacedName
-from controller_runtime.machinery.object import Object, Unstructured, unstructured
 from controller_runtime.rest import RESTMapper, Transport
 
 from hack import chart

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import Environment
+from controller_runtime.machinery import Unstructured
 from controller_runtime.machinery.errors import StatusError
-from controller_runtime.machinery.object import Unstructured
 from controller_runtime.rest import RESTMapper, Transport
 
 from pkg import config

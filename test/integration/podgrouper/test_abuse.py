@@ -13,8 +13,7 @@ from controller_runtime import Manager
 from controller_runtime.apis.core.v1 import Event, Namespace, Pod
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import eventually
-from controller_runtime.machinery.gvk import GVK
-from controller_runtime.machinery.object import metadata_only, unstructured
+from controller_runtime.machinery import GVK, metadata_only, unstructured
 from controller_runtime.rest import AnswerError
 
 pytestmark = pytest.mark.integration

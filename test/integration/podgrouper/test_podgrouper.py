@@ -10,11 +10,10 @@ from typing import Any
 import anyio
 import pytest
 from controller_runtime.apis.core.v1 import ConfigMap, Namespace, Pod
+from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.client import MERGE, LiveClient, raw_patch
 from controller_runtime.envtest import consistently, eventually
-from controller_runtime.machinery.gvk import GVK
-from controller_runtime.machinery.meta import ObjectMeta
-from controller_runtime.machinery.object import Object, Unstructured
+from controller_runtime.machinery import GVK, Object, Unstructured
 
 from pkg.apis.config.v1alpha1 import ObjectReference
 from pkg.apis.jobset.v1alpha2 import JobSet

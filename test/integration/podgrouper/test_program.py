@@ -15,7 +15,7 @@ from controller_runtime.apis.coordination.v1 import Lease
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import Environment, apply_manifests, eventually, free_ports
-from controller_runtime.machinery.gvk import GVK
+from controller_runtime.machinery import GVK
 
 from pkg.apis.kai.v2alpha2 import PodGroup
 

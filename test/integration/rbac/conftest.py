@@ -25,8 +25,7 @@ from controller_runtime.envtest import (
     free_ports,
     open_crd,
 )
-from controller_runtime.machinery.gvk import GVK
-from controller_runtime.machinery.object import Unstructured
+from controller_runtime.machinery import GVK, Unstructured
 from controller_runtime.rest import Config, Request, RESTMapper, Transport, TransportError
 
 from hack import rbac

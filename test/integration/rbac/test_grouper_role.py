@@ -8,8 +8,7 @@ import pytest
 from controller_runtime.apis.core.v1 import ConfigMap, Pod
 from controller_runtime.client import MERGE, LiveClient, raw_patch
 from controller_runtime.envtest import Environment, eventually
-from controller_runtime.machinery.gvk import GVK
-from controller_runtime.machinery.object import unstructured
+from controller_runtime.machinery import GVK, unstructured
 
 from hack import rbac
 from pkg.apis.kai.v2alpha2 import PodGroup

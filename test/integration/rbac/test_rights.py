@@ -21,9 +21,8 @@ import pytest
 from controller_runtime.apis.core.v1 import Event, Namespace, Pod, Secret
 from controller_runtime.client import MERGE, LiveClient, raw_patch
 from controller_runtime.envtest import Environment, EventuallyError, eventually
+from controller_runtime.machinery import GVK, unstructured
 from controller_runtime.machinery.errors import StatusError
-from controller_runtime.machinery.gvk import GVK
-from controller_runtime.machinery.object import unstructured
 
 from hack import rbac
 from pkg.apis.trainer.v1alpha1 import TrainJob

@@ -34,9 +34,8 @@ from controller_runtime.envtest import (
     free_ports,
     open_crd,
 )
+from controller_runtime.machinery import GVK, Unstructured, unstructured
 from controller_runtime.machinery.errors import ServerError
-from controller_runtime.machinery.gvk import GVK
-from controller_runtime.machinery.object import Unstructured, unstructured
 from controller_runtime.rest import Config, Request, RESTMapper, Transport, TransportError
 from prometheus_client.parser import text_string_to_metric_families
 

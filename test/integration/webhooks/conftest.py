@@ -15,8 +15,8 @@ import psutil
 import pytest
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import Environment, eventually
+from controller_runtime.machinery import Unstructured
 from controller_runtime.machinery.errors import StatusError
-from controller_runtime.machinery.object import Unstructured
 from controller_runtime.rest import Config, Request, RESTMapper, Transport
 
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from controller_runtime.client import LiveClient
+from controller_runtime.machinery import Unstructured
 from controller_runtime.machinery.errors import StatusError
-from controller_runtime.machinery.object import Unstructured
 
 pytestmark = pytest.mark.integration
 

@@ -11,8 +11,8 @@ import pytest
 from controller_runtime.apis.core.v1 import Container
 from controller_runtime.client import LiveClient, raw_patch
 from controller_runtime.envtest import eventually
+from controller_runtime.machinery import Unstructured
 from controller_runtime.machinery.errors import ConflictError, InvalidError
-from controller_runtime.machinery.object import Unstructured
 
 from pkg.apis.jobset.v1alpha2 import JobSet, ReplicatedJob
 from pkg.apis.trainer.v1alpha1 import TrainJob

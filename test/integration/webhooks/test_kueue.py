@@ -15,8 +15,8 @@ import pytest
 from controller_runtime import webhook
 from controller_runtime.client import MERGE, LiveClient, raw_patch
 from controller_runtime.envtest import Environment, eventually
+from controller_runtime.machinery import Unstructured
 from controller_runtime.machinery.errors import StatusError
-from controller_runtime.machinery.object import Unstructured
 from controller_runtime.rest import Request
 
 from pkg.apis.jobset.v1alpha2 import JobSet

@@ -9,9 +9,8 @@ import pytest
 from controller_runtime.apis.core.v1 import Event
 from controller_runtime.client import LiveClient, raw_patch
 from controller_runtime.envtest import eventually
+from controller_runtime.machinery import NamespacedName, metadata_only
 from controller_runtime.machinery.errors import ForbiddenError, NotFoundError
-from controller_runtime.machinery.gvk import NamespacedName
-from controller_runtime.machinery.object import metadata_only
 from controller_runtime.rest import AnswerError
 
 from pkg.apis.jobset.v1alpha2 import JobSet

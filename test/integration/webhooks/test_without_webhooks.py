@@ -16,7 +16,7 @@ from controller_runtime.apis.admissionregistration.v1 import ValidatingWebhookCo
 from controller_runtime.apis.core.v1 import Namespace, Secret
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import Binaries, Environment, eventually, free_ports
-from controller_runtime.machinery.object import Unstructured
+from controller_runtime.machinery import Unstructured
 from controller_runtime.rest import Config, Request, RESTMapper, Transport, TransportError
 
 from pkg.apis.jobset.v1alpha2 import JobSet

@@ -11,10 +11,8 @@ from collections.abc import Awaitable, Mapping
 from typing import Any, TypeVar
 
 from controller_runtime.apis.admission.v1 import AdmissionRequest
-from controller_runtime.machinery import field
-from controller_runtime.machinery.base import Struct
+from controller_runtime.machinery import Object, Struct, field
 from controller_runtime.machinery.gojson import go_json
-from controller_runtime.machinery.object import Object
 from controller_runtime.webhook import admission
 
 from pkg.apis.config.v1alpha1 import Configuration

@@ -10,9 +10,8 @@ from typing import Any, Final
 from controller_runtime import reconcile
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.cache import CacheError
+from controller_runtime.machinery import NamespacedName, Object
 from controller_runtime.machinery.errors import StatusError
-from controller_runtime.machinery.gvk import NamespacedName
-from controller_runtime.machinery.object import Object
 from controller_runtime.rest import RestError
 
 from pkg.apis.kai.v2alpha2 import PodGroup

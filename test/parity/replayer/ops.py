@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from controller_runtime import reconcile
 from controller_runtime.fake import Call
+from controller_runtime.machinery import Object
 from controller_runtime.machinery.errors import NotFoundError, StatusError
-from controller_runtime.machinery.object import Object
 from controller_runtime.machinery.strategicpatch import StrategicMergeError
 from controller_runtime.machinery.time import format_time
 from controller_runtime.rest import RestError

@@ -20,8 +20,7 @@ from controller_runtime import httpserver, rest
 from controller_runtime.apis.batch.v1 import Job
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.fake import FakeClient
-from controller_runtime.machinery import errors
-from controller_runtime.machinery.object import Object
+from controller_runtime.machinery import Object, errors
 from cryptography.hazmat.primitives import hashes, hmac, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 from controller_runtime import event
-from controller_runtime.machinery.object import Object
+from controller_runtime.machinery import Object
 
 from pkg.runtime.framework import WatchExtensionPlugin
 from pkg.runtime.framework.plugins import registry

@@ -11,9 +11,8 @@ from typing import Any, Final, TypeVar
 
 from controller_runtime import client
 from controller_runtime.fake import Call, FakeClient, FakeSubResource
+from controller_runtime.machinery import NamespacedName, Object
 from controller_runtime.machinery.errors import StatusError
-from controller_runtime.machinery.gvk import NamespacedName
-from controller_runtime.machinery.object import Object
 
 from pkg.apis import scheme
 from pkg.apis.config.v1alpha1 import Configuration, set_defaults

@@ -10,8 +10,7 @@ from controller_runtime.apis.apps import v1 as apps
 from controller_runtime.apis.batch import v1 as batch
 from controller_runtime.apis.core import v1 as core
 from controller_runtime.apis.meta import v1 as meta
-from controller_runtime.machinery import kubernetes_schema
-from controller_runtime.machinery.base import Struct
+from controller_runtime.machinery import Struct, kubernetes_schema
 
 from pkg.apis.scheme import default_scheme
 from pkg.apis.trainer import v1alpha1 as trainer

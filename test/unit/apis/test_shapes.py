@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 from controller_runtime.fake import kinds, ownership
-from controller_runtime.machinery import crd_schema
-from controller_runtime.machinery.object import Object
+from controller_runtime.machinery import Object, crd_schema
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.scheme import default_scheme

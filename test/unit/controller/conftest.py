@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from controller_runtime.client import Reader
+from controller_runtime.machinery import Object
 from controller_runtime.machinery.field import ErrorList
-from controller_runtime.machinery.object import Object
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainJob, TrainJobStatus

@@ -6,9 +6,8 @@ import pytest
 from controller_runtime.apis.core.v1 import ConfigMap, Secret
 from controller_runtime.client import Client, interceptor
 from controller_runtime.fake import FakeClient
+from controller_runtime.machinery import NamespacedName, metadata_only
 from controller_runtime.machinery.errors import ConflictError
-from controller_runtime.machinery.gvk import NamespacedName
-from controller_runtime.machinery.object import metadata_only
 
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
 from pkg.controller.applier import Applier, Outcome

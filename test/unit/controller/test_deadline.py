@@ -13,9 +13,8 @@ import pytest
 from controller_runtime.apis.meta.v1 import OwnerReference
 from controller_runtime.cache import CacheDegradedError
 from controller_runtime.fake import FakeClient
-from controller_runtime.machinery import conditions
+from controller_runtime.machinery import Object, conditions
 from controller_runtime.machinery.errors import StatusError
-from controller_runtime.machinery.object import Object
 from controller_runtime.machinery.time import format_time
 from controller_runtime.reconcile import Request, Result
 from controller_runtime.workqueue import PriorityQueue

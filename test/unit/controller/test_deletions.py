@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from controller_runtime.apis.core.v1 import ConfigMap
 from controller_runtime.fake import FakeClient
-from controller_runtime.machinery.object import Object
+from controller_runtime.machinery import Object
 from controller_runtime.machinery.time import format_time, parse_time
 from controller_runtime.reconcile import Request
 

@@ -8,8 +8,8 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from controller_runtime.machinery import Object
 from controller_runtime.machinery.errors import ForbiddenError
-from controller_runtime.machinery.object import Object
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup

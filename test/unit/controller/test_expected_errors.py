@@ -11,8 +11,7 @@ import structlog
 from controller_runtime import log, rest
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.cache import CacheDegradedError, CacheSyncTimeoutError, UndecodableObjectError
-from controller_runtime.machinery import errors
-from controller_runtime.machinery.gvk import NamespacedName
+from controller_runtime.machinery import NamespacedName, errors
 from controller_runtime.reconcile import ReconcileTimeoutError, TerminalError
 
 from pkg.controller.oldjobset import OldJobSetError

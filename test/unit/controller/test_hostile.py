@@ -14,8 +14,8 @@ import pydantic
 import pytest
 from controller_runtime.apis.admission.v1 import AdmissionRequest
 from controller_runtime.fake import FakeClient
+from controller_runtime.machinery import Object
 from controller_runtime.machinery.errors import StatusError
-from controller_runtime.machinery.object import Object
 from controller_runtime.machinery.strategicpatch import StrategicMergeError
 from controller_runtime.reconcile import Request
 from controller_runtime.webhook import admission

@@ -11,8 +11,8 @@ from typing import Any, cast
 from unittest.mock import AsyncMock
 
 import pytest
+from controller_runtime.machinery import Object
 from controller_runtime.machinery.errors import InvalidError, NotFoundError
-from controller_runtime.machinery.object import Object
 from controller_runtime.rest import PublishedSchema
 
 from pkg.apis.jobset.v1alpha2 import JobSet

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from controller_runtime import event
 from controller_runtime.fake import FakeClient
+from controller_runtime.machinery import Object
 from controller_runtime.machinery.errors import ConflictError, NotFoundError
-from controller_runtime.machinery.object import Object
 from controller_runtime.reconcile import Request
 
 from pkg.apis.config.v1alpha1 import Configuration

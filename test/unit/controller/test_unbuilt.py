@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from controller_runtime.machinery.gvk import NamespacedName
+from controller_runtime.machinery import NamespacedName
 from controller_runtime.reconcile import Request
 from controller_runtime.workqueue import LOW_PRIORITY, PriorityQueue
 

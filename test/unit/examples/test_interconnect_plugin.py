@@ -17,7 +17,7 @@ import pytest
 import yaml
 from controller_runtime.apis.admission.v1 import AdmissionRequest
 from controller_runtime.fake import FakeClient
-from controller_runtime.machinery.object import Object
+from controller_runtime.machinery import Object
 from controller_runtime.reconcile import Request
 from controller_runtime.webhook import ValidatorHandler
 

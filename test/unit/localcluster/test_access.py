@@ -9,7 +9,7 @@ import yaml
 from controller_runtime.client import interceptor
 from controller_runtime.envtest import CERTIFICATE_LIFETIME
 from controller_runtime.fake import FakeClient
-from controller_runtime.machinery.object import Object
+from controller_runtime.machinery import Object
 
 from pkg.localcluster.access import TOKEN_REQUEST, write_kubeconfig
 

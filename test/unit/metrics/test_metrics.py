@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
 from controller_runtime.apis.meta.v1 import Condition
-from controller_runtime.machinery.gvk import GVK, NamespacedName
+from controller_runtime.machinery import GVK, NamespacedName
 from controller_runtime.metrics import REGISTRY
 from prometheus_client import CollectorRegistry
 

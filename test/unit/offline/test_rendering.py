@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from controller_runtime.machinery.object import Object
+from controller_runtime.machinery import Object
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.schedulerplugins import v1alpha1 as schedulerplugins

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from controller_runtime import client
 from controller_runtime.apis.core.v1 import Pod
-from controller_runtime.machinery.object import Unstructured
+from controller_runtime.machinery import Unstructured
 
 from pkg.podgrouper import DirectOwners, Options, PodGrouper, PodReconciler, Rules, new_plugins_hub
 from pkg.podgrouper.ownercache import OwnerCache

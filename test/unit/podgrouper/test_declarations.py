@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from controller_runtime.apis.core.v1 import ConfigMap
 from controller_runtime.fake import FakeClient
-from controller_runtime.machinery.gvk import GVK, NamespacedName
+from controller_runtime.machinery import GVK, NamespacedName
 
 from pkg.podgrouper import DeclarationError, DirectOwners, HubOptions, PodGrouper, new_plugins_hub, read_files
 from pkg.podgrouper.declarations import parse

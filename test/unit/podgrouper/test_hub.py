@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.fake import FakeClient
-from controller_runtime.machinery.gvk import GVK
-from controller_runtime.machinery.object import Object, Unstructured
+from controller_runtime.machinery import GVK, Object, Unstructured
 
 from pkg.podgrouper import ENTRY_POINT_GROUP, GrouperLoadError, PluginsHub, new_plugins_hub
 from pkg.podgrouper.plugins import Grouper, Reads

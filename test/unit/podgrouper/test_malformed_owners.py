@@ -13,7 +13,7 @@ from typing import Any, Final
 import pytest
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.fake import FakeClient
-from controller_runtime.machinery.object import Unstructured
+from controller_runtime.machinery import Unstructured
 from controller_runtime.reconcile import Request
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st

@@ -5,9 +5,8 @@
 from __future__ import annotations
 
 import pytest
-from controller_runtime.machinery.gvk import GVK
-from controller_runtime.machinery.meta import ObjectMeta
-from controller_runtime.machinery.object import metadata_only
+from controller_runtime.apis.meta.v1 import ObjectMeta
+from controller_runtime.machinery import GVK, metadata_only
 
 from pkg.podgrouper.memory import CAPACITY, Key, Known, Memory
 

@@ -6,12 +6,8 @@ from collections.abc import Callable
 
 import pytest
 from controller_runtime.apis.core.v1 import Pod
+from controller_runtime.machinery import GVK, Unstructured, unstructured
 from controller_runtime.machinery.errors import ForbiddenError, NotFoundError
-from controller_runtime.machinery.gvk import GVK
-from controller_runtime.machinery.object import (
-    Unstructured,
-    unstructured,
-)
 
 from pkg.podgrouper.ownercache import OwnerCache
 from pkg.podgrouper.ownerwatch import UNWATCHED_TTL

@@ -9,10 +9,9 @@ from collections.abc import Callable
 import anyio
 import anyio.lowlevel
 import pytest
+from controller_runtime.apis.meta.v1 import OwnerReference
+from controller_runtime.machinery import GVK, Unstructured, metadata_only
 from controller_runtime.machinery.errors import ForbiddenError, NotFoundError
-from controller_runtime.machinery.gvk import GVK
-from controller_runtime.machinery.meta import OwnerReference
-from controller_runtime.machinery.object import Unstructured, metadata_only
 from controller_runtime.rest import NoKindMatchError, TransportError
 
 from pkg.podgrouper.budget import OverBudgetError

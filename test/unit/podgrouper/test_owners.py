@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 from controller_runtime.apis.core.v1 import Pod
+from controller_runtime.apis.meta.v1 import OwnerReference
 from controller_runtime.fake import FakeClient
-from controller_runtime.machinery.gvk import GVK
-from controller_runtime.machinery.meta import OwnerReference
+from controller_runtime.machinery import GVK
 from controller_runtime.reconcile import Request, TerminalError
 
 from pkg.podgrouper import PodReconciler

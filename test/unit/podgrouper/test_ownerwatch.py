@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 from controller_runtime import cache
+from controller_runtime.apis.meta.v1 import OwnerReference
+from controller_runtime.machinery import GVK, Unstructured
 from controller_runtime.machinery.errors import NotFoundError
-from controller_runtime.machinery.gvk import GVK
-from controller_runtime.machinery.meta import OwnerReference
-from controller_runtime.machinery.object import Unstructured
 
 from pkg.podgrouper.ownercache import OwnerCache
 from pkg.podgrouper.plugins import Reads

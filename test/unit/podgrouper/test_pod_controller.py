@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 from controller_runtime.apis.core.v1 import Namespace, Pod
+from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.cache import UndecodableObjectError
 from controller_runtime.client import MERGE, interceptor, raw_patch
 from controller_runtime.fake import FakeClient
+from controller_runtime.machinery import Unstructured
 from controller_runtime.machinery.errors import ConflictError, ForbiddenError
-from controller_runtime.machinery.meta import ObjectMeta
-from controller_runtime.machinery.object import Unstructured
 from controller_runtime.metrics import REGISTRY
 from controller_runtime.reconcile import Request, Result, TerminalError
 

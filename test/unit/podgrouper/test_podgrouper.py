@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.fake import FakeClient
-from controller_runtime.machinery.object import Unstructured
+from controller_runtime.machinery import Unstructured
 
 from pkg.podgrouper import PodGrouper, new_plugins_hub
 from pkg.podgrouper.ownercache import OwnerCache

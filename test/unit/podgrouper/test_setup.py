@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from controller_runtime import cache
 from controller_runtime.apis.core.v1 import ConfigMap, Pod
-from controller_runtime.machinery.gvk import GVK
-from controller_runtime.machinery.object import metadata_only
+from controller_runtime.machinery import GVK, metadata_only
 
 from pkg.apis.config.v1alpha1 import Configuration
 from pkg.apis.config.v1alpha1.defaults import set_defaults

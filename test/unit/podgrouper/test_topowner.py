@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from controller_runtime.machinery.object import Unstructured
+from controller_runtime.machinery import Unstructured
 
 from pkg.podgrouper.topowner import top_owner_metadata
 

@@ -10,8 +10,7 @@ from typing import Any
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.cache import UndecodableObjectError
 from controller_runtime.fake import FakeClient
-from controller_runtime.machinery.gvk import NamespacedName
-from controller_runtime.machinery.lazy import LazyObject
+from controller_runtime.machinery import LazyObject, NamespacedName
 from controller_runtime.reconcile import Request
 from controller_runtime.workqueue import LOW_PRIORITY, PriorityQueue
 from pydantic import ValidationError

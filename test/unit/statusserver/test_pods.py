@@ -8,8 +8,8 @@ from controller_runtime.apis.batch.v1 import Job
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.client import interceptor
 from controller_runtime.fake import FakeClient
+from controller_runtime.machinery import Object
 from controller_runtime.machinery.errors import ForbiddenError
-from controller_runtime.machinery.object import Object
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainJob

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from controller_runtime.fake import FakeClient
-from controller_runtime.machinery.gvk import GVK
+from controller_runtime.machinery import GVK
 
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob
 from pkg.runtime import core, runtime_for

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from controller_runtime.client import interceptor
 from controller_runtime.fake import FakeClient
+from controller_runtime.machinery import Object, Unstructured
 from controller_runtime.machinery.errors import ForbiddenError, NotFoundError
-from controller_runtime.machinery.object import Object, Unstructured
 from controller_runtime.rest import NoKindMatchError
 
 from pkg.why import Reference, State, diagnose, reading

@@ -8,8 +8,7 @@ from typing import ClassVar
 
 from controller_runtime.apis.authentication.v1 import UserInfo
 from controller_runtime.apis.meta.v1 import GroupVersionKind, GroupVersionResource, Status
-from controller_runtime.machinery.base import JSON, Struct
-from controller_runtime.machinery.object import Object
+from controller_runtime.machinery import JSON, Object, Struct
 
 
 class AdmissionRequest(Struct):

@@ -8,8 +8,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from controller_runtime.machinery.base import JSON, Struct
-from controller_runtime.machinery.object import Object
+from controller_runtime.machinery import JSON, Object, Struct
 
 
 class CustomResourceDefinitionNames(Struct):

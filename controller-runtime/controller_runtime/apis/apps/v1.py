@@ -10,9 +10,9 @@ from pydantic import Field
 
 from controller_runtime.apis.core.v1 import PodTemplateSpec
 from controller_runtime.apis.meta.v1 import LabelSelector
-from controller_runtime.machinery.base import JSON, Struct, is_unset
+from controller_runtime.machinery import JSON, Object, Struct
+from controller_runtime.machinery.base import is_unset
 from controller_runtime.machinery.intstr import IntOrString
-from controller_runtime.machinery.object import Object
 
 
 class DeploymentCondition(Struct):

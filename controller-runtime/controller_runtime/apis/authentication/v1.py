@@ -8,8 +8,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from controller_runtime.machinery.base import Struct
-from controller_runtime.machinery.object import Object
+from controller_runtime.machinery import Object, Struct
 
 
 class UserInfo(Struct):

@@ -9,10 +9,9 @@ from typing import ClassVar
 from pydantic import Field
 
 from controller_runtime.apis.core.v1 import ObjectReference, PodTemplateSpec
-from controller_runtime.apis.meta.v1 import LabelSelector
-from controller_runtime.machinery.base import Struct, is_unset
-from controller_runtime.machinery.meta import ObjectMeta
-from controller_runtime.machinery.object import Object
+from controller_runtime.apis.meta.v1 import LabelSelector, ObjectMeta
+from controller_runtime.machinery import Object, Struct
+from controller_runtime.machinery.base import is_unset
 
 
 class PodFailurePolicyOnExitCodesRequirement(Struct):

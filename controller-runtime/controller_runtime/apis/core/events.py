@@ -6,8 +6,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from controller_runtime.machinery.base import Struct
-from controller_runtime.machinery.object import Object
+from controller_runtime.machinery import Object, Struct
 
 
 class ObjectReference(Struct):

@@ -8,11 +8,10 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from controller_runtime.apis.meta.v1 import LabelSelector
-from controller_runtime.machinery.base import JSON, Struct, is_unset
+from controller_runtime.apis.meta.v1 import LabelSelector, ObjectMeta
+from controller_runtime.machinery import JSON, Object, Struct
+from controller_runtime.machinery.base import is_unset
 from controller_runtime.machinery.intstr import IntOrString
-from controller_runtime.machinery.meta import ObjectMeta
-from controller_runtime.machinery.object import Object
 from controller_runtime.machinery.quantity import Quantity, ResourceList
 
 from .events import Event as Event

@@ -7,8 +7,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from controller_runtime.apis.core.v1 import Toleration
-from controller_runtime.machinery.base import Struct
-from controller_runtime.machinery.object import Object
+from controller_runtime.machinery import Object, Struct
 from controller_runtime.machinery.quantity import ResourceList
 
 

@@ -9,8 +9,7 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from controller_runtime.apis.meta.v1 import LabelSelector
-from controller_runtime.machinery.base import Struct
-from controller_runtime.machinery.object import Object
+from controller_runtime.machinery import Object, Struct
 
 
 class PolicyRule(Struct):

@@ -14,9 +14,8 @@ from controller_runtime.cache import ByObject, Cache, EventHandlerFuncs, Options
 from controller_runtime.client import LiveClient
 from controller_runtime.client.cached import CachedClient
 from controller_runtime.envtest import eventually, open_crd
+from controller_runtime.machinery import GVK, metadata_only, unstructured
 from controller_runtime.machinery.errors import NotFoundError
-from controller_runtime.machinery.gvk import GVK
-from controller_runtime.machinery.object import metadata_only, unstructured
 from controller_runtime.rest import Request, Response
 
 pytestmark = pytest.mark.integration

@@ -15,7 +15,7 @@ from controller_runtime import rest
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import eventually
 from controller_runtime.fake import FakeClient
-from controller_runtime.machinery.object import Object, unstructured
+from controller_runtime.machinery import Object, unstructured
 from ctrl_testkit.alike import applies, creates, deletes, differences, patches, reads, updates, watches
 from ctrl_testkit.alike.world import CRD, CRDS, RAW_PLANET, RAW_WIDGET, Gadget, cases_of, comparable
 

@@ -13,9 +13,7 @@ from controller_runtime.client import JSON, MERGE, STRATEGIC, Client, LiveClient
 from controller_runtime.client.cached import Backend
 from controller_runtime.envtest import eventually
 from controller_runtime.fake import FakeClient
-from controller_runtime.machinery import errors
-from controller_runtime.machinery.gvk import GVK
-from controller_runtime.machinery.object import Object, metadata_only, unstructured
+from controller_runtime.machinery import GVK, Object, errors, metadata_only, unstructured
 
 pytestmark = pytest.mark.integration
 

@@ -7,6 +7,7 @@ import anyio
 import pytest
 
 from controller_runtime.apis.core.v1 import ConfigMap, Container, Event, Pod, PodSpec
+from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.client import (
     LiveClient,
     Watch,
@@ -17,7 +18,6 @@ from controller_runtime.client import (
 )
 from controller_runtime.envtest import Environment
 from controller_runtime.machinery import errors
-from controller_runtime.machinery.meta import ObjectMeta
 from controller_runtime.rest import Config, Request, Response, RESTMapper, Transport
 
 pytestmark = pytest.mark.integration

@@ -13,10 +13,8 @@ from controller_runtime import webhook
 from controller_runtime.apis.core.v1 import ConfigMap
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import Environment, EventuallyError, apply_manifests, eventually
-from controller_runtime.machinery import field
+from controller_runtime.machinery import GVK, field, unstructured
 from controller_runtime.machinery.errors import ForbiddenError
-from controller_runtime.machinery.gvk import GVK
-from controller_runtime.machinery.object import unstructured
 from controller_runtime.rest import Impersonation, Transport
 
 pytestmark = pytest.mark.integration

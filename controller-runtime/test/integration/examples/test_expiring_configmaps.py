@@ -12,9 +12,8 @@ import pytest
 from controller_runtime.apis.core.v1 import ConfigMap, Event
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import Environment, eventually
+from controller_runtime.machinery import GVK, unstructured
 from controller_runtime.machinery.errors import ForbiddenError, NotFoundError
-from controller_runtime.machinery.gvk import GVK
-from controller_runtime.machinery.object import unstructured
 from controller_runtime.machinery.time import parse_time
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]

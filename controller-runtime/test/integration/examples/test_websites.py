@@ -10,8 +10,7 @@ import pytest
 
 from controller_runtime.client import LiveClient, merge_from
 from controller_runtime.envtest import Environment, eventually
-from controller_runtime.machinery.gvk import GVK
-from controller_runtime.machinery.object import Unstructured, unstructured
+from controller_runtime.machinery import GVK, Unstructured, unstructured
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 CRD = Path(__file__).parents[3] / "examples/config/websites_crd.yaml"

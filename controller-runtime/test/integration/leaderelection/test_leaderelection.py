@@ -6,7 +6,7 @@ import pytest
 from controller_runtime.apis.coordination.v1 import Lease
 from controller_runtime.client import LiveClient
 from controller_runtime.leaderelection import LeaderElector, Timing
-from controller_runtime.machinery.gvk import NamespacedName
+from controller_runtime.machinery import NamespacedName
 
 pytestmark = pytest.mark.integration
 BRIEF = Timing(lease_duration=2, renew_deadline=1.5, retry_period=0.2)

@@ -15,9 +15,8 @@ from controller_runtime.apis.core.v1 import ConfigMap, Event
 from controller_runtime.client import Client, LiveClient, merge_from
 from controller_runtime.envtest import eventually
 from controller_runtime.httpserver import HTTPRequest
+from controller_runtime.machinery import GVK, NamespacedName, unstructured
 from controller_runtime.machinery.errors import NotFoundError
-from controller_runtime.machinery.gvk import GVK, NamespacedName
-from controller_runtime.machinery.object import unstructured
 from controller_runtime.rest import Config, TransportError
 
 pytestmark = pytest.mark.integration

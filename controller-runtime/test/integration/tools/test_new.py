@@ -15,8 +15,7 @@ import yaml
 from controller_runtime.apis.core.v1 import ConfigMap, Event
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import Environment, apply_manifests, eventually, read_manifests
-from controller_runtime.machinery.gvk import GVK
-from controller_runtime.machinery.object import unstructured
+from controller_runtime.machinery import GVK, unstructured
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 ROOT = Path(__file__).parents[3]

@@ -6,10 +6,10 @@ import pytest
 
 from controller_runtime.apis.apps.v1 import ControllerRevision, DaemonSet, Deployment, ReplicaSet, StatefulSet
 from controller_runtime.apis.core.v1 import Container, PodSpec
+from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.client import strategic_merge_from
 from controller_runtime.fake import FakeClient
-from controller_runtime.machinery.meta import ObjectMeta
-from controller_runtime.machinery.object import Object
+from controller_runtime.machinery import Object
 
 
 def test_a_deployment_writes_what_is_set() -> None:

@@ -13,7 +13,7 @@ from controller_runtime import builder, handler, predicate, rest, source
 from controller_runtime.apis.batch.v1 import CronJob, Job
 from controller_runtime.apis.core.v1 import ConfigMap, Pod
 from controller_runtime.controller import Controller, Options
-from controller_runtime.machinery.object import Object, metadata_only
+from controller_runtime.machinery import Object, metadata_only
 from controller_runtime.manager import ControllerOptions, Manager
 from controller_runtime.manager import Options as ManagerOptions
 from controller_runtime.reconcile import ControllerError, Request, Result

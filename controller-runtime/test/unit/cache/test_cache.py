@@ -21,9 +21,8 @@ from controller_runtime.cache import (
     codec,
 )
 from controller_runtime.client import CachedClient, LiveClient
+from controller_runtime.machinery import GVK, NamespacedName, Object, metadata_only, unstructured
 from controller_runtime.machinery.errors import NotFoundError
-from controller_runtime.machinery.gvk import GVK, NamespacedName
-from controller_runtime.machinery.object import Object, metadata_only, unstructured
 from controller_runtime.reconcile import Request
 from controller_runtime.rest import FakeResponse, FakeTransport, RESTMapper
 from ctrl_testkit.small import names

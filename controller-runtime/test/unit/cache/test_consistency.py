@@ -11,8 +11,8 @@ import pytest
 
 from controller_runtime import rest
 from controller_runtime.apis.core.v1 import ConfigMap
+from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.cache import EventHandlerFuncs
-from controller_runtime.machinery.meta import ObjectMeta
 from controller_runtime.rest import FakeResponse
 
 

@@ -9,7 +9,7 @@ from controller_runtime.apis.core.v1 import ConfigMap, Pod, PodStatus
 from controller_runtime.cache import UndecodableObjectError
 from controller_runtime.cache.codec import Entry, entry_of
 from controller_runtime.cache.delivery import CachedObject
-from controller_runtime.machinery.object import metadata_only
+from controller_runtime.machinery import metadata_only
 
 
 class Renamed(ConfigMap, group="", version="v1", kind="ConfigMap", plural="configmaps"):

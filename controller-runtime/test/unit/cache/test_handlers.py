@@ -10,7 +10,7 @@ from controller_runtime.apis.core.v1 import ConfigMap
 from controller_runtime.cache import (
     EventHandlerFuncs,
 )
-from controller_runtime.machinery.object import Object, unstructured
+from controller_runtime.machinery import Object, unstructured
 
 
 class TestHandlers:

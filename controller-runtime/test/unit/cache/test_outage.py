@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 from controller_runtime import cache, metrics, rest
 from controller_runtime.apis.core.v1 import ConfigMap, Node, Pod, Secret
-from controller_runtime.machinery.object import Object
+from controller_runtime.machinery import Object
 from controller_runtime.rest import FakeResponse, FakeTransport
 
 KINDS: tuple[type[Object], ...] = (ConfigMap, Node, Pod, Secret)

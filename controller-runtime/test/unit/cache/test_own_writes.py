@@ -11,8 +11,8 @@ import pytest
 
 from controller_runtime import cache, client
 from controller_runtime.apis.core.v1 import ConfigMap
+from controller_runtime.machinery import LazyObject
 from controller_runtime.machinery.errors import NotFoundError
-from controller_runtime.machinery.lazy import LazyObject
 
 Settle = Callable[[], Awaitable[None]]
 

@@ -11,8 +11,8 @@ from controller_runtime.apis.core.v1 import ConfigMap
 from controller_runtime.cache import (
     ByObject,
 )
+from controller_runtime.machinery import metadata_only
 from controller_runtime.machinery.errors import NotFoundError
-from controller_runtime.machinery.object import metadata_only
 from ctrl_testkit.small import names
 
 

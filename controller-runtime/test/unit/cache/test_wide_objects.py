@@ -14,8 +14,8 @@ from controller_runtime import cache, handler, source
 from controller_runtime.apis.core.v1 import ConfigMap
 from controller_runtime.cache import ByObject, UndecodableObjectError, intake
 from controller_runtime.cache.codec import entry_of
+from controller_runtime.machinery import unstructured
 from controller_runtime.machinery.errors import NotFoundError
-from controller_runtime.machinery.object import unstructured
 from controller_runtime.machinery.shape import Limits
 from controller_runtime.reconcile import Request
 from controller_runtime.workqueue import PriorityQueue

@@ -11,9 +11,8 @@ from controller_runtime.apis.core.v1 import ConfigMap, Pod
 from controller_runtime.client import merge_from
 from controller_runtime.client.client import LiveClient
 from controller_runtime.client.lazy import Answer
+from controller_runtime.machinery import GVK, metadata_only, unstructured
 from controller_runtime.machinery.errors import ForbiddenError, StatusError
-from controller_runtime.machinery.gvk import GVK
-from controller_runtime.machinery.object import metadata_only, unstructured
 from controller_runtime.rest import FakeResponse, FakeTransport
 
 OBJ = ConfigMap.from_dict({"metadata": {"namespace": "n", "name": "c"}})

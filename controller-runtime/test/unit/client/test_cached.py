@@ -19,10 +19,7 @@ from controller_runtime.client import (
     raw_patch,
 )
 from controller_runtime.fake import FakeClient
-from controller_runtime.machinery import errors
-from controller_runtime.machinery.gvk import GVK
-from controller_runtime.machinery.lazy import LazyObject
-from controller_runtime.machinery.object import Object, metadata_only, unstructured
+from controller_runtime.machinery import GVK, LazyObject, Object, errors, metadata_only, unstructured
 
 
 class MemoryCache(FakeClient):

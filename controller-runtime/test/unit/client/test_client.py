@@ -10,9 +10,7 @@ import pytest
 from controller_runtime import rest
 from controller_runtime.apis.core.v1 import ConfigMap, Node, Pod
 from controller_runtime.client import LiveClient, merge_from
-from controller_runtime.machinery import errors
-from controller_runtime.machinery.gvk import GVK
-from controller_runtime.machinery.object import metadata_only, unstructured
+from controller_runtime.machinery import GVK, errors, metadata_only, unstructured
 
 POD: dict[str, Any] = {
     "apiVersion": "v1",

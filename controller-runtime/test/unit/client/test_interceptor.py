@@ -9,9 +9,7 @@ import pytest
 from controller_runtime.apis.core.v1 import ConfigMap, Pod
 from controller_runtime.client import Client, interceptor, merge_from
 from controller_runtime.fake import FakeClient
-from controller_runtime.machinery import errors
-from controller_runtime.machinery.gvk import GVK
-from controller_runtime.machinery.object import Object, unstructured
+from controller_runtime.machinery import GVK, Object, errors, unstructured
 
 EVICTION = unstructured(GVK("policy", "v1", "Eviction")).from_dict(
     {"metadata": {"name": "p", "namespace": "n"}}

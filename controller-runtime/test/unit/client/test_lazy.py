@@ -13,7 +13,7 @@ from controller_runtime.client import apply_lazily, merge_from, patch_lazily, wi
 from controller_runtime.client.client import LiveClient
 from controller_runtime.client.lazy import Answer
 from controller_runtime.fake import FakeClient
-from controller_runtime.machinery.object import metadata_only
+from controller_runtime.machinery import metadata_only
 from controller_runtime.rest import FakeResponse, FakeTransport
 
 META = {"name": "c", "namespace": "n", "uid": "u", "managedFields": [{"manager": "m"}]}

@@ -12,6 +12,7 @@ import pytest
 
 from controller_runtime import cache, rest
 from controller_runtime.apis.core.v1 import ConfigMap
+from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.client import (
     CachedClient,
     Client,
@@ -22,7 +23,6 @@ from controller_runtime.client import (
     read_only,
 )
 from controller_runtime.fake import FakeClient
-from controller_runtime.machinery.meta import ObjectMeta
 
 OBJECT = ConfigMap(metadata=ObjectMeta(name="c", namespace="n"))
 

@@ -10,8 +10,7 @@ import pytest
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.client import STRATEGIC, strategic_merge_from
 from controller_runtime.fake import FakeClient
-from controller_runtime.machinery.gvk import GVK
-from controller_runtime.machinery.object import unstructured
+from controller_runtime.machinery import GVK, unstructured
 
 VOLCANO_JOB = unstructured(GVK("batch.volcano.sh", "v1alpha1", "Job"))
 

@@ -6,6 +6,7 @@ import pytest
 
 from controller_runtime import rest
 from controller_runtime.apis.core.v1 import ConfigMap, Pod
+from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.client import (
     Client,
     LiveClient,
@@ -15,9 +16,7 @@ from controller_runtime.client import (
     with_field_validation,
 )
 from controller_runtime.fake import FakeClient
-from controller_runtime.machinery.gvk import GVK
-from controller_runtime.machinery.meta import ObjectMeta
-from controller_runtime.machinery.object import Object, unstructured
+from controller_runtime.machinery import GVK, Object, unstructured
 
 OBJECT = Pod(metadata=ObjectMeta(name="p", namespace="n", resource_version="1"))
 EVICTION = unstructured(GVK("policy", "v1", "Eviction")).from_dict({"metadata": {"name": "p"}})

@@ -9,12 +9,12 @@ import pytest
 
 from controller_runtime.apis.batch.v1 import Job
 from controller_runtime.apis.core.v1 import ConfigMap, Node, Pod, PodStatus
+from controller_runtime.apis.meta.v1 import ObjectMeta, OwnerReference
 from controller_runtime.client import MERGE, interceptor, raw_patch
 from controller_runtime.controller import controllerutil as util
 from controller_runtime.fake import FakeClient
+from controller_runtime.machinery import Object
 from controller_runtime.machinery.errors import ConflictError, ForbiddenError
-from controller_runtime.machinery.meta import ObjectMeta, OwnerReference
-from controller_runtime.machinery.object import Object
 from controller_runtime.reconcile import ControllerError
 
 

@@ -12,9 +12,7 @@ import pytest
 from controller_runtime.apis.core.v1 import ConfigMap, Pod
 from controller_runtime.client import APPLY, JSON, MERGE, STRATEGIC, Watcher, merge_from, raw_patch
 from controller_runtime.fake import FakeClient
-from controller_runtime.machinery import errors
-from controller_runtime.machinery.gvk import GVK
-from controller_runtime.machinery.object import metadata_only, unstructured
+from controller_runtime.machinery import GVK, errors, metadata_only, unstructured
 from ctrl_testkit.kinds import Fleet
 
 NOW = datetime(2025, 6, 1, 12, 0, tzinfo=UTC)

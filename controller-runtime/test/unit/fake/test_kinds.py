@@ -9,9 +9,7 @@ import pytest
 from controller_runtime.apis.core.v1 import ConfigMap, Namespace, Pod
 from controller_runtime.apis.scheme import default_scheme
 from controller_runtime.fake import FakeClient, kinds, ownership
-from controller_runtime.machinery import crd_schema, errors
-from controller_runtime.machinery.gvk import GVK
-from controller_runtime.machinery.object import Object, metadata_only, unstructured
+from controller_runtime.machinery import GVK, Object, crd_schema, errors, metadata_only, unstructured
 from controller_runtime.rest import InvalidRequestError
 from ctrl_testkit.kinds import Fleet
 

@@ -15,8 +15,8 @@ import structlog
 from controller_runtime import log, rest
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.cache.errors import CacheDegradedError
+from controller_runtime.machinery import NamespacedName
 from controller_runtime.machinery.errors import NotFoundError
-from controller_runtime.machinery.gvk import NamespacedName
 
 Start = Callable[..., Callable[[], list[str]]]
 NS = 1_700_000_000_123_456_789

@@ -12,8 +12,9 @@ from pydantic import Field
 
 from controller_runtime.apis.batch.v1 import Job
 from controller_runtime.apis.core.v1 import Container, ContainerPort, Pod, PodTemplateSpec
-from controller_runtime.machinery.base import Struct, camel, is_unset
-from controller_runtime.machinery.meta import ObjectMeta
+from controller_runtime.apis.meta.v1 import ObjectMeta
+from controller_runtime.machinery import Struct
+from controller_runtime.machinery.base import camel, is_unset
 from ctrl_testkit.kinds import Crew, Fleet
 
 

@@ -8,12 +8,21 @@ import pytest
 from pydantic import Field
 
 from controller_runtime.apis.core.v1 import LocalObjectReference
-from controller_runtime.machinery import kubernetes_schema
-from controller_runtime.machinery.base import JSON, Struct
-from controller_runtime.machinery.crd import ATOMIC, CRD, Int32, KindMarkers, PrinterColumn, Rule
+from controller_runtime.machinery import (
+    ATOMIC,
+    CRD,
+    JSON,
+    Int32,
+    KindMarkers,
+    Object,
+    PrinterColumn,
+    Rule,
+    Struct,
+    kubernetes_schema,
+    unstructured,
+)
 from controller_runtime.machinery.crd_schema import custom_resource_definition
 from controller_runtime.machinery.intstr import IntOrString
-from controller_runtime.machinery.object import Object, unstructured
 from controller_runtime.machinery.quantity import Quantity
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from controller_runtime.apis.core.v1 import Container, EmptyDirVolumeSource, ResourceRequirements
-from controller_runtime.machinery.base import Struct
+from controller_runtime.machinery import Struct
 from controller_runtime.machinery.equality import deep_equal
 
 

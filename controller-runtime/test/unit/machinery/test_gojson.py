@@ -8,7 +8,7 @@ import pytest
 
 from controller_runtime.apis.batch.v1 import JobTemplateSpec
 from controller_runtime.apis.core.v1 import Affinity, Container, EnvVar, PodSpec, PodTemplateSpec, Volume
-from controller_runtime.machinery.base import Struct
+from controller_runtime.machinery import Struct
 from controller_runtime.machinery.gojson import go_json, go_text, quote
 
 KINDS: dict[str, type[Struct]] = {

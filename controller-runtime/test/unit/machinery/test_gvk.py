@@ -4,7 +4,7 @@
 
 import pytest
 
-from controller_runtime.machinery.gvk import GVK, GroupKind, NamespacedName, Resource
+from controller_runtime.machinery import GVK, GroupKind, NamespacedName, Resource
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,7 @@ import pydantic
 import pytest
 
 from controller_runtime.apis.core.v1 import ConfigMap, Pod, PodStatus
-from controller_runtime.machinery.gvk import NamespacedName
-from controller_runtime.machinery.lazy import LazyObject
+from controller_runtime.machinery import LazyObject, NamespacedName
 
 TEXT = (
     b'{"metadata":{"name":"c","namespace":"n","uid":"u","resourceVersion":"7",'

@@ -16,10 +16,8 @@ from annotated_types import Ge
 from pydantic import BeforeValidator, Field
 
 from controller_runtime.apis.core.v1 import Container, Pod
-from controller_runtime.machinery.base import Struct
-from controller_runtime.machinery.crd import CRD
-from controller_runtime.machinery.meta import ObjectMeta
-from controller_runtime.machinery.object import Object, metadata_only
+from controller_runtime.apis.meta.v1 import ObjectMeta
+from controller_runtime.machinery import CRD, Object, Struct, metadata_only
 
 
 class Colour(enum.Enum):

@@ -9,9 +9,15 @@ import pytest
 
 from controller_runtime.apis.core.v1 import Node, Pod
 from controller_runtime.apis.scheme import default_scheme
-from controller_runtime.machinery.gvk import GVK, NamespacedName
-from controller_runtime.machinery.object import Object, Unstructured, metadata_only, unstructured
-from controller_runtime.machinery.scheme import Scheme
+from controller_runtime.machinery import (
+    GVK,
+    NamespacedName,
+    Object,
+    Scheme,
+    Unstructured,
+    metadata_only,
+    unstructured,
+)
 from ctrl_testkit.kinds import Fleet
 
 WIDGET = GVK("example.com", "v1", "Widget")

@@ -12,8 +12,8 @@ import controller_runtime as ctrl
 from controller_runtime import cache, controller, rest, webhook
 from controller_runtime.apis.core.v1 import ConfigMap, Pod
 from controller_runtime.httpserver import HTTPRequest, HTTPResponse
+from controller_runtime.machinery import NamespacedName
 from controller_runtime.machinery.errors import NotFoundError
-from controller_runtime.machinery.gvk import NamespacedName
 from controller_runtime.manager import (
     GracePeriodExceededError,
     GroupStoppedError,

@@ -7,9 +7,8 @@ import pytest
 
 from controller_runtime import rest
 from controller_runtime.apis.core.v1 import Pod
+from controller_runtime.machinery import GVK, Resource, metadata_only, unstructured
 from controller_runtime.machinery.errors import ForbiddenError
-from controller_runtime.machinery.gvk import GVK, Resource
-from controller_runtime.machinery.object import metadata_only, unstructured
 from controller_runtime.rest import discovery
 
 WIDGET = GVK("example.org", "v1", "Widget")

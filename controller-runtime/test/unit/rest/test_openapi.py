@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from controller_runtime.machinery import GVK
 from controller_runtime.machinery.errors import ForbiddenError
-from controller_runtime.machinery.gvk import GVK
 from controller_runtime.rest import AnswerError, FakeResponse, FakeTransport, Request, published_schema
 
 BIRD = GVK("example.com", "v1", "Bird")

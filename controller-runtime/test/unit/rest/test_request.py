@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from controller_runtime import rest
-from controller_runtime.machinery.gvk import Resource
+from controller_runtime.machinery import Resource
 from controller_runtime.rest import request
 
 PODS = Resource("", "v1", "pods", True)

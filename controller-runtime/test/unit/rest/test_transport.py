@@ -17,7 +17,7 @@ import pytest
 
 from controller_runtime import rest
 from controller_runtime.envtest import Authority
-from controller_runtime.machinery.gvk import GVK
+from controller_runtime.machinery import GVK
 from controller_runtime.rest.http1 import watchful_socket
 from controller_runtime.rest.tls import IssuedPair
 

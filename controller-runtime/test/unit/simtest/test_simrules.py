@@ -24,8 +24,8 @@ from controller_runtime.cache.states import MAX_RESUMES
 from controller_runtime.fake import kinds
 from controller_runtime.fake.tables import Document, Table, key_of
 from controller_runtime.fake.watches import History
+from controller_runtime.machinery import NamespacedName
 from controller_runtime.machinery.errors import ForbiddenError, NotFoundError
-from controller_runtime.machinery.gvk import NamespacedName
 from controller_runtime.simtest import Answer, Event, Process, cacherules
 from controller_runtime.simtest.cacherules import Resumes
 from controller_runtime.simtest.leases import Holders, Leases

@@ -6,8 +6,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Final
 
-from controller_runtime.machinery.base import Struct
-from controller_runtime.machinery.gvk import GVK
+from controller_runtime.machinery import GVK, Struct
 from pydantic import Field
 
 GROUP: Final = "config.trainer.kubeflow.org"

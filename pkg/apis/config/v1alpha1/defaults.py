@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from controller_runtime.machinery.base import Struct
+from controller_runtime.machinery import Struct
 
 from .configuration_types import MIRROR_NEEDED, V2_1, Configuration
 

@@ -17,9 +17,8 @@ from controller_runtime.apis.core.v1 import (
     Volume,
     VolumeMount,
 )
-from controller_runtime.machinery.base import Struct
-from controller_runtime.machinery.crd import CRD, Int64, Rule
-from controller_runtime.machinery.meta import ObjectMeta
+from controller_runtime.apis.meta.v1 import ObjectMeta
+from controller_runtime.machinery import CRD, Int64, Rule, Struct
 
 FIELD_IMMUTABLE: Final = Rule("self == oldSelf", "field is immutable")
 

@@ -6,11 +6,10 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Final
 
-from controller_runtime.machinery.base import JSON, Struct, is_unset
-from controller_runtime.machinery.crd import CRD, Int32, Rule
+from controller_runtime.apis.meta.v1 import ObjectMeta
+from controller_runtime.machinery import CRD, JSON, Int32, Object, Rule, Struct
+from controller_runtime.machinery.base import is_unset
 from controller_runtime.machinery.intstr import MAX_INT32, IntOrString
-from controller_runtime.machinery.meta import ObjectMeta
-from controller_runtime.machinery.object import Object
 from pydantic import Field
 
 from pkg.apis.jobset.v1alpha2 import JobSetSpec

@@ -16,9 +16,8 @@ from controller_runtime.apis.core.v1 import (
     Volume,
     VolumeMount,
 )
-from controller_runtime.apis.meta.v1 import Condition
-from controller_runtime.machinery.base import Struct, is_unset
-from controller_runtime.machinery.crd import (
+from controller_runtime.apis.meta.v1 import Condition, ObjectMeta
+from controller_runtime.machinery import (
     ATOMIC,
     CRD,
     MAP_BY_NAME,
@@ -26,12 +25,13 @@ from controller_runtime.machinery.crd import (
     Int32,
     Int64,
     KindMarkers,
+    Object,
     PrinterColumn,
     Rule,
+    Struct,
 )
+from controller_runtime.machinery.base import is_unset
 from controller_runtime.machinery.intstr import MAX_INT32, IntOrString
-from controller_runtime.machinery.meta import ObjectMeta
-from controller_runtime.machinery.object import Object
 from pydantic import Field
 
 from .runtimepatch_types import FIELD_IMMUTABLE, RuntimePatch

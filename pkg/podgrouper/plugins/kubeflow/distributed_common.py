@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from controller_runtime.apis.core.v1 import Pod
-from controller_runtime.machinery.object import Unstructured
+from controller_runtime.machinery import Unstructured
 
 from pkg.podgrouper.plugins import fields
 from pkg.podgrouper.plugins.delegating import DelegatingGrouper

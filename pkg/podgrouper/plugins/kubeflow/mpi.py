@@ -8,7 +8,7 @@ from typing import Final
 
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.client import Reader
-from controller_runtime.machinery.object import Unstructured
+from controller_runtime.machinery import Unstructured
 
 from pkg.podgrouper.plugins import fields
 from pkg.podgrouper.plugins.defaultgrouper import DefaultGrouper

@@ -7,8 +7,7 @@ from __future__ import annotations
 from typing import Final
 
 from controller_runtime.apis.core.v1 import Pod
-from controller_runtime.machinery.base import JSON
-from controller_runtime.machinery.object import Unstructured
+from controller_runtime.machinery import JSON, Unstructured
 
 from pkg.constants import kai
 from pkg.podgrouper.plugins import fields, segments

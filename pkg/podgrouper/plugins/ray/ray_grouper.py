@@ -9,10 +9,9 @@ from typing import ClassVar, Final
 from controller_runtime import log
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.client import Reader
-from controller_runtime.machinery.base import JSON
+from controller_runtime.machinery import JSON, Object, Unstructured, unstructured
 from controller_runtime.machinery.errors import NotFoundError
 from controller_runtime.machinery.gojson import go_text
-from controller_runtime.machinery.object import Object, Unstructured, unstructured
 
 from pkg.apis.kai.v2alpha2 import PodGroup
 from pkg.constants import kai

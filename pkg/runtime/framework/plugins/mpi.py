@@ -21,9 +21,8 @@ from controller_runtime.apis.core.v1 import (
     VolumeMount,
 )
 from controller_runtime.client import FieldIndexer, Reader
-from controller_runtime.machinery import field
+from controller_runtime.machinery import Object, field
 from controller_runtime.machinery.intstr import int_value
-from controller_runtime.machinery.object import Object
 
 from pkg import apply
 from pkg.apis.config.v1alpha1 import Configuration

@@ -10,9 +10,8 @@ import anyio
 from controller_runtime.apis.core.v1 import ConfigMap, Secret
 from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.client import Reader
+from controller_runtime.machinery import NamespacedName, Object, metadata_only
 from controller_runtime.machinery.errors import NotFoundError
-from controller_runtime.machinery.gvk import NamespacedName
-from controller_runtime.machinery.object import Object, metadata_only
 
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.runtime.framework.interface import (

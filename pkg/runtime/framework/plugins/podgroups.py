@@ -13,9 +13,8 @@ from typing import ClassVar, Generic, TypeVar
 import anyio
 from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.client import Reader
-from controller_runtime.machinery import quantity
+from controller_runtime.machinery import Object, quantity
 from controller_runtime.machinery.errors import NotFoundError
-from controller_runtime.machinery.object import Object
 from controller_runtime.machinery.quantity import ResourceList
 
 from pkg.apis.trainer.v1alpha1 import PodGroupPolicy, TrainJob

@@ -27,9 +27,8 @@ from controller_runtime.apis.core.v1 import (
 )
 from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.client import FieldIndexer, Reader
+from controller_runtime.machinery import NamespacedName, Object, metadata_only
 from controller_runtime.machinery.errors import StatusError
-from controller_runtime.machinery.gvk import NamespacedName
-from controller_runtime.machinery.object import Object, metadata_only
 from controller_runtime.rest import RestError
 
 from pkg import apply, statusserver

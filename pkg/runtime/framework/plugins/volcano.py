@@ -9,10 +9,9 @@ from typing import Final
 
 from controller_runtime.apis.scheduling.v1 import PriorityClass
 from controller_runtime.client import FieldIndexer, Reader
-from controller_runtime.machinery import field
+from controller_runtime.machinery import NamespacedName, field
 from controller_runtime.machinery.errors import StatusError
 from controller_runtime.machinery.gojson import quote
-from controller_runtime.machinery.gvk import NamespacedName
 from controller_runtime.rest import RestError
 
 from pkg.apis.jobset.v1alpha2 import JobSetSpec

@@ -17,6 +17,7 @@ import psutil
 import yaml
 from controller_runtime import client, rest
 from controller_runtime.apis.core.v1 import Namespace
+from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.envtest import (
     Binaries,
     Environment,
@@ -25,9 +26,8 @@ from controller_runtime.envtest import (
     kubeconfig,
     open_crd,
 )
+from controller_runtime.machinery import GVK
 from controller_runtime.machinery.crd_schema import custom_resource_definition
-from controller_runtime.machinery.gvk import GVK
-from controller_runtime.machinery.meta import ObjectMeta
 from harness import objects
 from harness.api import Api
 

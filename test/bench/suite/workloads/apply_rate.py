@@ -17,8 +17,8 @@ import controller_runtime as ctrl
 from anyio.streams.memory import MemoryObjectSendStream
 from controller_runtime import cache, client, controller, event, handler, rest, source
 from controller_runtime.apis.core.v1 import ConfigMap, Namespace, Secret
+from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.envtest import Environment
-from controller_runtime.machinery.meta import ObjectMeta
 from harness import figures, measure
 
 OBJECTS: Final = 100

@@ -4,7 +4,7 @@
 
 import pytest
 from controller_runtime.log import Encoder, TimeEncoding
-from controller_runtime.machinery.gvk import NamespacedName
+from controller_runtime.machinery import NamespacedName
 
 from pkg import config, podgrouper
 from pkg.app import goflags

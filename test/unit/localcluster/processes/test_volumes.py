@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from controller_runtime.apis.core.v1 import ConfigMap, Pod, Secret, VolumeMount
 from controller_runtime.fake import FakeClient
-from controller_runtime.machinery.gvk import GVK
-from controller_runtime.machinery.object import unstructured
+from controller_runtime.machinery import GVK, unstructured
 
 from pkg.localcluster.processes.downward import ConfigError
 from pkg.localcluster.processes.environment import References

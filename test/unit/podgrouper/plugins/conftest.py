@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.fake import FakeClient
-from controller_runtime.machinery.object import Object, Unstructured
+from controller_runtime.machinery import Object, Unstructured
 
 from pkg.podgrouper import DirectOwners, HubOptions, PodGrouper, Rules, new_plugins_hub
 from pkg.podgrouper.podgroup import Metadata

@@ -6,8 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from controller_runtime.machinery.gvk import NamespacedName
-from controller_runtime.machinery.object import Object
+from controller_runtime.machinery import NamespacedName, Object
 
 from pkg.podgrouper import HubOptions
 from pkg.podgrouper.plugins.defaultgrouper import GrouperOptions

@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from controller_runtime.machinery import Object
 from controller_runtime.machinery.errors import NotFoundError
-from controller_runtime.machinery.object import Object
 
 from pkg.podgrouper import HubOptions
 from pkg.podgrouper.plugins import GroupingError

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from controller_runtime.client import interceptor
 from controller_runtime.fake import FakeClient
+from controller_runtime.machinery import GVK
 from controller_runtime.machinery.errors import ForbiddenError, NotFoundError
-from controller_runtime.machinery.gvk import GVK
 from controller_runtime.rest import NoKindMatchError
 
 from pkg.podgrouper import DirectOwners, PodGrouper, Rules, new_plugins_hub

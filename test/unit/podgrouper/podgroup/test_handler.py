@@ -7,10 +7,10 @@ from typing import Any
 
 import anyio
 import pytest
+from controller_runtime.apis.meta.v1 import OwnerReference
 from controller_runtime.client import interceptor
 from controller_runtime.fake import FakeClient
 from controller_runtime.machinery.errors import AlreadyExistsError, ConflictError, NotFoundError
-from controller_runtime.machinery.meta import OwnerReference
 
 from pkg.apis.kai.v2alpha2 import PodGroup
 from pkg.podgrouper.podgroup import Handler, Metadata, SubGroupMetadata

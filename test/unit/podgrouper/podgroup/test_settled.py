@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-from controller_runtime.machinery.gvk import NamespacedName
-from controller_runtime.machinery.meta import OwnerReference
+from controller_runtime.apis.meta.v1 import OwnerReference
+from controller_runtime.machinery import NamespacedName
 
 from pkg.podgrouper.podgroup import Metadata, Rules, SubGroupMetadata
 from pkg.podgrouper.podgroup.settled import Settled

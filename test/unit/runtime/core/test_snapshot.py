@@ -13,7 +13,7 @@ import yaml
 from controller_runtime.apis.core.v1 import ConfigMap
 from controller_runtime.cache import CacheDegradedError
 from controller_runtime.fake import FakeClient
-from controller_runtime.machinery.object import Object, PartialObjectMetadata
+from controller_runtime.machinery import Object, PartialObjectMetadata
 
 from pkg.apis.config.v1alpha1 import defaulted
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, RuntimeRef, TrainingRuntime, TrainJob

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 from controller_runtime.fake import FakeClient
-from controller_runtime.machinery import field
-from controller_runtime.machinery.base import Struct
+from controller_runtime.machinery import Struct, field
 from controller_runtime.machinery.errors import NotFoundError
 
 from pkg.apis.config.v1alpha1 import V2_1, V2_3, defaulted

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 import anyio.lowlevel
 import pytest
 from controller_runtime.apis.core.v1 import EnvVar, ResourceRequirements, Secret
+from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.client import FieldIndexer, Reader
 from controller_runtime.fake import FakeClient
-from controller_runtime.machinery.meta import ObjectMeta
 
 from pkg import config
 from pkg.apis.config.v1alpha1 import Configuration

@@ -19,7 +19,7 @@ from controller_runtime.apis.admissionregistration.v1 import (
 )
 from controller_runtime.apis.core.v1 import Secret
 from controller_runtime.fake import FakeClient
-from controller_runtime.machinery.object import Object
+from controller_runtime.machinery import Object
 from controller_runtime.recorder import EventRecorder
 
 from pkg.util.cert import Certificates, Material, Options, cluster

@@ -14,11 +14,11 @@ from controller_runtime.apis.admissionregistration.v1 import (
     ValidatingWebhookConfiguration,
 )
 from controller_runtime.apis.core.v1 import Secret
+from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.client import interceptor
 from controller_runtime.envtest import Authority
 from controller_runtime.healthz import NotHealthyError
 from controller_runtime.machinery.errors import ConflictError, ForbiddenError, NotFoundError
-from controller_runtime.machinery.meta import ObjectMeta
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import rsa

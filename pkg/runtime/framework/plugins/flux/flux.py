@@ -25,8 +25,7 @@ from controller_runtime.apis.core.v1 import (
 )
 from controller_runtime.apis.core.v1 import Container as CoreContainer
 from controller_runtime.client import FieldIndexer, Reader
-from controller_runtime.machinery import field
-from controller_runtime.machinery.object import Object
+from controller_runtime.machinery import Object, field
 
 from pkg import apply
 from pkg.apis.jobset.v1alpha2 import JobSetSpec

@@ -12,10 +12,9 @@ import msgspec
 from controller_runtime.apis.core.v1 import Container
 from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.client import FieldIndexer, Reader, peek
-from controller_runtime.machinery import conditions
+from controller_runtime.machinery import Object, conditions
 from controller_runtime.machinery.errors import NotFoundError
 from controller_runtime.machinery.field import ErrorList
-from controller_runtime.machinery.object import Object
 
 from pkg import apply
 from pkg.apis.config.v1alpha1 import Configuration

@@ -12,8 +12,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from controller_runtime.client import Reader
-from controller_runtime.machinery import equality, field, names
-from controller_runtime.machinery.base import JSON
+from controller_runtime.machinery import JSON, equality, field, names
 
 from pkg.apis.trainer.v1alpha1 import RuntimePatch, TrainJob
 from pkg.util import generations

@@ -10,9 +10,8 @@ from typing import Final
 import anyio
 import msgspec
 from controller_runtime import log
-from controller_runtime.machinery.base import JSON
+from controller_runtime.machinery import JSON, Object
 from controller_runtime.machinery.errors import StatusError
-from controller_runtime.machinery.object import Object
 from controller_runtime.rest import PublishedSchema, RestError
 
 from pkg.apis.jobset.v1alpha2 import JobSet

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from controller_runtime.apis.core.v1 import PodSchedulingGroup, PodSpec
-from controller_runtime.machinery.object import Object
+from controller_runtime.machinery import Object
 
 from pkg.apis.scheduling import v1alpha1, v1alpha2, v1beta1
 from pkg.apis.scheduling.common import GangSchedulingPolicy, PodGroupSchedulingPolicy

@@ -9,8 +9,8 @@ from controller_runtime import handler, log, predicate, source
 from controller_runtime.builder import Builder
 from controller_runtime.cache import Cache, CacheError
 from controller_runtime.client import Client
+from controller_runtime.machinery import Object
 from controller_runtime.machinery.errors import StatusError
-from controller_runtime.machinery.object import Object
 from controller_runtime.reconcile import Request
 from controller_runtime.rest import RestError
 

@@ -9,10 +9,9 @@ from typing import Final
 
 import anyio
 from controller_runtime.client import FieldIndexer, Reader, peek
-from controller_runtime.machinery import conditions, field
+from controller_runtime.machinery import Object, conditions, field
 from controller_runtime.machinery.errors import NotFoundError, StatusError
 from controller_runtime.machinery.intstr import MAX_INT32
-from controller_runtime.machinery.object import Object
 from controller_runtime.rest import RestError
 
 from pkg.apis.jobset.v1alpha2 import JobSet, JobSetSpec

@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from controller_runtime.machinery import Unstructured
 from controller_runtime.machinery.errors import NotFoundError
-from controller_runtime.machinery.object import Unstructured
 
 from pkg.podgrouper.plugins import GroupingError
 from pkg.podgrouper.podgroup import Metadata

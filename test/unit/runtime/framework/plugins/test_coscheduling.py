@@ -6,10 +6,10 @@ from typing import NoReturn
 
 import pytest
 from controller_runtime.apis.core.v1 import ResourceRequirements
+from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.client import interceptor
 from controller_runtime.fake import FakeClient
 from controller_runtime.machinery.errors import StatusError
-from controller_runtime.machinery.meta import ObjectMeta
 
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
 from pkg.apis.trainer.v1alpha1 import (

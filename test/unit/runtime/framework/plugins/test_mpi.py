@@ -9,11 +9,11 @@ import anyio
 import pytest
 from controller_runtime import event
 from controller_runtime.apis.core.v1 import ConfigMap, ResourceRequirements, Secret
+from controller_runtime.apis.meta.v1 import ObjectMeta, OwnerReference
 from controller_runtime.client import interceptor
 from controller_runtime.fake import FakeClient
+from controller_runtime.machinery import Object
 from controller_runtime.machinery.errors import StatusError
-from controller_runtime.machinery.meta import ObjectMeta, OwnerReference
-from controller_runtime.machinery.object import Object
 from controller_runtime.reconcile import Request
 from controller_runtime.workqueue import PriorityQueue
 

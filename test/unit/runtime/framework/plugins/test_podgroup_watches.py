@@ -9,12 +9,12 @@ import anyio
 import pytest
 from controller_runtime import client, event, handler, source
 from controller_runtime.apis.core.v1 import LimitRange
+from controller_runtime.apis.meta.v1 import ObjectMeta, OwnerReference
 from controller_runtime.apis.node.v1 import RuntimeClass
 from controller_runtime.client import interceptor
 from controller_runtime.fake import FakeClient
+from controller_runtime.machinery import Object, metadata_only
 from controller_runtime.machinery.errors import StatusError
-from controller_runtime.machinery.meta import ObjectMeta, OwnerReference
-from controller_runtime.machinery.object import Object, metadata_only
 from controller_runtime.reconcile import Request
 from controller_runtime.workqueue import PriorityQueue
 

@@ -5,7 +5,7 @@ import base64
 import pytest
 from controller_runtime.apis.core.v1 import ConfigMap, Secret
 from controller_runtime.fake import FakeClient
-from controller_runtime.machinery.object import Object, metadata_only
+from controller_runtime.machinery import Object, metadata_only
 
 from pkg import config, features
 from pkg.apis.config.v1alpha1 import Configuration

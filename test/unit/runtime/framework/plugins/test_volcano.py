@@ -7,11 +7,11 @@ from typing import NoReturn
 
 import pytest
 from controller_runtime.apis.core.v1 import ResourceRequirements
+from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.apis.scheduling.v1 import PriorityClass
 from controller_runtime.cache import CacheDegradedError
 from controller_runtime.client import interceptor
 from controller_runtime.fake import FakeClient
-from controller_runtime.machinery.meta import ObjectMeta
 
 from pkg.apis.trainer.v1alpha1 import (
     CoschedulingPodGroupPolicySource,

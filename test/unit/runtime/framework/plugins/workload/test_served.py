@@ -7,8 +7,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from controller_runtime.machinery import Object
 from controller_runtime.machinery.errors import StatusError
-from controller_runtime.machinery.object import Object
 from controller_runtime.rest import PublishedSchema
 
 from pkg.apis.jobset.v1alpha2 import JobSet

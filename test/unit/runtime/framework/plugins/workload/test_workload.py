@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from controller_runtime.fake import FakeClient
-from controller_runtime.machinery.object import Object
+from controller_runtime.machinery import Object
 from controller_runtime.rest import PublishedSchema
 
 from pkg.apis.jobset.v1alpha2 import DependsOn, JobSet, JobSetSpec, ReplicatedJob, StartupPolicy
