@@ -140,7 +140,8 @@ class CachedClient(_Recorder):
 
     async def patch(self, obj: T, patch: interfaces.Patch, **options: Unpack[opts.PatchOptions]) -> T:
         """Send ``patch.data(obj)`` to the object named by ``obj``."""
-        return (await self.patch_lazily(obj, patch, **options)).object
+        write = _decoded(lazy.patch_lazily(self._live, obj, patch, **options))
+        return (await self._recorded(obj, write, options)).object
 
     async def patch_lazily(
         self, obj: T, patch: interfaces.Patch, **options: Unpack[opts.PatchOptions]
@@ -150,7 +151,8 @@ class CachedClient(_Recorder):
 
     async def apply(self, obj: T, **options: Unpack[opts.ApplyOptions]) -> T:
         """Server-side apply exactly the fields that are set."""
-        return (await self.apply_lazily(obj, **options)).object
+        write = _decoded(lazy.apply_lazily(self._live, obj, **options))
+        return (await self._recorded(obj, write, options)).object
 
     async def apply_lazily(self, obj: T, **options: Unpack[opts.ApplyOptions]) -> LazyObject[T]:
         """Apply as :meth:`apply` does; return the object undecoded."""
@@ -211,7 +213,8 @@ class CachedSubResource(_Recorder):
 
     async def patch(self, obj: T, patch: interfaces.Patch, **options: Unpack[opts.PatchOptions]) -> T:
         """Patch the subresource."""
-        return (await self.patch_lazily(obj, patch, **options)).object
+        write = _decoded(lazy.patch_lazily(self._live, obj, patch, **options))
+        return (await self._recorded(obj, write, options)).object
 
     async def patch_lazily(
         self, obj: T, patch: interfaces.Patch, **options: Unpack[opts.PatchOptions]
@@ -230,3 +233,10 @@ class CachedSubResource(_Recorder):
         except (StatusError, RestError):
             return False
         return found.metadata.uid == obj.metadata.uid
+
+
+async def _decoded(write: Awaitable[LazyObject[T]]) -> LazyObject[T]:
+    """Return the response to a write, decoded: one that is not the object raises, and is not recorded."""
+    stored = await write
+    stored.object  # noqa: B018  # reading it decodes it
+    return stored

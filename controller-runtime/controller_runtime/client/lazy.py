@@ -116,6 +116,11 @@ def _check_name(found: str | None, name: str) -> None:
         raise rest.AnswerError(f"the response is the object {found!r}, not {name!r}")
 
 
+def _with(client: object, method: str) -> Any:
+    """Return the client if its class has the method: ``__getattr__`` may offer one of a client that it wraps."""
+    return client if hasattr(type(client), method) else None
+
+
 def peek(
     reader: interfaces.Reader, kind: type[T], key: NamespacedName | tuple[str, str]
 ) -> Coroutine[Any, Any, LazyObject[T]]:
@@ -124,9 +129,9 @@ def peek(
     It is shared: do not change it. A cache decodes an object that is read repeatedly only once. Raises like
     ``reader.get``, except that an object of another shape raises when it is decoded.
     """
-    if (method := getattr(reader, "peek", None)) is None:
+    if (peeker := _with(reader, "peek")) is None:
         return _got(reader, kind, key)
-    found: Coroutine[Any, Any, LazyObject[T]] = method(kind, key)
+    found: Coroutine[Any, Any, LazyObject[T]] = peeker.peek(kind, key)
     return found  # clients wrap each other: one that only passes a read on adds no coroutine of its own
 
 
@@ -138,9 +143,9 @@ async def _got(
 
 async def apply_lazily(writer: interfaces.Writer, obj: T, **options: Unpack[ApplyOptions]) -> LazyObject[T]:
     """Apply as ``writer.apply`` does; return the object undecoded, where the writer has a method of this name."""
-    if (method := getattr(writer, "apply_lazily", None)) is None:
+    if (lazy := _with(writer, "apply_lazily")) is None:
         return LazyObject.of(await writer.apply(obj, **options))
-    stored: LazyObject[T] = await method(obj, **options)
+    stored: LazyObject[T] = await lazy.apply_lazily(obj, **options)
     return stored
 
 
@@ -151,7 +156,7 @@ async def patch_lazily(
     **options: Unpack[PatchOptions],
 ) -> LazyObject[T]:
     """Patch as ``writer.patch`` does; return the object undecoded, where the writer has a method of this name."""
-    if (method := getattr(writer, "patch_lazily", None)) is None:
+    if (lazy := _with(writer, "patch_lazily")) is None:
         return LazyObject.of(await writer.patch(obj, patch, **options))
-    stored: LazyObject[T] = await method(obj, patch, **options)
+    stored: LazyObject[T] = await lazy.patch_lazily(obj, patch, **options)
     return stored

@@ -13,6 +13,7 @@ from controller_runtime.client import (
     MERGE,
     CachedClient,
     DeleteOptions,
+    LiveClient,
     apply_lazily,
     merge_from,
     patch_lazily,
@@ -20,6 +21,7 @@ from controller_runtime.client import (
 )
 from controller_runtime.fake import FakeClient
 from controller_runtime.machinery import GVK, LazyObject, Object, errors, metadata_only, unstructured
+from controller_runtime.rest import AnswerError, FakeResponse, FakeTransport
 
 
 class MemoryCache(FakeClient):
@@ -28,6 +30,7 @@ class MemoryCache(FakeClient):
     def __init__(self, *objects: Object) -> None:
         super().__init__(*objects)
         self.recorded: list[tuple[str, str, str]] = []
+        self.texts: list[bytes | None] = []
 
     def writing(self, obj: Object) -> AbstractContextManager[None]:
         del obj
@@ -36,6 +39,7 @@ class MemoryCache(FakeClient):
     def remember_write(self, obj: Object | LazyObject[Object]) -> None:
         stored = LazyObject.of(obj)
         self.recorded.append(("write", stored.key.name, stored.resource_version))
+        self.texts.append(stored.text)
 
     def uid_of(self, obj: Object) -> str:
         return "uid-before" if obj.name == "live" else ""
@@ -228,3 +232,19 @@ async def test_a_dry_run_that_does_not_find_its_object_is_no_news(cache: MemoryC
         with pytest.raises(errors.NotFoundError):
             await write(pod("gone", uid="u"), dry_run=True)
     assert cache.recorded == []
+
+
+async def test_only_a_response_that_is_the_object_is_recorded_and_by_its_text(cache: MemoryCache) -> None:
+    body = config_map("c", resourceVersion="7").to_json()
+    client = CachedClient(LiveClient(FakeTransport(lambda _: FakeResponse(body=body))), cache)
+    for name in ("c", "other"):
+        obj = config_map(name)
+        for write in (
+            client.patch(obj, merge_from(obj)),
+            client.apply(obj, field_owner="me"),
+            client.status.patch(obj, merge_from(obj)),
+        ):
+            with nullcontext() if name == "c" else pytest.raises(AnswerError, match="'c', not 'other'"):
+                assert (await write).metadata.resource_version == "7"
+    assert cache.recorded == [("write", "c", "7")] * 3
+    assert cache.texts == [body] * 3
