@@ -24,11 +24,13 @@ if _typing.TYPE_CHECKING:
     from . import client as client
     from . import controller as controller
     from . import event as event
+    from . import fake as fake
     from . import handler as handler
     from . import healthz as healthz
     from . import httpserver as httpserver
     from . import leaderelection as leaderelection
     from . import log as log
+    from . import machinery as machinery
     from . import manager as manager
     from . import metrics as metrics
     from . import offload as offload
@@ -41,30 +43,156 @@ if _typing.TYPE_CHECKING:
     from . import tokenbucket as tokenbucket
     from . import webhook as webhook
     from . import workqueue as workqueue
+    from .apis.meta.v1 import Condition as Condition
+    from .apis.meta.v1 import LabelSelector as LabelSelector
+    from .apis.meta.v1 import ObjectMeta as ObjectMeta
+    from .apis.meta.v1 import OwnerReference as OwnerReference
     from .builder import new_controller_managed_by as new_controller_managed_by
     from .builder.webhook import new_webhook_managed_by as new_webhook_managed_by
+    from .client import Client as Client
+    from .client import Reader as Reader
+    from .client import Writer as Writer
+    from .client import ignore_not_found as ignore_not_found
+    from .client import merge_from as merge_from
+    from .client import strategic_merge_from as strategic_merge_from
+    from .client import with_field_owner as with_field_owner
+    from .controller.controllerutil import OperationResult as OperationResult
+    from .controller.controllerutil import add_finalizer as add_finalizer
+    from .controller.controllerutil import contains_finalizer as contains_finalizer
+    from .controller.controllerutil import controller_of as controller_of
+    from .controller.controllerutil import create_or_patch as create_or_patch
+    from .controller.controllerutil import create_or_update as create_or_update
+    from .controller.controllerutil import remove_finalizer as remove_finalizer
     from .controller.controllerutil import set_controller_reference as set_controller_reference
+    from .controller.controllerutil import set_owner_reference as set_owner_reference
     from .log import logger_from as logger_from
+    from .machinery import ATOMIC as ATOMIC
+    from .machinery import CRD as CRD
+    from .machinery import GVK as GVK
+    from .machinery import JSON as JSON
+    from .machinery import MAP_BY_NAME as MAP_BY_NAME
+    from .machinery import MAP_BY_TYPE as MAP_BY_TYPE
+    from .machinery import Int32 as Int32
+    from .machinery import Int64 as Int64
+    from .machinery import KindMarkers as KindMarkers
+    from .machinery import NamespacedName as NamespacedName
+    from .machinery import Object as Object
+    from .machinery import PrinterColumn as PrinterColumn
+    from .machinery import Rule as Rule
+    from .machinery import Struct as Struct
+    from .machinery import Unstructured as Unstructured
+    from .machinery import metadata_only as metadata_only
+    from .machinery import unstructured as unstructured
+    from .machinery.conditions import set_status_condition as set_status_condition
+    from .machinery.errors import AlreadyExistsError as AlreadyExistsError
+    from .machinery.errors import ConflictError as ConflictError
+    from .machinery.errors import ForbiddenError as ForbiddenError
+    from .machinery.errors import InvalidError as InvalidError
+    from .machinery.errors import NotFoundError as NotFoundError
+    from .machinery.errors import StatusError as StatusError
+    from .manager import ControllerOptions as ControllerOptions
     from .manager import Manager as Manager
     from .manager import ManagerError as ManagerError
     from .manager import Options as Options
     from .manager import setup_signal_handler as setup_signal_handler
+    from .reconcile import Reconciler as Reconciler
     from .reconcile import Request as Request
     from .reconcile import Result as Result
     from .reconcile import TerminalError as TerminalError
+    from .recorder import NORMAL as NORMAL
+    from .recorder import WARNING as WARNING
+    from .recorder import EventRecorder as EventRecorder
     from .rest import Config as Config
     from .rest import load_config as load_config
+    from .webhook import CustomDefaulter as CustomDefaulter
+    from .webhook import CustomValidator as CustomValidator
 else:
     __getattr__, __dir__ = ondemand.names(
         __name__,
         {
+            "apis.meta.v1": (
+                "Condition",
+                "LabelSelector",
+                "ObjectMeta",
+                "OwnerReference",
+            ),
             "builder": ("new_controller_managed_by",),
             "builder.webhook": ("new_webhook_managed_by",),
-            "controller.controllerutil": ("set_controller_reference",),
+            "client": (
+                "Client",
+                "Reader",
+                "Writer",
+                "ignore_not_found",
+                "merge_from",
+                "strategic_merge_from",
+                "with_field_owner",
+            ),
+            "controller.controllerutil": (
+                "OperationResult",
+                "add_finalizer",
+                "contains_finalizer",
+                "controller_of",
+                "create_or_patch",
+                "create_or_update",
+                "remove_finalizer",
+                "set_controller_reference",
+                "set_owner_reference",
+            ),
             "log": ("logger_from",),
-            "manager": ("Manager", "ManagerError", "Options", "setup_signal_handler"),
-            "reconcile": ("Request", "Result", "TerminalError"),
-            "rest": ("Config", "load_config"),
+            "machinery": (
+                "ATOMIC",
+                "CRD",
+                "GVK",
+                "JSON",
+                "MAP_BY_NAME",
+                "MAP_BY_TYPE",
+                "Int32",
+                "Int64",
+                "KindMarkers",
+                "NamespacedName",
+                "Object",
+                "PrinterColumn",
+                "Rule",
+                "Struct",
+                "Unstructured",
+                "metadata_only",
+                "unstructured",
+            ),
+            "machinery.conditions": ("set_status_condition",),
+            "machinery.errors": (
+                "AlreadyExistsError",
+                "ConflictError",
+                "ForbiddenError",
+                "InvalidError",
+                "NotFoundError",
+                "StatusError",
+            ),
+            "manager": (
+                "ControllerOptions",
+                "Manager",
+                "ManagerError",
+                "Options",
+                "setup_signal_handler",
+            ),
+            "reconcile": (
+                "Reconciler",
+                "Request",
+                "Result",
+                "TerminalError",
+            ),
+            "recorder": (
+                "NORMAL",
+                "WARNING",
+                "EventRecorder",
+            ),
+            "rest": (
+                "Config",
+                "load_config",
+            ),
+            "webhook": (
+                "CustomDefaulter",
+                "CustomValidator",
+            ),
         },
         submodules=True,
     )

@@ -25,7 +25,7 @@ COMMANDS = "".join(re.findall(r"^```sh\n(.*?)^```", TEXT, re.DOTALL | re.MULTILI
 ELSEWHERE = {
     "python -m venv .venv": "the tests have an environment",
     ". .venv/bin/activate": "the tests have an environment",
-    'pip install "controller-runtime[envtest]"': "the tests have an environment",
+    'pip install "./controller-runtime[envtest]"  # from a checkout, until it is published': "the tests have an environment",
     "docker build --file Containerfile --tag registry.example.com/website-operator:1 .": "needs an engine",
     "docker push registry.example.com/website-operator:1": "needs a registry",
     "kubectl apply --server-side -f config/crd.yaml -f config/operator.yaml": "the test applies the objects itself",
