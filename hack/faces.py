@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Count the imports by which tests depend on where code is inside of packages that they do not test.
 
-A face is a package, a module directly below ``controller_runtime``, or the module of an API version (``v1``). Every
-other module is an inner one and may move, unless its package exports it. The tests of a package, whose folder mirrors
+A face is a package, a module directly below ``controller_runtime``, the module of an API version (``v1``), or a module
+that its package exports. Every other module is an inner one and may move. The tests of a package, whose folder mirrors
 that of the package, may import its inner modules.
 
 ``python -m hack.faces`` fails if the count is above ``inner-imports`` in pyproject.toml; ``--list`` prints the imports.
@@ -81,15 +81,15 @@ def _file(root: Path, module: str) -> Path | None:
 
 
 @functools.cache
-def _exported(package: Path | None) -> frozenset[str]:
-    """Return the names that a package imports from its modules."""
+def _exported(package: Path | None, *, modules_only: bool = False) -> frozenset[str]:
+    """Return the names that a package imports from its modules, or the modules that it imports."""
     if package is None or not (package / "__init__.py").is_file():
         return frozenset()
     nodes = ast.walk(ast.parse((package / "__init__.py").read_text()))
     return frozenset(
         each.asname
         for node in nodes
-        if isinstance(node, ast.ImportFrom)
+        if isinstance(node, ast.ImportFrom) and not (modules_only and node.module)
         for each in node.names
         if each.asname
     )
@@ -104,7 +104,7 @@ def _is_inner(root: Path, module: str) -> bool:
     file = _file(root, module)
     if file is None or file.is_dir() or re.fullmatch(r"controller_runtime\.\w+", module):
         return False
-    return not _API_VERSION.fullmatch(file.name) and file.name not in _exported(file.parent)
+    return not _API_VERSION.fullmatch(file.name) and file.name not in _exported(file.parent, modules_only=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -44,6 +44,7 @@ def write(repository: Path, name: str, text: str) -> None:
         ("def test():\n    from pkg.jobs import worker", ["pkg.jobs.worker"]),
         ("from pkg.jobs.worker import A\nfrom pkg.jobs.worker import B", ["pkg.jobs.worker"]),
         ("from controller_runtime.client import A", []),
+        ("from controller_runtime.client.interceptor import A", []),
         ("from controller_runtime.client import eventually, interceptor", []),
         ("from controller_runtime.client.eventually import A", ["controller_runtime.client.eventually"]),
         ("from controller_runtime import client, handler", []),
