@@ -104,7 +104,9 @@ def _is_inner(root: Path, module: str) -> bool:
     file = _file(root, module)
     if file is None or file.is_dir() or re.fullmatch(r"controller_runtime\.\w+", module):
         return False
-    return not _API_VERSION.fullmatch(file.name) and file.name not in _exported(file.parent, modules_only=True)
+    return not _API_VERSION.fullmatch(file.name) and file.name not in _exported(
+        file.parent, modules_only=True
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
