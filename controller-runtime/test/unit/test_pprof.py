@@ -89,6 +89,12 @@ def test_a_profile_ends_when_its_client_leaves() -> None:
     assert time.monotonic() - began < 30
 
 
+@pytest.mark.real_time
+async def test_profiles_are_taken_one_after_the_other() -> None:
+    for form in ("collapsed", "speedscope"):
+        assert (await get(f"profile?seconds=0.01&format={form}")).status == 200
+
+
 async def test_the_memory_is_that_of_tracemalloc() -> None:
     assert (await get("heap")).status == 409
     tracemalloc.start()

@@ -92,8 +92,9 @@ def test_a_question_about_objects_is_asked_about_the_new_one_of_a_change() -> No
 
 def test_a_label_selector_picks_objects() -> None:
     judge = predicate.label_selector("app in (a, b),!old")
-    assert judge.create(CreateEvent(pod(labels={"app": "a"})))
-    assert not judge.create(CreateEvent(pod(labels={"app": "a", "old": ""})))
+    picked, other = pod(labels={"app": "a"}), pod(labels={"app": "a", "old": ""})
+    assert answers(judge, old=other, new=picked) == [True] * 4
+    assert answers(judge, old=picked, new=other) == [False] * 4
     with pytest.raises(ValueError, match="unable to parse requirement"):
         predicate.label_selector("app in")
 

@@ -58,6 +58,23 @@ class TestHandlers:
         await settle()
         assert heard.take() == []
 
+    async def test_that_leave_while_existing_objects_are_reported_hear_no_more(
+        self, server: Any, watched: Any, settle: Any
+    ) -> None:
+        for number in range(3):
+            server.put(f"n{number}")
+        await settle()
+        names: list[str] = []
+
+        def leave(obj: ConfigMap, _initial: bool) -> None:
+            names.append(obj.name)
+            registration.remove()
+
+        informer = await watched.get_informer(ConfigMap)
+        registration = informer.add_event_handler(EventHandlerFuncs(on_add=leave))
+        await settle()
+        assert names == ["n0"]
+
     async def test_are_shown_everything_again_at_each_resync(
         self, server: Any, start: Any, heard: Any
     ) -> None:

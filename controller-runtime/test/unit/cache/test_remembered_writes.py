@@ -201,6 +201,19 @@ class TestOwnWrites:
         await settle()
         assert (await watched.get(ConfigMap, ("team-a", "a"))).metadata.uid == "another"
 
+    async def test_that_delete_are_forgotten_when_an_object_of_the_name_is_reported_deleted_later(
+        self, server: Any, watched: Any, settle: Any
+    ) -> None:
+        written = ConfigMap.from_dict(server.put("a", silent=True))
+        watched.remember_write(written)
+        server.remove("a", silent=True)
+        watched.remember_delete(written)
+        server.put("a", uid="another", silent=True)
+        server.remove("a")
+        await settle()
+        (engine,) = watched._engines.values()
+        assert not engine.store._writes
+
     async def test_remembered_in_another_order_leave_the_newest(self, server: Any, watched: Any) -> None:
         first = ConfigMap.from_dict(server.put("a", data={"n": "1"}, silent=True))
         second = ConfigMap.from_dict(server.put("a", data={"n": "2"}, silent=True))

@@ -61,8 +61,8 @@ async def test_a_live_client_decodes_nothing_unasked(monkeypatch: pytest.MonkeyP
     obj = ConfigMap.from_dict({"metadata": {"name": "c", "namespace": "n"}})
     monkeypatch.setattr(ConfigMap, "from_json", None)
     for stored in (
-        await client.apply_lazily(obj, field_owner="me"),
-        await client.patch_lazily(obj, merge_from(obj)),
-        await client.status.patch_lazily(obj, merge_from(obj)),
+        await apply_lazily(client, obj, field_owner="me"),
+        await patch_lazily(client, obj, merge_from(obj)),
+        await patch_lazily(client.status, obj, merge_from(obj)),
     ):
         assert stored.metadata.uid == "u"

@@ -252,6 +252,31 @@ async def test_sources_need_not_be_hashable_to_be_warmed_up(make: Make) -> None:
     assert plain.warmed == 1
 
 
+async def test_a_source_that_comes_while_another_is_warmed_up_is_warmed_up_too(make: Make) -> None:
+    class Slow(source.SyncingSource):
+        warm = False
+        problem = None
+
+        async def warm_up(self) -> None:
+            await anyio.sleep(1)
+            self.warm = True
+
+        async def wait_for_sync(self, timeout: float | None = None) -> None:
+            return
+
+        async def start(self, queue: source.Queue) -> None:
+            await anyio.sleep_forever()
+
+    made, first, second = make(Script()), Slow(), Slow()
+    made.watch(first)
+    with anyio.move_on_after(10):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(made.warm_up)
+            await anyio.sleep(0.5)
+            made.watch(second)
+    assert (first.warm, second.warm) == (True, True)
+
+
 async def test_a_source_that_fails_ends_the_controller_with_its_error(make: Make) -> None:
     async def broken(queue: handler.Queue) -> None:
         raise OSError("gone")

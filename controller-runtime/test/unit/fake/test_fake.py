@@ -223,6 +223,13 @@ class TestApply:
         stored = await client.apply(config_map(), field_owner="one")
         assert stored.data == {"a": "2"}, "who lost a field cannot remove it"
 
+    async def test_each_field_in_conflict_is_named(self, client: FakeClient) -> None:
+        await client.apply(config_map(data={"a": "1", "b": "1"}), field_owner="one")
+        with pytest.raises(errors.ConflictError) as caught:
+            await client.apply(config_map(data={"a": "2", "b": "2"}), field_owner="two")
+        listed = 'Apply failed with 2 conflicts: conflicts with "one":\n- .data.a\n- .data.b'
+        assert caught.value.message == listed
+
     async def test_lists_with_keys_merge_item_by_item(self, client: FakeClient) -> None:
         await client.apply(
             pod(

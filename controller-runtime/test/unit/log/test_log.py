@@ -268,6 +268,14 @@ def test_an_error_carries_its_text_and_its_stack(lines: Start) -> None:
     assert "ValueError: one" in line["stacktrace"]
 
 
+def test_an_error_that_was_never_raised_has_no_stack(lines: Start) -> None:
+    read = lines()
+    log.logger_from().error("Failed", error=ValueError("one"))
+    line = json.loads(read()[0])
+    assert line["error"] == "one"
+    assert "stacktrace" not in line
+
+
 @pytest.mark.parametrize(
     "error",
     [

@@ -46,6 +46,11 @@ def test_python_names_do_not_decode_and_wire_names_do_not_construct_silently() -
     assert ContainerPort.from_dict({"container_port": 1}).container_port is None
 
 
+def test_python_names_do_not_decode_beside_a_null() -> None:
+    pod = Pod.from_json(b'{"spec": {"node_name": "a", "containers": [{"name": null}]}}')
+    assert pod.spec.node_name is None
+
+
 def test_acronyms_keep_their_wire_names() -> None:
     port = ContainerPort.from_dict({"hostIP": "1.2.3.4", "containerPort": 1})
     assert port.host_ip == "1.2.3.4"

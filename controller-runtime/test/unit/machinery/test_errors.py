@@ -56,3 +56,7 @@ def test_a_missing_object_is_named_and_a_kind_that_is_not_served_is_not() -> Non
     unserved = errors.NotFoundError("the server could not find the requested resource", code=404)
 
     assert (missing.names_object, unserved.names_object) == (True, False)
+
+
+def test_an_error_without_a_delay_has_none() -> None:
+    assert errors.ConflictError("changed").retry_after is None

@@ -114,6 +114,7 @@ def test_a_pointer_leads_through_its_keys(keys: list[str]) -> None:
         ({"op": "add", "path": "/a/01", "value": 1}, "no such index: '01'"),
         ({"op": "remove", "path": "/a/-"}, "no such index: '-'"),
         ({"op": "add", "path": "/s/x", "value": 1}, "nothing below a scalar: 'x'"),
+        ({"op": "add", "path": "/s/x/y", "value": 1}, "nothing below a scalar: 'x'"),
         ({"op": "test", "path": "/s", "value": "2"}, "test failed at '/s'"),
         ({"op": "move", "from": "/m", "path": "/m/x"}, "a value cannot be moved into itself"),
         ({"op": "add", "path": "/x"}, "value is missing"),

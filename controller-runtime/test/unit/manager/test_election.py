@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Managers that lead and follow: the runnables of each, and when the lease is released."""
 
+import socket
 import threading
 from typing import Any
 
@@ -43,6 +44,19 @@ async def test_the_lease_is_held_until_everything_else_ended_and_then_released(d
     assert server.lease["spec"]["holderIdentity"] == ""
     assert diary == ["controller finished"]
     assert "became leader" in server.events[0]
+
+
+async def test_each_manager_has_an_identity_that_begins_with_the_name_of_its_host() -> None:
+    holders = []
+    for _ in range(2):
+        server = LeaseServer()
+        mgr = new_manager(server, **ELECTION)
+        async with running(mgr):
+            await mgr.elected.wait()
+            assert server.lease is not None
+            holders.append(server.lease["spec"]["holderIdentity"])
+    assert [holder.rpartition("_")[0] for holder in holders] == [socket.gethostname()] * 2
+    assert holders[0] != holders[1]
 
 
 async def test_a_lease_that_is_not_to_be_released_is_left_to_expire() -> None:

@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 import asyncio
 import dataclasses
+import ssl
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -11,6 +13,7 @@ import pytest
 import controller_runtime as ctrl
 from controller_runtime import cache, controller, rest, webhook
 from controller_runtime.apis.core.v1 import ConfigMap, Pod
+from controller_runtime.envtest import Authority, eventually
 from controller_runtime.httpserver import HTTPRequest, HTTPResponse
 from controller_runtime.machinery import NamespacedName
 from controller_runtime.machinery.errors import NotFoundError
@@ -404,3 +407,23 @@ async def test_the_user_agent_and_extra_handlers_are_options() -> None:
     off = ctrl.Manager(config, Options(metrics_bind_address="0"))
     off.add_metrics_server_extra_handler("/extra", extra)
     assert off.config.user_agent == "connection/1"
+
+
+@pytest.mark.real_time
+@pytest.mark.parametrize("given", [True, False])
+async def test_secure_metrics_have_the_certificate_of_the_folder_or_one_of_their_own(
+    tmp_path: Path, given: bool
+) -> None:
+    pair = Authority.create("ca").server("metrics", ["metrics.test"])
+    pair.write(tmp_path)
+    mgr = new_manager(
+        metrics_bind_address="127.0.0.1:0",
+        metrics_secure=True,
+        metrics_cert_dir=str(tmp_path) if given else "",
+    )
+    async with running(mgr):
+        assert mgr.metrics_server is not None
+        server = mgr.metrics_server
+        await eventually(lambda: server.port > 0, reason="it listens")
+        shown = await anyio.to_thread.run_sync(ssl.get_server_certificate, ("127.0.0.1", server.port))
+    assert (shown == pair.certificate.decode()) is given

@@ -89,3 +89,18 @@ async def test_one_signal_lets_the_log_tell_more_step_by_step_and_the_other_puts
                 await level(number)
     assert seen == [log.DEBUG, log.TRACE, log.TRACE, log.INFO]
     assert logging.getLogger().level == logging.WARNING
+
+
+@pytest.mark.real_time
+async def test_the_change_is_logged_although_the_level_is_that_of_errors() -> None:
+    stream = io.StringIO()
+    log.configure(log.Options.from_flags(level="error"), stream=stream)
+    try:
+        async with setup_signal_handler():
+            os.kill(os.getpid(), signal.SIGUSR2)
+            await eventually(
+                lambda: "Log level changed" in stream.getvalue(), interval=0.005, reason="it is logged"
+            )
+        assert not log.logger_from().enabled(log.INFO)
+    finally:
+        log.configure()

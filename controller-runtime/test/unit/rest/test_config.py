@@ -168,6 +168,11 @@ async def test_a_user_name_and_password_make_basic_credentials(write: Write) -> 
     assert await config.credentials.headers() == {"Authorization": "Basic bWU6c2VjcmV0"}
 
 
+async def test_a_user_without_credentials_is_anonymous(write: Write) -> None:
+    config = await rest.load_config(str(write()))
+    assert await config.credentials.headers() == {}
+
+
 async def test_a_user_may_act_as_another(write: Write) -> None:
     whom = {"as": "jane", "as-uid": "7", "as-groups": ["a", "b"], "as-user-extra": {"Scope/x": ["r", "w"]}}
     config = await rest.load_config(str(write(token="t", **whom)))

@@ -68,6 +68,18 @@ async def test_a_miss_is_believed_for_a_while_and_then_asked_again(server: Serve
     assert not (await mapper.resource_for(GADGET)).namespaced
 
 
+async def test_kinds_of_a_group_that_is_no_longer_served_are_forgotten_once_it_is_asked_about(
+    server: Server,
+) -> None:
+    mapper = rest.RESTMapper(server.transport)
+    await mapper.resource_for(WIDGET)
+    server.kinds = []
+    await anyio.sleep(10)
+    for kind in (GADGET, WIDGET):  # the question about another kind shows that the group is gone
+        with pytest.raises(rest.NoKindMatchError):
+            await mapper.resource_for(kind)
+
+
 async def test_a_refusal_is_no_miss() -> None:
     status = {"kind": "Status", "reason": "Forbidden", "message": "no", "code": 403}
     transport = rest.FakeTransport(lambda _: rest.FakeResponse(403, status))

@@ -144,6 +144,16 @@ async def test_a_401_that_nothing_new_can_help_is_passed_on() -> None:
     assert (response.status, len(inner.requests)) == (401, 1)
 
 
+async def test_a_401_is_passed_on_if_the_credentials_cannot_be_renewed() -> None:
+    class Unrenewable(Renewable):
+        async def refresh(self) -> bool:
+            raise rest.ConfigError("plugin failed")
+
+    inner = answers(rest.FakeResponse(401))
+    response = await layers.Authorize(inner, Unrenewable("only"), "h").send(GET)
+    assert (response.status, len(inner.requests)) == (401, 1)
+
+
 async def test_credentials_that_cannot_be_had_are_no_answer() -> None:
     class Broken(rest.Credentials):
         async def headers(self) -> dict[str, str]:

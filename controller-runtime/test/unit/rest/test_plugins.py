@@ -55,6 +55,20 @@ async def test_a_plugins_token_is_renewed_when_it_has_expired(write: Write, tmp_
 
 
 @pytest.mark.real_time
+async def test_a_plugin_sees_the_variables_of_its_entry(write: Write, tmp_path: Path) -> None:
+    kind = {"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential"}
+    script = f"import json, os; print(json.dumps({kind} | {{'status': {{'token': os.environ['WORD']}}}}))"
+    made = {
+        "apiVersion": kind["apiVersion"],
+        "command": sys.executable,
+        "args": ["-c", script],
+        "env": [{"name": "WORD", "value": "secret"}],
+    }
+    config = await rest.load_config(str(write(exec=made)))
+    assert await config.credentials.headers() == {"Authorization": "Bearer secret"}
+
+
+@pytest.mark.real_time
 async def test_a_plugin_may_issue_a_certificate(write: Write, tmp_path: Path) -> None:
     pair = Authority.create("ca").client("me")
     status = {"clientCertificateData": pair.certificate.decode(), "clientKeyData": pair.key.decode()}
