@@ -15,7 +15,7 @@ import pytest
 import controller_runtime as ctrl
 from controller_runtime import cache, controller, metrics, rest, simtest, workqueue
 from controller_runtime.apis.coordination.v1 import Lease
-from controller_runtime.apis.core.v1 import ConfigMap
+from controller_runtime.apis.core.v1 import ConfigMap, Namespace
 from controller_runtime.apis.core.v1 import Event as Reported
 from controller_runtime.cache import codec
 from controller_runtime.cache.engine import Engine
@@ -402,3 +402,54 @@ def test_the_first_retry_after_a_success_must_come_soon(seconds: float, found: b
     limiter: Any = workqueue.ItemExponentialFailureRateLimiter(base=seconds, maximum=100.0)
     failure = failure_of(Succeeding(0), rate_limiter=limiter)
     assert ("the first retry after a success comes late" in str(failure)) is found
+
+
+@pytest.mark.parametrize("kept", [[], ["example.com/kept"]])
+def test_a_namespace_ends_when_nothing_is_left_in_it(kept: list[str]) -> None:
+    ends: list[bool] = []
+
+    def scenario(sim: simtest.Simulation) -> None:
+        async def look(sim: simtest.Simulation) -> None:
+            client = sim.client()
+            marked = {"name": "n", "finalizers": ["kubernetes"]}
+            namespace = await client.create(Namespace.from_dict({"metadata": marked}))
+            inside = {"name": "a", "namespace": "n", "finalizers": kept}
+            await client.create(ConfigMap.from_dict({"metadata": inside}))
+            await client.delete(namespace)
+            await anyio.sleep(1)
+            sim.server.collect_garbage()
+            ends.append("n" not in [each.name for each in await client.list(Namespace)])
+
+        sim.serve(ConfigMap)
+        sim.finally_(look)
+
+    assert simtest.run(scenario, 1, minutes=1, faults=0).failure is None
+    assert ends == [not kept]
+
+
+def test_a_read_that_is_older_than_the_last_event_is_found() -> None:
+    def scenario(sim: simtest.Simulation) -> None:
+        async def look(sim: simtest.Simulation) -> None:
+            manager, replica = sim.managers["manager-0"], sim.rules.replicas["manager-0"]
+            made = await sim.client().create(ConfigMap.from_dict({"metadata": dict(KEY._asdict())}))
+            changed = made.deep_copy()
+            changed.data = {"a": "1"}
+            await sim.client().update(changed)
+            await anyio.sleep(1.0)
+
+            async def read(_kind: type[ConfigMap], _key: NamespacedName) -> ConfigMap:
+                return made
+
+            assert (await manager.client.get(ConfigMap, KEY)).data == {"a": "1"}
+            replica.read.clear()
+            await sim.rules._read(replica, read, ConfigMap, KEY)
+
+        async def setup(mgr: ctrl.Manager) -> None:
+            await mgr.cache.get_informer(ConfigMap)
+
+        sim.serve(ConfigMap)
+        sim.manager(setup, replicas=1)
+        sim.finally_(look)
+
+    failure = simtest.run(scenario, 1, minutes=1, faults=0).failure
+    assert "a read is older than the last event: ConfigMap a" in str(failure)

@@ -4,6 +4,7 @@
 
 import asyncio
 import itertools
+import json
 import os
 import random
 import subprocess
@@ -20,6 +21,7 @@ from controller_runtime.simtest import lives
 from controller_runtime.simtest.__main__ import load, main
 from controller_runtime.simtest.lives import Found, first_failure
 from controller_runtime.simtest.sealed import sealed
+from controller_runtime.simtest.simulation import spread
 from ctrl_testkit import sim_labels
 from ctrl_testkit.sim_labels import careless, labelled
 
@@ -70,6 +72,18 @@ def test_a_bug_is_found_shrunk_and_replayed(capsys: pytest.CaptureFixture[str]) 
     assert f"seed {found.seed} fails" in capsys.readouterr().out
 
 
+def test_most_steps_come_in_storms_and_some_between_them() -> None:
+    steps = list(spread(random.Random(1), "step", times=1000, length=100_000, storms=[50_000]))
+    near = sum(abs(step.at - 50_000) < 100 for step in steps)
+    assert 700 < near < 800
+
+
+def test_faults_hit_the_managers() -> None:
+    lives = [simtest.run(labelled, seed, minutes=5) for seed in range(3)]
+    lines = {(line.actor[:8], line.text) for life in lives for line in life.timeline}
+    assert ("manager-", "killed") in lines
+
+
 def test_a_test_of_a_scenario_fails_with_the_report(monkeypatch: pytest.MonkeyPatch) -> None:
     seed = next(seed for seed in range(60) if simtest.run(careless, seed, minutes=2).failure)
     monkeypatch.setenv("SEED", str(seed))
@@ -86,6 +100,14 @@ def test_a_replay_lives_the_size_of_the_test_unless_another_is_given(
     assert short.digest in capsys.readouterr().out
     main(["replay", f"{sim_labels.__file__}::test_short", "3", "--actions=1"])
     assert short.digest not in capsys.readouterr().out
+
+
+def test_lives_are_checked_and_recorded_by_command(capsys: pytest.CaptureFixture[str]) -> None:
+    scenario = f"{sim_labels.__file__}::test_short"
+    assert main(["check", scenario, "--seeds=1", "--first=3"]) == 0
+    assert capsys.readouterr().out == "1 seeds repeat\n"
+    assert main(["record", scenario, "3"]) == 0
+    assert json.loads(capsys.readouterr().out)["seed"] == 3
 
 
 @pytest.mark.parametrize("workers", ["1", "3"])
