@@ -97,6 +97,18 @@ async def test_alone_it_has_no_webhooks_and_watches_nothing_of_trainer() -> None
 
 
 @pytest.mark.parametrize("managed", [True, False])
+async def test_a_manager_is_not_ready_before_it_serves_webhooks(managed: bool) -> None:
+    cfg = config.load("")
+    cfg.metrics.bind_address = cfg.health.health_probe_bind_address = "0"
+    cfg.cert_management.enable = managed
+
+    mgr = await managed_by(flags.parse([]), cfg)
+
+    with pytest.raises(NotHealthyError):
+        mgr._readyz["readyz"]()
+
+
+@pytest.mark.parametrize("managed", [True, False])
 async def test_without_webhooks_the_controllers_run_and_nothing_is_served_or_certified(managed: bool) -> None:
     cfg = config.load("")
     cfg.metrics.bind_address = cfg.health.health_probe_bind_address = "0"

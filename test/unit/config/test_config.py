@@ -119,6 +119,10 @@ def test_a_feature_gate_that_does_not_exist_is_named(tmp_path: Path) -> None:
             HEAD + "metrics: {secureServing: false, requireAuthorization: true}\n",
             "invalid configuration: metrics.requireAuthorization: Invalid value: true: needs secureServing: a token must not travel in plain text",
         ),
+        (
+            HEAD + "notStartedAfter: -1s\n",
+            'invalid configuration: notStartedAfter: Invalid value: "-1s": must be greater than or equal to 0',
+        ),
         (HEAD + "webhook: {port: 70000}\n", "invalid configuration: webhook.port: Invalid value: 70000: must be between 1 and 65535"),
         (
             HEAD + "controller: {groupKindConcurrency: {A.b: 0}}\n",

@@ -15,6 +15,7 @@ from controller_runtime.client import MERGE, Client, interceptor, raw_patch
 from controller_runtime.fake import FakeClient
 from controller_runtime.machinery import Object
 from controller_runtime.machinery.errors import NotFoundError
+from controller_runtime.machinery.object import OwnerReference
 from controller_runtime.reconcile import Request
 from controller_runtime.workqueue import PriorityQueue
 
@@ -163,6 +164,29 @@ async def test_an_orphan_is_not_adopted_for_a_train_job_whose_deletion_the_cache
     assert await w.reconcile() == []
     assert w.result.requeue_after
     assert "ownerReferences" not in (await w.job_set())["metadata"]
+
+
+async def test_an_orphan_that_another_writer_gave_owners_meanwhile_is_tried_again() -> None:
+    w = await world()
+    await w.reconcile()
+    await orphaned(w)
+
+    async def patch_late(client: Client, obj: Any, patch: Any, **options: Any) -> Any:
+        """Another controller becomes an owner before the request arrives."""
+        if obj.gvk == JobSet.gvk:
+            live = await client.get(JobSet, KEY)
+            live.metadata.owner_references = [
+                OwnerReference(api_version="v1", kind="ConfigMap", name="other", uid="u")
+            ]
+            await client.update(live)
+        return await client.patch(obj, patch, **options)
+
+    runtimes = await core.new(w.server, FakeClient())
+    late = interceptor.wrap(w.server, interceptor.Funcs(patch=patch_late))
+    w.reconciler = TrainJobReconciler(late, w.recorder, runtimes, now=lambda: w.now)
+    await w.reconcile()
+    assert w.result.requeue_after
+    assert [each["name"] for each in (await w.job_set())["metadata"]["ownerReferences"]] == ["other"]
 
 
 async def test_nothing_is_applied_to_an_orphan_whose_deletion_began_before_it_was_adopted() -> None:

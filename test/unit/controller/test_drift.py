@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
-from pkg.controller import drift
+from pkg.apis.jobset.v1alpha2 import JobSet
+from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
+from pkg.controller import drift, objects
 from pkg.controller.jobsetrule import JobSetRule
 
 
@@ -164,3 +166,10 @@ def test_what_the_api_server_adds_to_a_gang_is_no_difference() -> None:
     live = {**policy, "disruptionMode": {"single": {}}, "priority": 0}
     assert drift.equal(live, policy)
     assert not drift.equal({**live, "priority": 7}, policy)
+
+
+def test_objects_without_a_job_set_have_none() -> None:
+    other = PodGroup.from_dict({"metadata": {"name": "job"}})
+    job_set = JobSet.from_dict({"metadata": {"name": "job"}})
+    assert objects.split([other]) == (None, [other])
+    assert objects.split([other, job_set]) == (job_set, [other])

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from controller_runtime.cache import CacheDegradedError, UndecodableObjectError
+from controller_runtime.event import CreateEvent
 from controller_runtime.metrics import REGISTRY
 from controller_runtime.reconcile import Request, Result
 
@@ -230,6 +231,16 @@ async def test_an_unregistered_runtime_is_a_verdict_that_clears_when_the_spec_ch
     await b.client.update(job)
     assert kinds(await b.reconcile()) == [("apply", "JobSet"), ("patch/status", "TrainJob")]
     assert await b.conditions() == {}
+
+
+async def test_the_arrival_of_a_train_job_that_has_ended_is_forgotten(
+    bench: MakeBench, new_train_job: MakeJob
+) -> None:
+    job = new_train_job(conditions=[{"type": "Complete", "status": "True", "reason": "R", "message": "m"}])
+    b = bench(job)
+    b.reconciler.arrivals.create(CreateEvent(job))
+    await b.reconcile()
+    assert len(b.reconciler.arrivals) == 0
 
 
 async def test_without_job_sets_the_failure_is_told_and_finished_jobs_are_content(

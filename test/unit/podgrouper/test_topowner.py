@@ -52,6 +52,7 @@ from pkg.podgrouper.topowner import top_owner_metadata
         ("key: value", "'key: value'"),
         ("😀", '"\\U0001F600"'),
         ("next\x85line", '"next\\Nline"'),
+        ("tab\x00and\u2028line\u2029", '"tab\\0and\\Lline\\P"'),
         ("a\ufeff'\"", '"a\\uFEFF\'\\""'),
         ("\ufeff-a", '"\\uFEFF\\x2D\\x61"'),
         ("tab\tand\nbreak", "|-\n    tab\tand\n    break"),

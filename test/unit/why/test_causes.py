@@ -343,6 +343,13 @@ def test_the_injected_cause_is_the_answer(
     assert first.advice.endswith((".", "llama -n team-a", "NODE")) or "kubectl logs" in first.advice
 
 
+def test_the_state_in_json_is_a_word() -> None:
+    world = World()
+    assert world.verdict().to_dict()["state"] == "running"
+    crash_loop(world)
+    assert world.verdict().to_dict()["state"] == "wrong"
+
+
 def test_a_cause_of_many_pods_is_one_finding() -> None:
     world = World(nodes=6)
     for number in range(6):
@@ -431,6 +438,42 @@ def test_a_kind_that_cannot_be_read_is_named() -> None:
 
     assert verdict.state is State.RUNNING
     assert verdict.unread == ('Node: nodes is forbidden: User "ann" cannot list resource "nodes"',)
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        (managed, "spec.managedBy of TrainJob llama is kueue.x-k8s.io/multikueue"),
+        (nothing_visible, "TrainJob llama is 60m old and no pod runs"),
+        (
+            lambda w: (w.without_pods(), w.job["status"].clear()),
+            "Job llama-node-0 is 5m old, and has neither pods, nor a status, nor events",
+        ),
+    ],
+    ids=["another controller", "nothing is visible", "an idle controller"],
+)
+def test_the_evidence_says_what_was_seen(state: Callable[[World], Any], words: str) -> None:
+    world = World()
+    state(world)
+
+    assert words in world.verdict().findings[0].evidence
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [
+        "BackoffLimitExceeded",
+        "MaxFailedIndexesExceeded",
+        "FailedIndexes",
+        "PodFailurePolicy",
+        "ReachedMaxRestarts",
+    ],
+)
+def test_a_job_that_gave_up_retrying_has_no_retries_left(reason: str) -> None:
+    world = World()
+    failed(world, reason, "some pods failed")
+
+    assert "retries-exhausted" in [each.cause for each in world.verdict().findings]
 
 
 @pytest.mark.parametrize(

@@ -49,6 +49,13 @@ def test_the_tree_shows_each_object_below_its_owner() -> None:
     ]
 
 
+def test_a_pod_without_a_node_is_shown_with_the_reason() -> None:
+    world = World()
+    world.unscheduled("0/2 nodes are available: 2 Insufficient nvidia.com/gpu.")
+
+    assert "Unschedulable" in [row.reason for row in tree(world.snapshot())]
+
+
 def test_the_pods_of_an_ended_job_are_counted_by_their_success() -> None:
     world = World()
     world.job["status"] = {"succeeded": 2, "conditions": [condition("Complete")]}

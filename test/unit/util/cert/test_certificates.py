@@ -221,6 +221,10 @@ def broken(good: Material, world: Any) -> dict[str, tuple[Material, str]]:
             "tls.crt is not for servers",
         ),
         "another host": (pki.reissue(good, ["else.svc"], now), "tls.crt does not name manager.system.svc"),
+        "a key that OpenSSL finds too small": (
+            rsa_served(good, names, now, bits=1024),
+            "tls.crt cannot be served with: EE_KEY_TOO_SMALL",
+        ),
         "an expired authority": (pki.issue(names, long_ago), "ca.crt expired on"),
         "an expired certificate": (
             pki.reissue(good, names, now - timedelta(days=400)),
@@ -271,6 +275,7 @@ CASES = [
     "another serving key", "another authority's certificate", "no authority", "another host",
     "an authority that cannot sign", "an authority with a garbled name", "a client's certificate",
     "an expired authority", "an expired certificate", "a certificate of the future",
+    "a key that OpenSSL finds too small",
 ]  # fmt: skip
 
 
@@ -316,11 +321,11 @@ async def test_a_certificate_with_another_type_of_key_is_served_as_well(world: A
         assert admits(replica, ours.ca_crt, "another.svc")
 
 
-def rsa_served(material: Material, names: list[str], now: datetime) -> Material:
+def rsa_served(material: Material, names: list[str], now: datetime, bits: int = 2048) -> Material:
     """Return ``material`` with a serving certificate as Go's cert-controller issues it."""
     authority = pki.certificate(material.ca_crt)
     signing: Any = serialization.load_pem_private_key(material.ca_key, None)
-    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    key = rsa.generate_private_key(public_exponent=65537, key_size=bits)
     subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, names[0])])
     unsigned = certificates.leaf(
         certificates.builder(subject, authority.subject, key.public_key(), now, now + timedelta(days=365)),
@@ -544,6 +549,16 @@ def test_what_we_still_serve_with_stays_trusted_whatever_became_of_the_configura
     assert not bundle.trust(configuration, old, b"", now + timedelta(hours=23))
     assert bundle.trust(configuration, old, b"", now + timedelta(hours=25))
     assert bundles_of(configuration) == [old]
+
+
+def test_an_overlap_whose_start_somebody_removed_starts_again(world: Any) -> None:
+    old, current = (Authority.create(name).certificate for name in ("old", "current"))
+    configuration = configuration_with(old)
+    assert bundle.trust(configuration, current, b"", world.began)
+    configuration.metadata.annotations = None
+    now = world.began + timedelta(hours=1)
+    assert bundle.trust(configuration, current, b"", now)
+    assert configuration.annotations[bundle.SINCE] == now.isoformat(timespec="seconds")
 
 
 async def test_a_namespace_that_is_missing_is_what_readiness_tells(world: Any) -> None:

@@ -8,12 +8,13 @@ from typing import Any, cast
 import anyio
 import pytest
 from controller_runtime import event
-from controller_runtime.apis.core.v1 import ConfigMap, ResourceRequirements, Secret
+from controller_runtime.apis.core.v1 import ConfigMap, Container, ResourceRequirements, Secret
 from controller_runtime.apis.meta.v1 import ObjectMeta, OwnerReference
 from controller_runtime.client import interceptor
 from controller_runtime.fake import FakeClient
 from controller_runtime.machinery import Object
 from controller_runtime.machinery.errors import StatusError
+from controller_runtime.machinery.object import ObjectMeta, OwnerReference
 from controller_runtime.reconcile import Request
 from controller_runtime.workqueue import PriorityQueue
 
@@ -228,6 +229,20 @@ async def test_only_launcher_and_nodes_are_given_keys_and_only_the_launcher_the_
         "dataset-initializer": [],
     }
     assert mounts == {"launcher": ["/keys", "/etc/mpi"], "node": ["/keys"], "dataset-initializer": []}
+
+
+async def test_a_sidecar_before_the_training_has_neither_keys_nor_hosts_and_the_training_has_both() -> None:
+    spec = spec_of("launcher")
+    assert spec.template is not None
+    assert spec.template.spec.replicated_jobs is not None
+    pod = spec.template.spec.replicated_jobs[0].template.spec.template.spec
+    pod.containers = [Container(name="sidecar"), *(pod.containers or ())]
+
+    made = (await objects(spec, job()))["JobSet"].to_dict()["spec"]["replicatedJobs"][0]
+
+    sidecar, training = made["template"]["spec"]["template"]["spec"]["containers"]
+    assert "volumeMounts" not in sidecar
+    assert [mount["name"] for mount in training["volumeMounts"]] == ["mpi-ssh-auth", "mpi-hostfile"]
 
 
 @pytest.mark.parametrize(
