@@ -29,6 +29,7 @@ async def test_a_probe_that_fails_restarts_the_container(
     async with running(pod, settings) as runner:
         await until(lambda: runner.record.containers[0].restarts > 0, "it is started again")
     assert ("Unhealthy", "Liveness probe failed: broken") in events
+    assert ("Killing", "Container main failed liveness probe, will be restarted") in events
 
 
 @pytest.mark.parametrize("kind", ["livenessProbe", "startupProbe"])

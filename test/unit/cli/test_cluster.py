@@ -41,3 +41,15 @@ async def test_a_command_that_waited_for_the_removal_of_its_cluster_reports_that
     assert codes == [1]
     assert "Cluster default does not exist" in capsys.readouterr().err
     assert not await anyio.Path(directory).exists()
+
+
+async def test_flags_that_change_no_cluster_are_named(
+    directory: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def is_up(_cluster: object) -> bool:
+        return True
+
+    monkeypatch.setattr("pkg.localcluster.cluster.Cluster.is_up", is_up)
+    line = ["cluster", "up", "--nodes", "3", "--coscheduling", "--prometheus"]
+    assert await cluster.up_command(parser.parse(line), Console(), Console(stderr=True)) == 0
+    assert "--nodes, --coscheduling, --prometheus had no effect" in capsys.readouterr().err

@@ -6,8 +6,9 @@ import io
 from pathlib import Path
 
 import pytest
+from controller_runtime.envtest import ToolError
 
-from pkg.cli import firstrun
+from pkg.cli import demo, firstrun, parser
 from pkg.cli.terminal import Console
 from pkg.localcluster.milestones import train_job
 from pkg.localcluster.options import Options
@@ -66,3 +67,16 @@ async def test_the_preview_explains_and_renders_the_demos_train_job(console: Con
     assert "← spec.trainer.numNodes" in shown
     assert "Result  JobSet hello-torch (pods: node 3)" in shown
     assert "Applies JobSet hello-torch" in shown
+
+
+async def test_the_demo_shows_the_preview_while_its_programs_are_missing(
+    cache: Path, console: Console, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(_cluster: object) -> None:
+        raise ToolError("Go is missing")
+
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setattr("pkg.localcluster.cluster.Cluster.up", fail)
+    with pytest.raises(ToolError):
+        await demo.demo_command(parser.parse(["demo"]), console, Console(file=io.StringIO()))
+    assert "Applies JobSet hello-torch" in text(console)

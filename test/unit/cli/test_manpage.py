@@ -21,6 +21,7 @@ def test_every_flag_command_and_example_is_on_the_page(name: str, capsys: pytest
     assert trainerctl.main(["help", "--man", *name.split()]) == 0
     page = capsys.readouterr().out.replace("\\-", "-").replace("\\&", "").replace("\\e", "\\")
     assert page.startswith(f".TH {('trainerctl ' + name).strip().upper().replace(' ', '-')} 1 ")
+    assert "\n.SH SYNOPSIS\n.nf\n" in page  # its lines are not joined
     for action in COMMANDS[name]._actions:
         for flag in action.option_strings:
             assert re.search(rf"(?m)^\\fB.*{flag}", page), flag

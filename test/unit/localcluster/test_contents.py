@@ -112,6 +112,13 @@ def test_the_shipped_runtimes_crds_and_webhooks_are_found() -> None:
         assert all(url.startswith(f"https://127.0.0.1:1/{verb}-") for url in urls)
 
 
+def test_a_volume_takes_any_claim_of_a_pod() -> None:
+    for volume in contents.volumes():
+        spec: Any = volume["spec"]
+        assert spec["accessModes"] == ["ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany"]
+        assert spec["capacity"] == {"storage": "1Ti"}
+
+
 def test_a_node_has_what_its_shape_says_and_no_gpus_means_none_are_named() -> None:
     made = node(3, NodeShape(gpus=2), 10250).to_dict()
     assert made["metadata"]["name"] == "node-3"

@@ -63,6 +63,7 @@ def test_without_gangs_the_components_have_their_default_gates() -> None:
         (Options(jobset="0.9"), r"JobSet 0\.9 is not among the pinned releases: 0\.10, 0\.11, 0\.12"),
         (Options(kubernetes="1.34", workloads=True), r"Kubernetes 1\.34 has no gangs"),
         (Options(kubernetes="1.36", coscheduling=True), r"built for Kubernetes 1\.35"),
+        (Options(prometheus=True, manager=False), "Prometheus scrapes the manager, which is not started"),
         (Options(coscheduling=True, workloads=True), "does not schedule Kubernetes' own gangs"),
     ],
 )

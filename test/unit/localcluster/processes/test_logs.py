@@ -64,6 +64,15 @@ def test_the_tail_spans_files(tmp_path: Path, lines: int, want: bytes) -> None:
     assert tail(tmp_path, lines) == want
 
 
+def test_the_tail_is_read_once_and_then_what_is_written(tmp_path: Path) -> None:
+    writer = LogWriter(str(tmp_path))
+    writer.write(b"one\ntwo\n")
+    with closing(LogReader(tmp_path, Query(tail=1))) as reader:
+        assert b"".join(reader.read()) == b"two\n"
+        writer.write(b"three\n")
+        assert b"".join(reader.read()) == b"three\n"
+
+
 def test_an_unfinished_line_counts_in_the_tail(tmp_path: Path) -> None:
     writer = LogWriter(str(tmp_path))
     writer.write(b"one\ntwo\nthr")

@@ -19,6 +19,7 @@ def _pod(container: dict[str, Any], **spec: Any) -> Pod:
     [
         (["mpirun", "-n", "2", "python"], "mpirun"),
         (["/usr/bin/mpirun"], "mpirun"),
+        (["horovodrun", "-np", "2", "python"], "horovodrun"),
         (["/usr/sbin/sshd", "-D"], "sshd"),
         (["bash", "-c", "cd /x && mpirun -n 2 x"], "mpirun"),
         (["bash", "-c", "set -e\n  exec /opt/bin/mpiexec x"], "mpiexec"),
