@@ -253,10 +253,10 @@ class Simulation:
             Namespace.from_dict({"metadata": {"name": "default", "finalizers": ["kubernetes"]}})
         )
         for name, actor in self._registered.actors:
-            self._spawn(self._guard(name, actor))
+            self._spawn(name, actor)
         for number in range(self._registered.replicas if self._registered.setup else 0):
-            self._spawn(self._supervise(f"manager-{number}"))
-        self._spawn(self.rules.watch_caches())
+            self._spawn("supervision", functools.partial(Simulation._supervise, name=f"manager-{number}"))
+        self._spawn("rules", lambda sim: sim.rules.watch_caches())
         began = self.loop.time()
         for step in steps:
             await anyio.sleep(max(0.0, began + step.at - self.loop.time()))
@@ -277,10 +277,12 @@ class Simulation:
         rng = random.Random(step.seed)
         fault = next((each for each in self._faults() if step.name == f"fault: {each.name}"), None)
         act = fault.cause if fault is not None else self._registered.actions[step.name][0]
-        self._spawn(self._guard(step.name, lambda sim: act(sim, rng)))
+        self._spawn(step.name, lambda sim: act(sim, rng))
 
-    def _spawn(self, work: Any) -> None:
-        self._tasks.append(self.loop.create_task(work, context=self.network.home.copy()))
+    def _spawn(self, name: str, work: Check) -> None:
+        """Do work in a task; the life ends with its error."""
+        task = self.loop.create_task(self._guard(name, work), context=self.network.home.copy())
+        self._tasks.append(task)
 
     async def _guard(self, name: str, work: Check) -> None:
         try:

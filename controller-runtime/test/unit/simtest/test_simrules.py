@@ -427,6 +427,22 @@ def test_a_namespace_ends_when_nothing_is_left_in_it(kept: list[str]) -> None:
     assert ends == [not kept]
 
 
+def test_a_rule_that_cannot_be_checked_ends_the_life(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(_server: object, _engine: object) -> list[str]:
+        raise TypeError("a bug of the rule")
+
+    def scenario(sim: simtest.Simulation) -> None:
+        async def setup(mgr: ctrl.Manager) -> None:
+            await mgr.cache.get_informer(ConfigMap)
+
+        sim.serve(ConfigMap)
+        sim.manager(setup, replicas=1)
+
+    monkeypatch.setattr(cacherules, "missed", broken)
+    failure = simtest.run(scenario, 1, minutes=1, faults=0).failure
+    assert str(failure) == "a bug of the rule"
+
+
 def test_a_read_that_is_older_than_the_last_event_is_found() -> None:
     def scenario(sim: simtest.Simulation) -> None:
         async def look(sim: simtest.Simulation) -> None:
