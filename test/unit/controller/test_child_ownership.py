@@ -10,12 +10,11 @@ from typing import Any
 import anyio
 import pytest
 from controller_runtime.apis.core.v1 import ConfigMap, Secret
-from controller_runtime.apis.meta.v1 import Condition
+from controller_runtime.apis.meta.v1 import Condition, OwnerReference
 from controller_runtime.client import MERGE, Client, interceptor, raw_patch
 from controller_runtime.fake import FakeClient
 from controller_runtime.machinery import Object
 from controller_runtime.machinery.errors import NotFoundError
-from controller_runtime.machinery.object import OwnerReference
 from controller_runtime.reconcile import Request
 from controller_runtime.workqueue import PriorityQueue
 

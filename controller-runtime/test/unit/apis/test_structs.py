@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from controller_runtime import apis
-from controller_runtime.machinery.base import Struct
+from controller_runtime.machinery import Struct
 
 
 def structs() -> Iterator[type[Struct]]:

@@ -14,7 +14,6 @@ from controller_runtime.client import interceptor
 from controller_runtime.fake import FakeClient
 from controller_runtime.machinery import Object
 from controller_runtime.machinery.errors import StatusError
-from controller_runtime.machinery.object import ObjectMeta, OwnerReference
 from controller_runtime.reconcile import Request
 from controller_runtime.workqueue import PriorityQueue
 
