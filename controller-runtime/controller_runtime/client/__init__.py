@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Clients that read and write objects: live, through a cache, or in memory for tests.
+"""Clients that read and write objects: live or through a cache.
 
-The modules for tests, and those that few programs use, are imported on first use.
+The modules that few programs use are imported on first use.
 """
 
 import typing as _typing
@@ -11,7 +11,7 @@ from controller_runtime import ondemand as _ondemand
 
 from .cached import CachedClient as CachedClient
 from .cached import CacheReader as CacheReader
-from .client import LiveClient as LiveClient
+from .cached import ReadThrough as ReadThrough
 from .interfaces import Client as Client
 from .interfaces import Events as Events
 from .interfaces import FieldIndexer as FieldIndexer
@@ -29,9 +29,7 @@ from .interfaces import view_of as view_of
 from .lazy import apply_lazily as apply_lazily
 from .lazy import patch_lazily as patch_lazily
 from .lazy import peek as peek
-from .narrow import ignore_not_found as ignore_not_found
-from .narrow import namespaced as namespaced
-from .narrow import read_only as read_only
+from .live import LiveClient as LiveClient
 from .options import ApplyOptions as ApplyOptions
 from .options import CreateOptions as CreateOptions
 from .options import DeleteAllOfOptions as DeleteAllOfOptions
@@ -51,20 +49,21 @@ from .patch import STRATEGIC as STRATEGIC
 from .patch import merge_from as merge_from
 from .patch import raw_patch as raw_patch
 from .patch import strategic_merge_from as strategic_merge_from
-from .readthrough import ReadThrough as ReadThrough
+from .wrappers import dry_run as dry_run
+from .wrappers import ignore_not_found as ignore_not_found
+from .wrappers import namespaced as namespaced
+from .wrappers import read_only as read_only
+from .wrappers import with_field_owner as with_field_owner
+from .wrappers import with_field_validation as with_field_validation
 
 if _typing.TYPE_CHECKING:
     from . import interceptor as interceptor
-    from .settings import dry_run as dry_run
-    from .settings import with_field_owner as with_field_owner
-    from .settings import with_field_validation as with_field_validation
     from .watching import Watch as Watch
     from .watching import WatchEvent as WatchEvent
 else:
     __getattr__, __dir__ = _ondemand.names(
         __name__,
         {
-            "settings": ("dry_run", "with_field_owner", "with_field_validation"),
             "watching": ("Watch", "WatchEvent"),
         },
         submodules=True,

@@ -10,14 +10,112 @@ from typing import Final, TypeVar, Unpack
 import msgspec
 
 from controller_runtime import log, rest
-from controller_runtime.machinery import JSON, Object, PartialObjectMetadata, cut, shape
+from controller_runtime.apis.meta.v1 import ObjectMeta
+from controller_runtime.machinery import (
+    JSON,
+    LazyObject,
+    Object,
+    PartialObjectMetadata,
+    Struct,
+    cut,
+    errors,
+    shape,
+)
+from controller_runtime.machinery.lazy import metadata_text, parts
 
 from . import interfaces
-from .lazy import Answer
 from .options import DeleteOptions
 
+S = TypeVar("S", bound=Struct)
 T = TypeVar("T", bound=Object)
 _log = log.logger_from("client")
+
+
+class Answer(LazyObject[T]):
+    """The object in the response to a request.
+
+    ``object`` raises AnswerError if the response is not an object of ``kind`` called ``name`` (if given) or exceeds the
+    limits of ``machinery.shape``, and StatusError if it is a Status that reports a failure. ``metadata`` raises
+    AnswerError.
+    """
+
+    __slots__ = ("_name",)
+
+    def __init__(self, kind: type[T], text: bytes, *, name: str = "") -> None:
+        super().__init__(kind, text)
+        self._name = name
+
+    def _decode(self) -> T:
+        text = bounded(self.text or b"")
+        try:
+            obj = rest.decoded(self.kind.from_json, text)
+        except rest.AnswerError:
+            _check_kind(text, self.kind.gvk.kind)
+            raise
+        if issubclass(self.kind, PartialObjectMetadata):
+            _check_kind(text, "")
+            obj.api_version, obj.kind = self.kind.gvk.api_version, self.kind.gvk.kind
+        _check_name(obj.name, self._name)
+        return obj
+
+    def _decode_part(self, name: str, kind: type[S]) -> S | None:
+        return None  # an answer is checked as a whole
+
+    def _decode_metadata(self) -> ObjectMeta:
+        metadata = rest.decoded(_metadata, self.text or b"")
+        _check_name(metadata.name, self._name)
+        return metadata
+
+
+def bounded(text: bytes) -> bytes:
+    """Return an object's JSON, without managedFields if only these exceed the limits of ``machinery.shape``.
+
+    Raises:
+        AnswerError: the rest exceeds the limits, too; decoding it would block the process.
+    """
+    if shape.check(text, shape.WIDE) is not None:
+        text = rest.decoded(_without_managed_fields, text)
+        if (reason := shape.check(text, shape.WIDE)) is not None:
+            raise rest.AnswerError(f"the object is not decoded: {reason}")
+    return text
+
+
+def _without_managed_fields(text: bytes) -> bytes:
+    whole = parts(text)
+    whole["metadata"] = msgspec.Raw(_trimmed_metadata(bytes(whole["metadata"])))
+    return msgspec.json.encode(whole)
+
+
+def _trimmed_metadata(metadata: bytes) -> bytes:
+    fields = parts(metadata)
+    fields.pop("managedFields", None)
+    return msgspec.json.encode(fields)
+
+
+def _metadata(text: bytes) -> ObjectMeta:
+    return ObjectMeta.from_json(bounded(_trimmed_metadata(metadata_text(text))))
+
+
+def _check_kind(text: bytes, kind: str) -> None:
+    """Raise StatusError for a Status of a failure, AnswerError for an object of another kind than ``kind``."""
+    found = rest.decoded(_decode_names, text)
+    if found.kind == "Status" != kind and found.status != "Success":
+        raise errors.from_status(rest.decoded(msgspec.json.decode, text), http_code=500)
+    if kind and found.kind and found.kind != kind:
+        raise rest.AnswerError(f"the response is a {found.kind}, not a {kind}")
+
+
+class _Names(msgspec.Struct):
+    kind: object = None
+    status: object = None
+
+
+_decode_names: Final = msgspec.json.Decoder(_Names).decode
+
+
+def _check_name(found: str | None, name: str) -> None:
+    if name and found != name:
+        raise rest.AnswerError(f"the response is the object {found!r}, not {name!r}")
 
 
 class _ListMeta(msgspec.Struct, rename="camel"):

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar, Unpack, cast
 import msgspec
 
 from controller_runtime import client, rest
-from controller_runtime.client.client import SubResource
+from controller_runtime.client.live import SubResource
 from controller_runtime.machinery import GVK, JSON, LazyObject, NamespacedName, Object, Resource
 
 from . import garbage, kinds

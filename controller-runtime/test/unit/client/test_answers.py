@@ -9,8 +9,8 @@ import pytest
 from controller_runtime import rest
 from controller_runtime.apis.core.v1 import ConfigMap, Pod
 from controller_runtime.client import merge_from
-from controller_runtime.client.client import LiveClient
-from controller_runtime.client.lazy import Answer
+from controller_runtime.client.bodies import Answer
+from controller_runtime.client.live import LiveClient
 from controller_runtime.machinery import GVK, metadata_only, unstructured
 from controller_runtime.machinery.errors import ForbiddenError, StatusError
 from controller_runtime.rest import FakeResponse, FakeTransport

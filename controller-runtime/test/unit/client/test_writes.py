@@ -10,7 +10,7 @@ import pytest
 import structlog
 
 from controller_runtime import log, rest
-from controller_runtime.client.writes import log_write, target_of
+from controller_runtime.client.live import log_write, target_of
 from controller_runtime.log import Written
 from controller_runtime.rest.request import APPLY
 

@@ -5,7 +5,8 @@
 from __future__ import annotations
 
 from http import HTTPStatus
-from typing import TYPE_CHECKING, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Final, TypeVar, Unpack, cast
+from urllib.parse import unquote
 
 from controller_runtime import log, rest
 from controller_runtime.log import Written
@@ -15,6 +16,7 @@ from controller_runtime.rest import request as requests
 
 from . import interfaces
 from .bodies import (
+    Answer,
     apply_configuration,
     decode,
     decode_answer,
@@ -24,7 +26,6 @@ from .bodies import (
     is_success,
     still_exists,
 )
-from .lazy import Answer
 from .options import (
     ApplyOptions,
     CreateOptions,
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
     from .watching import Watch
 
 T = TypeVar("T", bound=Object)
+_VERBS: Final = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+_log = log.logger_from("client")
 
 
 class LiveClient:
@@ -226,8 +229,6 @@ class LiveClient:
         response = await self.transport.send(request)
         await response.raise_for_status()
         if Written.up_to >= log.DEBUG:
-            from .writes import log_write
-
             log_write(request, response.status)
         return response.status, await response.read()
 
@@ -276,3 +277,28 @@ class SubResource:
 
 def _below(request: rest.Request, subresource: str) -> rest.Request:
     return requests.subresource(request, subresource) if subresource else request
+
+
+def log_write(request: rest.Request, status: int) -> None:
+    """Log a successful write: its verb, resource and object. Reads are not logged."""
+    verb = _VERBS.get(request.method)
+    if verb is None:
+        return
+    if request.headers.get("Content-Type") == requests.APPLY:
+        verb = "apply"
+    resource, key, subresource = target_of(request.path)
+    below = {"subresource": subresource} if subresource else {}
+    dry = {"dryRun": True} if any(name == "dryRun" for name, _ in request.query) else {}
+    _log.debug("Wrote", verb=verb, resource=resource, object=key, **below, **dry, status=status)
+
+
+def target_of(path: str) -> tuple[str, str, str]:
+    """Return resource, object and subresource of a request's path, as kubectl names them; unknown parts are empty."""
+    parts = [unquote(part) for part in path.strip("/").split("/")]
+    group, rest = (parts[1], parts[3:]) if parts[0] == "apis" and len(parts) > 3 else ("", parts[2:])
+    namespace = ""
+    if len(rest) > 2 and rest[0] == "namespaces" and rest[2] not in {"status", "finalize"}:
+        namespace, rest = rest[1], rest[2:]
+    plural, name, subresource, *_ = [*rest, "", "", ""]
+    resource = f"{plural}.{group}" if group else plural
+    return resource, f"{namespace}/{name}" if namespace else name, subresource

@@ -1,12 +1,18 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Clients with restrictions: read-only, or limited to one namespace."""
+"""Clients around another client: read-only, for one namespace, or with the same options for every write.
+
+They wrap any Client, including each other, and cover subresources::
+
+    client = with_field_owner(mgr.client, "website-operator")
+    await client.apply(website)
+"""
 
 from __future__ import annotations
 
 from collections.abc import Coroutine
 from contextlib import AbstractContextManager, suppress
-from typing import Any, TypeVar, Unpack
+from typing import Any, TypeVar, Unpack, cast
 
 from controller_runtime.machinery import LazyObject, NamespacedName, Object
 from controller_runtime.machinery.errors import NotFoundError
@@ -15,6 +21,7 @@ from . import interfaces, lazy
 from . import options as opts
 
 T = TypeVar("T", bound=Object)
+W = TypeVar("W", opts.CreateOptions, opts.UpdateOptions, opts.PatchOptions)
 
 
 def ignore_not_found() -> AbstractContextManager[None]:
@@ -157,3 +164,128 @@ class NamespacedSubResource:
     async def apply(self, obj: T, **options: Unpack[opts.ApplyOptions]) -> T:
         """Server-side apply the subresource."""
         return await self._writer.apply(self._place.object(obj), **options)
+
+
+def with_field_owner(client: interfaces.Client, owner: str) -> WithSettings:
+    """Return ``client`` with ``owner`` as the field owner of each write that does not set one."""
+    return WithSettings(client, Settings(field_owner=owner))
+
+
+def with_field_validation(client: interfaces.Client, validation: opts.FieldValidation) -> WithSettings:
+    """Return ``client`` with ``validation`` of unknown and duplicate fields in each write that does not set one."""
+    return WithSettings(client, Settings(field_validation=validation))
+
+
+def dry_run(client: interfaces.Client) -> WithSettings:
+    """Return ``client`` with every write and deletion as a dry run, regardless of its own options."""
+    return WithSettings(client, Settings(dry_run=True))
+
+
+class Settings:
+    """Options added to writes."""
+
+    def __init__(
+        self,
+        *,
+        field_owner: str = "",
+        field_validation: opts.FieldValidation | None = None,
+        dry_run: bool = False,
+    ) -> None:
+        self._field_owner = field_owner
+        self._field_validation = field_validation
+        self.dry_run = dry_run
+
+    def of(self, options: W) -> W:
+        """Add the settings that ``options`` lacks, and the dry run; return ``options``."""
+        if self._field_owner and not options.get("field_owner"):
+            options["field_owner"] = self._field_owner
+        if self._field_validation is not None and options.get("field_validation") is None:
+            options["field_validation"] = self._field_validation
+        if self.dry_run:
+            options["dry_run"] = True
+        return options
+
+    def of_apply(self, options: opts.PatchOptions) -> opts.ApplyOptions:
+        """Return the options of an apply, as :meth:`of` does."""
+        return cast("opts.ApplyOptions", self.of(options))  # the wrapped client checks for a field owner
+
+
+class WithSettings:
+    """A Client that adds settings to each write; reads are passed on."""
+
+    def __init__(self, client: interfaces.Client, settings: Settings) -> None:
+        self._client = client
+        self._settings = settings
+
+    @property
+    def status(self) -> SubResourceWithSettings:
+        """The writer of ``status``."""
+        return self.subresource("status")
+
+    def subresource(self, name: str) -> SubResourceWithSettings:
+        """Return the writer of one subresource."""
+        return SubResourceWithSettings(self._client.subresource(name), self._settings)
+
+    async def get(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> T:
+        """Read one object."""
+        return await self._client.get(kind, key)
+
+    async def list(self, kind: type[T], **options: Unpack[opts.ListOptions]) -> interfaces.ObjectList[T]:
+        """Read a collection."""
+        return await self._client.list(kind, **options)
+
+    async def create(self, obj: T, **options: Unpack[opts.CreateOptions]) -> T:
+        """Create an object."""
+        return await self._client.create(obj, **self._settings.of(options))
+
+    async def update(self, obj: T, **options: Unpack[opts.UpdateOptions]) -> T:
+        """Replace an object."""
+        return await self._client.update(obj, **self._settings.of(options))
+
+    async def patch(self, obj: T, patch: interfaces.Patch, **options: Unpack[opts.PatchOptions]) -> T:
+        """Patch an object."""
+        return await self._client.patch(obj, patch, **self._settings.of(options))
+
+    async def apply(self, obj: T, **options: Unpack[opts.PatchOptions]) -> T:
+        """Server-side apply an object; ``field_owner`` may be left to the settings."""
+        return await self._client.apply(obj, **self._settings.of_apply(options))
+
+    async def delete(self, obj: Object, **options: Unpack[opts.DeleteOptions]) -> None:
+        """Delete an object."""
+        if self._settings.dry_run:
+            options["dry_run"] = True
+        await self._client.delete(obj, **options)
+
+    async def delete_all_of(self, kind: type[Object], **options: Unpack[opts.DeleteAllOfOptions]) -> None:
+        """Delete a collection."""
+        if self._settings.dry_run:
+            options["dry_run"] = True
+        await self._client.delete_all_of(kind, **options)
+
+
+class SubResourceWithSettings:
+    """Writes a subresource with settings."""
+
+    def __init__(self, writer: interfaces.SubResourceClient, settings: Settings) -> None:
+        self._writer = writer
+        self._settings = settings
+
+    async def get(self, obj: Object, into: type[T]) -> T:
+        """Read the subresource."""
+        return await self._writer.get(obj, into)
+
+    async def create(self, obj: Object, body: T, **options: Unpack[opts.CreateOptions]) -> T:
+        """Post to the subresource."""
+        return await self._writer.create(obj, body, **self._settings.of(options))
+
+    async def update(self, obj: T, **options: Unpack[opts.UpdateOptions]) -> T:
+        """Replace the subresource."""
+        return await self._writer.update(obj, **self._settings.of(options))
+
+    async def patch(self, obj: T, patch: interfaces.Patch, **options: Unpack[opts.PatchOptions]) -> T:
+        """Patch the subresource."""
+        return await self._writer.patch(obj, patch, **self._settings.of(options))
+
+    async def apply(self, obj: T, **options: Unpack[opts.PatchOptions]) -> T:
+        """Server-side apply the subresource; ``field_owner`` may be left to the settings."""
+        return await self._writer.apply(obj, **self._settings.of_apply(options))
