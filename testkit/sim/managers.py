@@ -161,7 +161,7 @@ async def revoke(sim: Simulation, rng: random.Random) -> None:
         silent = [
             name
             for name, manager in _ready(sim)
-            if any(gvk == kind for gvk, _ in manager.cache._engines) and not manager.cache.remarks()
+            if any(gvk == kind for gvk, _ in manager.cache._informers) and not manager.cache.remarks()
         ]
         assert sim.loop.time() < until, f"readiness does not report a denied kind: {kind.kind} {silent}"
     for entry in denied:

@@ -7,9 +7,6 @@ Contains lists, watches and the stored objects; does not depend on queues and co
 
 from .cache import Cache as Cache
 from .codec import Transform as Transform
-from .delivery import EventHandlerFuncs as EventHandlerFuncs
-from .delivery import LazyHandlerFuncs as LazyHandlerFuncs
-from .delivery import Registration as Registration
 from .errors import BadObjectError as BadObjectError
 from .errors import CacheDegradedError as CacheDegradedError
 from .errors import CacheError as CacheError
@@ -18,6 +15,9 @@ from .errors import CacheSyncTimeoutError as CacheSyncTimeoutError
 from .errors import IndexMissingError as IndexMissingError
 from .errors import NamespaceNotCachedError as NamespaceNotCachedError
 from .errors import UndecodableObjectError as UndecodableObjectError
+from .handlers import EventHandlerFuncs as EventHandlerFuncs
+from .handlers import LazyHandlerFuncs as LazyHandlerFuncs
+from .handlers import Registration as Registration
 from .informer import Informer as Informer
 from .options import ALL_NAMESPACES as ALL_NAMESPACES
 from .options import ByObject as ByObject

@@ -27,12 +27,10 @@ from controller_runtime.machinery import labels as selectors
 
 from . import errors
 from .codec import Entry
-from .delivery import SharedObjects
-from .engine import Engine
-from .informer import Informer
+from .handlers import writing
+from .informer import Informer, Outage, SharedInformer
+from .objects import SharedObjects
 from .options import Options
-from .outage import Outage
-from .processor import writing
 
 T = TypeVar("T", bound=Object)
 DECODE_STEP: Final = 16
@@ -59,7 +57,7 @@ class Cache:
         self.options = options or Options()
         self._transport = transport
         self._mapper = mapper or rest.RESTMapper(transport)
-        self._engines: dict[tuple[GVK, bool], Engine] = {}
+        self._informers: dict[tuple[GVK, bool], SharedInformer] = {}
         self._shared = SharedObjects()
         self._outage = Outage()
         self._tasks: TaskGroup | None = None
@@ -75,17 +73,17 @@ class Cache:
         async with anyio.create_task_group() as tasks:
             self._tasks = tasks
             try:
-                for engine in self._engines.values():
-                    self._launch(engine)
+                for informer in self._informers.values():
+                    self._launch(informer)
                 task_status.started()
                 await anyio.sleep_forever()
             finally:
                 self._tasks, self._stopped = None, True
 
-    def _launch(self, engine: Engine) -> None:
+    def _launch(self, informer: SharedInformer) -> None:
         if self._tasks is not None:
-            resource = functools.partial(self._mapper.resource_for, engine.kind)
-            self._tasks.start_soon(engine.run, self._transport, resource)
+            resource = functools.partial(self._mapper.resource_for, informer.kind)
+            self._tasks.start_soon(informer.run, self._transport, resource)
 
     async def ready(self) -> None:
         """Return when every kind in use is synced or known to be refused."""
@@ -98,16 +96,20 @@ class Cache:
             CacheSyncTimeoutError: that took too long.
         """
         deadline = None if timeout is None else anyio.current_time() + timeout
-        for engine in tuple(self._engines.values()):
+        for informer in tuple(self._informers.values()):
             left = None if deadline is None else max(0.0, deadline - anyio.current_time())
             try:
-                await engine.wait_for_sync(left, or_problem=True)
+                await informer.wait_for_sync(left, or_problem=True)
             except errors.CacheNotStartedError:  # removed meanwhile, so no longer in use
                 continue
 
     def degraded(self) -> dict[GVK, str]:
         """Return the kinds that are missing or denied, and why."""
-        return {engine.gvk: engine.problem for engine in self._engines.values() if engine.problem is not None}
+        return {
+            informer.gvk: informer.problem
+            for informer in self._informers.values()
+            if informer.problem is not None
+        }
 
     def interrupted_since(self, kind: type[Object]) -> float | None:
         """Return since when the list or watch of ``kind`` has failed, on the loop's clock.
@@ -115,8 +117,8 @@ class Cache:
         None is returned while it succeeds, and for a kind that is not cached. Unlike :meth:`degraded`, it is known at
         once: the server may not serve the kind any more.
         """
-        engine = self._engines.get(_identity(kind))
-        return None if engine is None else engine.interrupted_since
+        informer = self._informers.get(_identity(kind))
+        return None if informer is None else informer.interrupted_since
 
     def remarks(self) -> list[str]:
         """Return reasons why reads may be stale or fail, in sentences for readiness; empty while none exists."""
@@ -130,7 +132,7 @@ class Cache:
 
     async def get_informer(self, kind: type[T]) -> Informer[T]:
         """Return the informer of ``kind``; it starts now if the cache runs, else with it."""
-        return Informer(kind, self._engine(kind))
+        return Informer(kind, self._informer(kind))
 
     async def resource_for(self, kind: type[Object]) -> Resource:
         """Return where ``kind`` is served, from its class or discovery.
@@ -146,9 +148,9 @@ class Cache:
 
         A read that waits for the first list is a use: it watches the kind again.
         """
-        engine = self._engines.pop(_identity(kind), None)
-        if engine is not None:
-            engine.end()
+        informer = self._informers.pop(_identity(kind), None)
+        if informer is not None:
+            informer.end()
 
     async def index_field(self, kind: type[T], field: str, extract: client.IndexerFunc[T]) -> None:
         """Index ``kind`` by the values that ``extract`` returns, so that a list by ``fields`` is a look-up.
@@ -156,17 +158,17 @@ class Cache:
         Raises:
             ValueError: there is an index of that name, or objects are cached already.
         """
-        self._engine(kind).add_index(kind, field, extract)
+        self._informer(kind).add_index(kind, field, extract)
 
-    def _engine(self, kind: type[Object]) -> Engine:
+    def _informer(self, kind: type[Object]) -> SharedInformer:
         if self._stopped:
             raise errors.CacheNotStartedError("the cache has stopped")
         identity = _identity(kind)
-        engine = self._engines.get(identity)
-        if engine is None:
-            engine = self._engines[identity] = Engine(kind, self.options, self._outage)
-            self._launch(engine)
-        return engine
+        informer = self._informers.get(identity)
+        if informer is None:
+            informer = self._informers[identity] = SharedInformer(kind, self.options, self._outage)
+            self._launch(informer)
+        return informer
 
     # Reading.
 
@@ -178,17 +180,17 @@ class Cache:
             CacheError: the kind cannot be read, see ``errors``.
         """
         key = NamespacedName.of(key)
-        engine = await self._readable(kind, key.namespace)
-        return _decode(engine, kind, self._entry(engine, kind, key))
+        informer = await self._readable(kind, key.namespace)
+        return _decode(informer, kind, self._entry(informer, kind, key))
 
     async def peek(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> LazyObject[T]:
         """Return the object undecoded, and shared with other readers: see :func:`controller_runtime.client.peek`."""
         key = NamespacedName.of(key)
-        engine = await self._readable(kind, key.namespace)
-        return self._shared.get(kind, self._entry(engine, kind, key), engine.count_skipped)
+        informer = await self._readable(kind, key.namespace)
+        return self._shared.get(kind, self._entry(informer, kind, key), informer.count_skipped)
 
-    def _entry(self, engine: Engine, kind: type[Object], key: NamespacedName) -> Entry:
-        entry = engine.store.get(key, asyncio.get_running_loop().time())
+    def _entry(self, informer: SharedInformer, kind: type[Object], key: NamespacedName) -> Entry:
+        entry = informer.store.get(key, asyncio.get_running_loop().time())
         if entry is None:
             raise errors.not_found(kind, key)
         return entry
@@ -209,13 +211,13 @@ class Cache:
             raise ValueError("a cache has no pages to continue")
         namespace, fields = options.get("namespace", ""), options.get("fields")
         labels, limit = options.get("labels"), options.get("limit")
-        engine = await self._readable(kind, (fields or {}).get("metadata.namespace", namespace))
+        informer = await self._readable(kind, (fields or {}).get("metadata.namespace", namespace))
         for field in fields or ():
-            if field not in _KEY_FIELDS and not engine.store.has_index(field):
+            if field not in _KEY_FIELDS and not informer.store.has_index(field):
                 raise errors.IndexMissingError(kind.gvk, field)
         # Labels pick from all there are; without, no more are looked at than are wanted.
         few = None if labels or limit is None else limit
-        entries = engine.store.select(
+        entries = informer.store.select(
             asyncio.get_running_loop().time(), namespace=namespace, fields=fields, limit=few
         )
         if labels:
@@ -226,40 +228,40 @@ class Cache:
             try:
                 listed.append(entry.decode(kind))
             except errors.UndecodableObjectError as error:
-                engine.skip(error)
+                informer.skip(error)
                 skipped.append(error)
             if number % DECODE_STEP == 0:
                 await anyio.lowlevel.checkpoint()
         listed.skipped = skipped
         return listed
 
-    async def _readable(self, kind: type[Object], namespace: str) -> Engine:
+    async def _readable(self, kind: type[Object], namespace: str) -> SharedInformer:
         if self._stopped:
             return self._kept(kind)
         if self._tasks is None:
             raise errors.CacheNotStartedError(f"{kind.gvk.group_kind}: the cache is not started")
-        engine = self._engine(kind)
-        while not engine.is_readable(namespace):
+        informer = self._informer(kind)
+        while not informer.is_readable(namespace):
             try:
-                await engine.readable(namespace, self.options.read_timeout)
+                await informer.readable(namespace, self.options.read_timeout)
                 break
             except errors.CacheNotStartedError:  # removed meanwhile
-                engine = self._engine(kind)
-        return engine
+                informer = self._informer(kind)
+        return informer
 
-    def _kept(self, kind: type[Object]) -> Engine:
-        """Return the engine of a kind that was synced when the cache stopped: reviews in flight still read it."""
-        engine = self._engines.get(_identity(kind))
-        if engine is None or not engine.has_synced:
+    def _kept(self, kind: type[Object]) -> SharedInformer:
+        """Return the informer of a kind that was synced when the cache stopped: reviews in flight still read it."""
+        informer = self._informers.get(_identity(kind))
+        if informer is None or not informer.has_synced:
             raise errors.CacheNotStartedError(f"{kind.gvk.group_kind}: the cache has stopped")
-        return engine
+        return informer
 
     # Own writes.
 
     def writing(self, obj: Object) -> AbstractContextManager[None]:
         """Delay watch events of ``obj`` while a write of it is in progress: see ``event.own_write``."""
-        found = (self._engines.get((type(obj).gvk, metadata)) for metadata in (False, True))
-        return writing([engine.processor for engine in found if engine is not None], obj.key)
+        found = (self._informers.get((type(obj).gvk, metadata)) for metadata in (False, True))
+        return writing([informer.processor for informer in found if informer is not None], obj.key)
 
     def remember_write(self, obj: Object | LazyObject[Object]) -> None:
         """Make reads see ``obj``, which the server returned for a write, before the watch reports it."""
@@ -268,10 +270,10 @@ class Cache:
         partial = issubclass(kind, PartialObjectMetadata)
         for metadata in (False, True):
             # Of a full object its metadata is known, but not the other way round.
-            if (partial and not metadata) or (engine := self._engines.get((kind.gvk, metadata))) is None:
+            if (partial and not metadata) or (informer := self._informers.get((kind.gvk, metadata))) is None:
                 continue
             text = stored.object.to_json() if text is None else text
-            engine.remember(text, stored.known, asyncio.get_running_loop().time())
+            informer.remember(text, stored.known, asyncio.get_running_loop().time())
 
     def uid_of(self, obj: Object) -> str:
         """Return the uid of the object that reads find by the name of ``obj``, or an empty string."""
@@ -281,8 +283,8 @@ class Cache:
         """Return the uid of the object that reads find at ``key``, or an empty string. No watch is started for it."""
         now = asyncio.get_running_loop().time()
         for metadata in (False, True):
-            engine = self._engines.get((kind, metadata))
-            if engine is not None and (entry := engine.store.get(key, now)) is not None:
+            informer = self._informers.get((kind, metadata))
+            if informer is not None and (entry := informer.store.get(key, now)) is not None:
                 return entry.uid
         return ""
 
@@ -292,15 +294,15 @@ class Cache:
         ``uid`` is its uid if ``obj`` has none. An object with another uid and the same name stays visible.
         """
         for metadata in (False, True):
-            if (engine := self._engines.get((type(obj).gvk, metadata))) is not None:
-                engine.store.forget(obj.key, uid or obj.metadata.uid or "", anyio.current_time())
+            if (informer := self._informers.get((type(obj).gvk, metadata))) is not None:
+                informer.store.forget(obj.key, uid or obj.metadata.uid or "", anyio.current_time())
 
 
-def _decode(engine: Engine, kind: type[T], entry: Entry) -> T:
+def _decode(informer: SharedInformer, kind: type[T], entry: Entry) -> T:
     try:
         return entry.decode(kind)
     except errors.UndecodableObjectError:
-        engine.count_skipped()
+        informer.count_skipped()
         raise
 
 

@@ -8,9 +8,11 @@ first two, and the third is never read. The few fields that indices, selectors a
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Final, TypeVar
 
+import anyio.lowlevel
 import msgspec
 import pydantic_core
 
@@ -29,6 +31,12 @@ Transform = Callable[[dict[str, JSON]], dict[str, JSON]]
 """Changes an object's decoded JSON before it is stored, e.g. drops unused fields."""
 
 INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
+LARGE: Final = 4 << 20
+"""Bytes of a page that are decoded in one call."""
+_ITEMS: Final = b'"items":['
+_BEGIN: Final = re.compile(rb'\{(?:"apiVersion":"[^"\\]{1,512}","kind":"[^"\\]{1,256}",)?"metadata":\{')
+_HEAD: Final = 4096
+"""Bytes within which the items of a list begin: before them are its kind and metadata."""
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):
@@ -306,3 +314,45 @@ def _key_in(raw: msgspec.Raw | bytes) -> NamespacedName | None:
     except (msgspec.DecodeError, RecursionError):
         return None
     return NamespacedName(named.namespace, named.name)
+
+
+class _Object(msgspec.Struct):
+    """An object whose fields are skipped."""
+
+
+_check: Final = msgspec.json.Decoder(_Object).decode
+
+
+async def split_large_page(body: bytes) -> Page:
+    """Return a list in its parts, as :func:`split_page` does, without holding the event loop.
+
+    The decoder goes through a page in one call: 170 ms for 20 objects of 1.3 MB with 430,000 empty objects each. The
+    text of a large page is cut where an item begins as the first one does, and each item is then looked through in a
+    call of its own.
+    """
+    page = await _cut(body) if len(body) > LARGE else None
+    return page or split_page(body)
+
+
+async def _cut(body: bytes) -> Page | None:
+    """Return the parts of a list that looks as API servers write them, None for any other text."""
+    begin = body.find(_ITEMS, 0, _HEAD) + len(_ITEMS)
+    first = _BEGIN.match(body, begin)
+    end = body.rfind(b"}]") + 1
+    if begin < len(_ITEMS) or first is None or end <= begin:
+        return None
+    between = b"}," + first.group()
+    items = []
+    try:
+        page = split_page(body[:begin] + body[end:])
+        while begin < end:
+            cut = body.find(between, begin, end) + 1
+            items.append(msgspec.Raw(body[begin : cut or end]))
+            begin = cut + 1 if cut else end
+            # A text that was cut elsewhere than between two items is not valid.
+            _check(items[-1])
+            await anyio.lowlevel.checkpoint()
+    except (msgspec.DecodeError, RecursionError, errors.BadObjectError):
+        return None
+    page.items = items
+    return page

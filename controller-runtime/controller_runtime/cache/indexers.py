@@ -13,8 +13,7 @@ from controller_runtime import cancellation, client
 from controller_runtime.machinery import GVK, Object, raised
 
 from . import errors
-from .delivery import CachedObject
-from .unreadable import Unreadable
+from .objects import CachedObject, Unreadable
 
 T = TypeVar("T", bound=Object)
 

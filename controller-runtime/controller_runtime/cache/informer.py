@@ -1,53 +1,79 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Informer: one kind in a cache, as a controller sees it."""
+"""Informers: the store of a kind, which reflectors keep current, with handlers that receive each change.
+
+A :class:`SharedInformer` is one for all classes of a kind, :class:`Informer` is its view by one class, and a
+:class:`NamespaceInformer` is the part of it that follows one namespace, or all.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Generic, TypeVar
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
+from functools import partial
+from typing import Final, Generic, TypeVar
 
-from controller_runtime.machinery import NamespacedName, Object
+import anyio
+import anyio.lowlevel
 
-from .delivery import EventHandlerFuncs, LazyHandlerFuncs, Registration
-from .engine import Engine
+from controller_runtime import log, metrics, rest
+from controller_runtime.machinery import GVK, NamespacedName, Object, PartialObjectMetadata, Resource
+from controller_runtime.machinery import labels as selectors
+from controller_runtime.machinery.errors import NotFoundError
+
+from . import codec, errors
+from .handlers import EventHandlerFuncs, LazyHandlerFuncs, Processor, Registration
+from .indexers import Indexers
+from .objects import CachedObject, Unreadable
+from .options import ByObject, Options
+from .reflector import STEP, Reflector, Target
+from .store import Store
 
 T = TypeVar("T", bound=Object)
+
+MISSING_GRACE: Final = 60.0
+"""Seconds for which a kind stays readable after the server stopped serving it."""
+FAILING_GRACE: Final = 30.0
+"""Seconds after which a kind whose lists or watches fail, while others succeed, is reported."""
+OUTAGE_GRACE: Final = 3.0
+"""Seconds without a list or watch that succeeds, after one failed, before the server counts as unavailable."""
+
+_log = log.logger_from("cache")
 
 
 class Informer(Generic[T]):
     """One kind in a cache, seen as one class."""
 
-    def __init__(self, kind: type[T], engine: Engine) -> None:
+    def __init__(self, kind: type[T], shared: SharedInformer) -> None:
         self.kind = kind
-        self.engine = engine
+        self.shared = shared
 
     @property
     def has_synced(self) -> bool:
         """Whether every existing object has been listed, and handlers notified."""
-        return self.engine.has_synced
+        return self.shared.has_synced
 
     @property
     def problem(self) -> str | None:
         """Why the server refuses this kind, while it does; the cache keeps retrying."""
-        return self.engine.problem
+        return self.shared.problem
 
     @property
     def skipped(self) -> int:
         """How many objects could not be read."""
-        return self.engine.unreadable.skipped
+        return self.shared.unreadable.skipped
 
     def keys(self, namespace: str = "") -> Iterator[NamespacedName]:
         """Yield the keys that the watch has reported, in one namespace or all; nothing is decoded for that."""
-        return self.engine.store.observed_keys(namespace)
+        return self.shared.store.observed_keys(namespace)
 
     def has(self, key: NamespacedName) -> bool:
         """Return True if the watch has reported an object of this key; nothing is decoded for that."""
-        return self.engine.store.observed(key) is not None
+        return self.shared.store.observed(key) is not None
 
     def add_event_handler(self, handler: EventHandlerFuncs[T] | LazyHandlerFuncs[T]) -> Registration:
         """Report every existing object to ``handler``, then changes, in order."""
-        return self.engine.processor.register(self.kind, handler)
+        return self.shared.processor.register(self.kind, handler)
 
     async def wait_for_sync(self, timeout: float | None = None, *, or_problem: bool = False) -> None:
         """Return when every existing object has been listed, or with ``or_problem`` when the kind is refused.
@@ -55,4 +81,467 @@ class Informer(Generic[T]):
         Raises:
             CacheSyncTimeoutError: that took too long; without ``or_problem`` a refused kind is waited for, too.
         """
-        await self.engine.wait_for_sync(timeout, or_problem=or_problem)
+        await self.shared.wait_for_sync(timeout, or_problem=or_problem)
+
+
+class SharedInformer:
+    """The store of a kind, full or metadata only, shared by every class that names the kind."""
+
+    def __init__(self, kind: type[Object], options: Options, outage: Outage) -> None:
+        self.kind = kind
+        self.gvk: GVK = kind.gvk
+        self.metadata_only = issubclass(kind, PartialObjectMetadata)
+        self.selection: ByObject = options.for_kind(kind)
+        self.store = Store()
+        self.outage = outage
+        self.unreadable = Unreadable(self.gvk)
+        self.skip, self.count_skipped = self.unreadable.skip, self.unreadable.count
+        self.scope = anyio.CancelScope()
+        self.removed = False
+        self._options = options
+        self.processor = Processor(kind, self.store, self.unreadable, lambda: self.has_synced)
+        self._indexers = Indexers(self.gvk, self.unreadable)
+        self._index = self._indexers.values_of
+        self._informers = {
+            namespace: NamespaceInformer(self, namespace) for namespace in self.selection.namespaces or ("",)
+        }
+        self._changed = anyio.Event()
+
+    # Lifecycle.
+
+    async def run(self, transport: rest.RoundTripper, resource: Callable[[], Awaitable[Resource]]) -> None:
+        """List, watch and notify handlers until cancelled or :attr:`scope` is."""
+        options, selection = self._options, self.selection
+        with self.scope:
+            async with anyio.create_task_group() as tasks:
+                for namespace, informer in self._informers.items():
+                    picked = selection.within(namespace)
+                    target = Target(
+                        namespace=namespace,
+                        labels=picked.labels,
+                        fields=picked.fields,
+                        metadata_only=self.metadata_only,
+                        transform=selection.transform,
+                        limits=selection.limits or options.limits,
+                        page_size=options.page_size,
+                    )
+                    reflector = Reflector(
+                        transport,
+                        partial(self._resource_for, informer, resource),
+                        target,
+                        informer,
+                        stream_lists=options.stream_lists,
+                        random=options.random,
+                    )
+                    tasks.start_soon(reflector.run)
+                tasks.start_soon(self.processor.deliver_backlog)
+                if options.resync_period > 0:
+                    tasks.start_soon(self.processor.resync, options.resync_period, options.random)
+
+    def leave(self) -> None:
+        """Stop reporting to the shared outage."""
+        for informer in self._informers.values():
+            self.outage.leave(informer)
+
+    def end(self) -> None:
+        """Stop for good: nothing is reported any more, and tasks that wait for the first list get an error."""
+        self.removed = True
+        self.leave()
+        self.scope.cancel()
+        metrics.CACHE_DEGRADED.labels(*self.gvk).set(0)
+        self._changed.set()
+
+    async def _resource_for(
+        self, informer: NamespaceInformer, resource: Callable[[], Awaitable[Resource]]
+    ) -> Resource:
+        """Return where to list the objects of ``informer``; a single one follows a kind without namespaces."""
+        found = await resource()
+        if not found.namespaced and "" not in self._informers:
+            informer.widen()
+            self.leave()
+            self._informers = {"": informer}
+            self.outage.join(informer)
+            self.changed()
+        if informer not in self._informers.values():
+            await anyio.sleep_forever()
+        return found
+
+    @property
+    def has_synced(self) -> bool:
+        """Whether every existing object was reported once."""
+        return all(informer.synced for informer in self._informers.values())
+
+    @property
+    def problem(self) -> str | None:
+        """Why the server refuses this kind, while it does."""
+        return next(
+            (informer.problem for informer in self._informers.values() if informer.problem is not None), None
+        )
+
+    @property
+    def interrupted_since(self) -> float | None:
+        """Since when the stored objects may be stale, on the loop's clock; None while every watch is connected."""
+        found = [
+            informer.interrupted_since
+            for informer in self._informers.values()
+            if informer.interrupted_since is not None
+        ]
+        return min(found, default=None)
+
+    def changed(self) -> None:
+        """Wake the tasks that wait for ``has_synced`` or ``problem``."""
+        metrics.CACHE_DEGRADED.labels(*self.gvk).set(0 if self.problem is None else 1)
+        self._changed.set()
+        self._changed = anyio.Event()
+
+    def informers_of(self, namespace: str) -> Collection[NamespaceInformer]:
+        """Return the informers that know the objects of a namespace, or of all that are cached.
+
+        Raises:
+            NamespaceNotCachedError: no informer covers the namespace.
+        """
+        if not namespace:
+            return self._informers.values()
+        informer = self._informers.get("") or self._informers.get(namespace)
+        if informer is None:
+            raise errors.NamespaceNotCachedError(self.gvk, namespace)
+        return (informer,)
+
+    def is_readable(self, namespace: str) -> bool:
+        """Return True if :meth:`readable` would not wait. Raises NamespaceNotCachedError as it does."""
+        for informer in self.informers_of(namespace):  # noqa: SIM110  # without a generator: each read asks
+            if not informer.readable:
+                return False
+        return True
+
+    async def readable(self, namespace: str, timeout: float) -> None:
+        """Return when the stored objects of a namespace, or of all, may be read.
+
+        Raises:
+            CacheDegradedError: the kind is missing, or it was denied before everything was listed once.
+            CacheSyncTimeoutError: that took too long.
+            CacheNotStartedError: the informer was removed.
+            NamespaceNotCachedError: the namespace is not cached.
+        """
+        if self.is_readable(namespace):
+            return
+        await self.wait_for_sync(timeout, or_problem=True, namespace=namespace)
+        for informer in self.informers_of(namespace):
+            if not informer.readable and informer.problem is not None:
+                raise errors.CacheDegradedError(self.gvk, informer.problem)
+
+    async def wait_for_sync(
+        self, timeout: float | None = None, *, or_problem: bool = False, namespace: str = ""
+    ) -> None:
+        """Return when every existing object was reported once, or with ``or_problem`` when the kind is refused.
+
+        Raises:
+            CacheSyncTimeoutError: that took too long.
+            CacheNotStartedError: the informer was removed before that.
+        """
+        with anyio.move_on_after(timeout):
+            while not all(
+                informer.synced or (or_problem and informer.problem is not None)
+                for informer in self.informers_of(namespace)
+            ):
+                if self.removed:
+                    raise errors.CacheNotStartedError(f"{self.gvk.group_kind}: the informer was removed")
+                await self._changed.wait()
+            return
+        informers = self.informers_of(namespace)
+        why = next(
+            (informer.problem or str(informer.last_error) for informer in informers if informer.last_error),
+            "",
+        )
+        reason = f": {why}" if why else ""
+        raise errors.CacheSyncTimeoutError(f"{self.gvk.group_kind}: no list within {timeout:g} s{reason}")
+
+    # Changes.
+
+    def put(self, entry: codec.Entry, *, initial: bool, listed: bool = False) -> None:
+        """Store an object and notify the handlers, unless it is unchanged."""
+        key = entry.key
+        observed = self.store.observed(key)
+        if (
+            observed is not None
+            and observed.resource_version == entry.resource_version
+            and observed.uid == entry.uid
+        ):
+            return
+        if observed is not None and observed.uid != entry.uid:
+            # Deleted and created again between two observations: report the deletion of the old object.
+            self.remove(key, entry.resource_version)
+        ours, written = self.store.written(key), self.store.wrote(entry)
+        # A list shows the last of several changes: with ours it may bring another writer's, of which no event follows.
+        new = CachedObject(self.kind, entry)
+        new.own_write = written is not None and not listed
+        if entry.refused and (observed is None or observed.uid != entry.uid or not observed.refused):
+            self.skip(errors.UndecodableObjectError(self.gvk, key, entry.refused))
+        before = self.store.put(entry, self._index(new) if written is None else written)
+        if before is None and ours is not None and ours.uid != entry.uid and not self.store.written(key):
+            self.processor.ended(ours)
+        self.processor.put(key, new, before, initial=initial, listed=listed)
+
+    def remove(self, key: NamespacedName, version: str, final: codec.Entry | None = None) -> None:
+        """Drop an object deleted at ``version``, and report its ``final`` state or the last known one."""
+        before = self.store.remove(key, version)
+        if before is None:
+            return
+        self.processor.deleted(key, final or before, unknown=final is None)
+
+    def settle(self, version: str, namespace: str) -> None:
+        """Forget our writes up to ``version``; objects that they made and the watch never delivered are deleted."""
+        for entry in self.store.settle(version, namespace):
+            if self.store.observed(entry.key) is None:
+                self.processor.ended(entry)
+
+    # Indices.
+
+    def add_index(self, kind: type[T], field: str, extract: Callable[[T], Iterable[str]]) -> None:
+        """Index by the values that ``extract`` returns for each object, of class ``kind``.
+
+        Raises:
+            ValueError: there is an index of that name, or objects are cached already.
+        """
+        if len(self.store) or self.has_synced:
+            raise ValueError(
+                f"{self.gvk.group_kind}: index {field!r} is too late: objects are cached already"
+            )
+        self._indexers.add(kind, field, extract)
+        self.store.add_index(field)
+
+    # Own writes.
+
+    def remember(self, text: bytes, obj: Object | None, now: float) -> None:
+        """Read an object, by the text the server returned, until the watch has caught up; ``obj`` if it is decoded."""
+        transform = self.selection.transform
+        try:
+            text = codec.outline(text) if self.metadata_only else text
+            entry = codec.entry_of(text, transform, self.selection.limits or self._options.limits)
+        except errors.BadObjectError:
+            return  # undecodable; a reader of the response gets the error
+        if not entry.resource_version:
+            return
+        self.processor.answered(entry)
+        if entry.ended:
+            self.store.remember(entry, {}, now)
+        elif self._selects(entry):
+            known = None if transform is not None else obj
+            made = CachedObject(self.kind if known is None else type(known), entry, known)
+            self.store.remember(entry, self._index(made), now)
+
+    def _selects(self, entry: codec.Entry) -> bool:
+        """Return True if the watch is going to deliver ``entry``."""
+        informer = self._informers.get(entry.namespace) or self._informers.get("")
+        if informer is None or informer.covers(entry.resource_version):
+            return False
+        here = self.selection.within(entry.namespace)
+        if here.labels and not selectors.selector(here.labels).matches(entry.labels):
+            return False
+        # Only the server evaluates a field selector; an object that matched before is expected to match again.
+        return not here.fields or self.store.observed(entry.key) is not None
+
+
+class NamespaceInformer:
+    """Receives the reports of one reflector, of one namespace or all: a :class:`~.reflector.Sink`."""
+
+    def __init__(self, shared: SharedInformer, namespace: str) -> None:
+        self.synced = False
+        self.problem: str | None = None
+        self.last_error: Exception | None = None
+        self.interrupted_since: float | None = None
+        """When the list or watch failed that was the first after the last success, on the loop's clock."""
+        self._shared = shared
+        self._namespace = namespace
+        self._found: set[NamespacedName] | None = None
+        self._reached = ""
+        self._missing_since: float | None = None
+        self._failing_since: float | None = None
+        shared.outage.join(self)
+
+    @property
+    def readable(self) -> bool:
+        """Whether stored objects may be read: all were delivered once, and the kind still exists.
+
+        It stays readable while the server is unreachable or denies the kind: ``problem`` says that it may be stale.
+        """
+        if not self.synced or self._missing_since is None:
+            return self.synced
+        return anyio.current_time() - self._missing_since < MISSING_GRACE
+
+    def connected(self) -> None:
+        """Record that the server serves this kind: the stored objects are current."""
+        self._missing_since = self._failing_since = self.interrupted_since = self.last_error = None
+        self._shared.outage.succeeded(self)
+        if self.synced:
+            self._recover()
+
+    def widen(self) -> None:
+        """Follow the whole kind: it has no namespaces."""
+        self._namespace = ""
+
+    def covers(self, version: str) -> bool:
+        """Return True if the watch has delivered every change up to ``version``; others are deleted.
+
+        Changes of a kind arrive in the order of their versions. Versions that cannot be compared count as delivered.
+        """
+        return bool(self._reached) and not codec.older(self._reached, version)
+
+    def begin(self) -> None:
+        """Start a full listing: objects not reported before :meth:`finish` are deleted."""
+        self._found = set()
+
+    def apply(self, entry: codec.Entry) -> None:
+        """Store an object."""
+        if self._found is not None:
+            self._found.add(entry.key)
+            self._shared.put(entry, initial=not self.synced, listed=True)
+            return
+        self._shared.put(entry, initial=not self.synced)
+        self._reached = entry.resource_version or self._reached
+
+    def seen(self, key: NamespacedName) -> None:
+        """Keep the stored state of an object that exists."""
+        if self._found is not None:
+            self._found.add(key)
+
+    async def finish(self, resource_version: str) -> None:
+        """Drop objects that the listing did not report: their deletions were missed."""
+        found, self._found = self._found or set(), None
+        self._reached = resource_version
+        for number, key in enumerate(self._shared.store.observed_keys(self._namespace), 1):
+            if key not in found:
+                self._shared.remove(key, resource_version)
+            if number % STEP == 0:
+                await anyio.lowlevel.checkpoint()
+        self._shared.settle(resource_version, self._namespace)
+        if not self.synced:
+            self.synced = True
+            self._shared.changed()
+        self._recover()
+
+    def _recover(self) -> None:
+        if self.problem is not None:
+            self.problem = None
+            self._shared.changed()
+            kind = str(self._shared.gvk.group_kind)
+            _log.info("Kind is served again", kind=kind, namespace=self._namespace)
+
+    def delete(self, entry: codec.Entry) -> None:
+        """Drop an object."""
+        self._shared.remove(entry.key, entry.resource_version, entry)
+        if self._found is None:
+            self._reached = entry.resource_version or self._reached
+
+    def lost(self, key: NamespacedName) -> None:
+        """Drop an object whose last state cannot be read."""
+        self._shared.remove(key, self._reached)
+
+    def reached(self, resource_version: str) -> None:
+        """Record that every write up to here has been reported."""
+        self._reached = resource_version
+        self._shared.settle(resource_version, self._namespace)
+
+    def skip(self, error: errors.BadObjectError) -> None:
+        """Count and report an object that cannot be read."""
+        self._shared.skip(error)
+
+    def failed(self, error: Exception, *, denied: bool) -> None:
+        """Report a failure; a denial degrades the kind until it is served again."""
+        self.last_error = error
+        if self.interrupted_since is None:
+            self.interrupted_since = anyio.current_time()
+        kind = str(self._shared.gvk.group_kind)
+        if not denied:
+            _log.debug("List or watch failed", kind=kind, namespace=self._namespace, error=error)
+            self._fail(error)
+            return
+        self._shared.outage.succeeded(self)
+        if isinstance(error, NotFoundError):
+            # A server answers the path of a kind without a CRD with a bare "404 page not found".
+            error = rest.NoKindMatchError(self._shared.gvk)
+        if isinstance(error, rest.NoKindMatchError) and self._missing_since is None:
+            self._missing_since = anyio.current_time()
+        self._degrade("Kind is missing or denied", error)
+
+    def _fail(self, error: Exception) -> None:
+        """Report lasting errors: those of this kind alone here, those of the whole server once for all kinds."""
+        now = anyio.current_time()
+        self._shared.outage.failed(self, error)
+        if self._failing_since is None or self._shared.outage.problem is not None:
+            self._failing_since = now
+        elif now - self._failing_since >= FAILING_GRACE:
+            self._degrade("Kind cannot be listed or watched", error)
+
+    def _degrade(self, message: str, error: Exception) -> None:
+        if self.problem is None:
+            kind = str(self._shared.gvk.group_kind)
+            _log.warning(message, kind=kind, namespace=self._namespace, reason=str(error))
+        self.problem = str(error)
+        self._shared.changed()
+
+
+class Outage:
+    """Observes every attempt to list or watch.
+
+    A server that cannot be reached at all is unavailable; one that answers with errors is so when no watch succeeds:
+    else the errors are those of one kind.
+    """
+
+    def __init__(self) -> None:
+        self._followers: dict[object, Exception | None] = {}
+        self._since = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._error: Exception | None = None
+
+    @property
+    def problem(self) -> str | None:
+        """The error, and its duration, while the server is unavailable."""
+        if self._error is None:
+            return None
+        return f"the API server is unavailable for {anyio.current_time() - self._since:.0f} s: {self._error}"
+
+    def join(self, follower: object) -> None:
+        """Count ``follower`` among those that watch."""
+        self._followers[follower] = None
+
+    def leave(self, follower: object) -> None:
+        """Stop counting ``follower``."""
+        self._followers.pop(follower, None)
+
+    def failed(self, follower: object, error: Exception) -> None:
+        """Note that a try of ``follower`` failed, for a reason other than a refusal."""
+        if follower not in self._followers:
+            return
+        self._followers[follower] = error
+        if self._timer is None:
+            self._since = anyio.current_time()
+            self._timer = asyncio.get_running_loop().call_later(OUTAGE_GRACE, self._judge)
+        elif anyio.current_time() - self._since >= OUTAGE_GRACE:
+            self._judge()
+
+    def succeeded(self, follower: object) -> None:
+        """Note that the server has accepted a list or watch of ``follower``, or refused it as a server does."""
+        if follower in self._followers:
+            self._followers[follower] = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._error is not None:
+            self._error = None
+            metrics.CACHE_UNAVAILABLE.set(0)
+            _log.info("API server is available again", after=f"{anyio.current_time() - self._since:.0f} s")
+
+    def _judge(self) -> None:
+        errors = [error for error in self._followers.values() if error is not None]
+        unreachable = next(filter(_is_away, errors), None)
+        if self._error is not None or not (unreachable or (errors and len(errors) == len(self._followers))):
+            return
+        self._error = unreachable or errors[0]
+        metrics.CACHE_UNAVAILABLE.set(1)
+        _log.warning("API server is unavailable", error=self._error)
+
+
+def _is_away(error: Exception) -> bool:
+    """Return True if no server answered at all."""
+    return isinstance(error, rest.TransportError) and not isinstance(error, rest.AnswerError)

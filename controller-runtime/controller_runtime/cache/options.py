@@ -12,8 +12,8 @@ from typing import Final
 from controller_runtime import client
 from controller_runtime.machinery import Object, shape
 
-from .backoff import RandomFunc
 from .codec import Transform
+from .reflector import RandomFunc
 
 ALL_NAMESPACES: Final[Collection[str]] = ("",)
 

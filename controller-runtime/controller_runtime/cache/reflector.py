@@ -14,41 +14,31 @@
 ```
 
 Each state is a value, each step takes one state to the next, and :func:`after_failure` alone decides what a
-failure leads to. The results go to a :class:`~.intake.Sink`. Between ``begin`` and ``finish`` the sink receives
+failure leads to. The results go to a :class:`Sink`. Between ``begin`` and ``finish`` the sink receives
 every existing object: objects not reported by then are deleted. At other times it receives changes.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Final
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from typing import Final, Protocol
 
 import anyio
 import anyio.lowlevel
 import msgspec
 
 from controller_runtime import rest
-from controller_runtime.machinery import Resource, shape
+from controller_runtime.machinery import NamespacedName, Resource, shape
 from controller_runtime.machinery import errors as api
 from controller_runtime.rest import request as requests
 
-from . import codec, pages
-from .backoff import Backoff, RandomFunc
-from .intake import Intake, Sink
-from .states import (
-    FAILURES,
-    Lines,
-    Listing,
-    Silence,
-    State,
-    Streaming,
-    Waiting,
-    Watching,
-    after_failure,
-    is_denied,
-)
+from . import codec, errors
 
+RandomFunc = Callable[[], float]
+"""Returns a number in [0, 1)."""
+MAX_RESUMES: Final = 5
+"""Failures in a row to resume a watch before everything is listed again."""
 STEP: Final = 16
 """Objects taken in a row before other tasks get a turn."""
 _STEP_BYTES: Final = 256 << 10
@@ -59,6 +49,253 @@ MAX_BROKEN_STREAMS: Final = 2
 """Streams of all objects that break, in a row, before objects are listed."""
 SHORT_WATCH: Final = 1.0
 """Seconds; a watch that ends sooner is not reopened at once."""
+
+
+class Backoff:
+    """Delays that grow by ``factor`` from ``first`` to ``longest``, each lengthened by up to ``jitter`` of itself.
+
+    After ``reset_after`` seconds without a failure they start over.
+    """
+
+    def __init__(
+        self,
+        *,
+        first: float = 0.8,
+        longest: float = 30.0,
+        factor: float = 2.0,
+        jitter: float = 1.0,
+        reset_after: float = 120.0,
+        random: RandomFunc,
+    ) -> None:
+        self._first = first
+        self._longest = longest
+        self._factor = factor
+        self._jitter = jitter
+        self._reset_after = reset_after
+        self._random = random
+        self._next = first
+        self._until = float("-inf")
+
+    def reset(self) -> None:
+        """Start over with the next failure."""
+        self._next = self._first
+
+    def next(self, now: float) -> float:
+        """Return the seconds to wait after a failure at ``now``."""
+        if now - self._until > self._reset_after:
+            self._next = self._first
+        delay = self._next * (1 + self._jitter * self._random())
+        self._next = min(self._next * self._factor, self._longest)
+        self._until = now + delay
+        return delay
+
+
+class Lines:
+    """A connection's lines; to be closed."""
+
+    def __init__(self, response: rest.Response) -> None:
+        self._response = response
+        self._lines = response.lines()
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self._lines
+
+    async def close(self) -> None:
+        """Give the connection up."""
+        if isinstance(self._lines, AsyncGenerator):
+            await self._lines.aclose()
+        await self._response.close()
+
+
+class Streaming(msgspec.Struct, frozen=True):
+    """Request every existing object as events, then changes (WatchList)."""
+
+    resource_version: str = ""
+
+
+class Listing(msgspec.Struct, frozen=True):
+    """Read a page of everything there is."""
+
+    resource_version: str = ""
+    continue_token: str = ""
+    paged: bool = True
+
+
+class Watching(msgspec.Struct, frozen=True):
+    """Follow changes after a resourceVersion, on an open connection or a new one."""
+
+    resource_version: str
+    failures: int = 0
+    lines: Lines | None = None
+
+
+class Waiting(msgspec.Struct, frozen=True):
+    """Wait after a failure."""
+
+    seconds: float
+    then: Streaming | Listing | Watching
+
+
+State = Streaming | Listing | Watching | Waiting
+
+
+class Silence(Exception):  # noqa: N818 -- an observation rather than an error
+    """A connection was silent for too long, or ended early: the peer is unreachable, or does not stream."""
+
+
+def after_failure(state: Streaming | Listing | Watching, error: Exception, known: str) -> State | None:
+    """Return what to do after the pause that follows a failure; None when the server cannot stream lists.
+
+    ``known`` is the last resourceVersion seen. ``Streaming(…)`` means a full listing, by pages where
+    the server cannot stream.
+    """
+    if isinstance(state, Streaming) and isinstance(error, _CANNOT_STREAM):
+        return None
+    if isinstance(error, api.StatusError) and too_large(error):
+        # This server lags behind the one used before: request its newest state.
+        return Streaming("")
+    if isinstance(error, api.ExpiredError):
+        match state:
+            case Listing(continue_token=token) if token:
+                return Listing("", paged=False)
+            case Watching():
+                return Streaming(known)
+            case _:
+                return Streaming("")
+    if not isinstance(state, Watching):
+        return state
+    if state.failures >= MAX_RESUMES:
+        return Streaming(known)
+    # A starting server briefly rejects requests that it will serve: resume instead of listing again.
+    return Watching(known, state.failures + 1)
+
+
+def is_denied(error: Exception) -> bool:
+    """Return True if the server refuses the kind itself: it is not served, or access is denied."""
+    return isinstance(error, _DENIED)
+
+
+def too_large(error: api.StatusError) -> bool:
+    """Return True if the server has not reached the requested resourceVersion."""
+    if any(cause.get("reason") == "ResourceVersionTooLarge" for cause in error.causes):
+        return True
+    return isinstance(error, api.ServerTimeoutError) and "Too large resource version" in error.message
+
+
+_CANNOT_STREAM: Final = (api.InvalidError, api.BadRequestError, api.MethodNotAllowedError, Silence)
+_DENIED: Final = (
+    api.NotFoundError,
+    api.ForbiddenError,
+    api.UnauthorizedError,
+    api.MethodNotAllowedError,
+    rest.NoKindMatchError,
+)
+FAILURES: Final = (api.StatusError, rest.RestError, errors.BadObjectError, Silence)
+
+
+class Sink(Protocol):
+    """Receives the results of a reflector. Calls return at once, except the last of many."""
+
+    def connected(self) -> None:
+        """The server has accepted a list or a watch."""
+
+    def begin(self) -> None:
+        """Everything there is will follow."""
+
+    def apply(self, entry: codec.Entry) -> None:
+        """An object exists, and looks like this."""
+
+    def seen(self, key: NamespacedName) -> None:
+        """An object exists, but its content cannot be decoded."""
+
+    async def finish(self, resource_version: str) -> None:
+        """Every existing object has been reported, as of that version."""
+
+    def delete(self, entry: codec.Entry) -> None:
+        """An object is deleted; this was its last state."""
+
+    def lost(self, key: NamespacedName) -> None:
+        """An object is deleted, and its last state cannot be read."""
+
+    def reached(self, resource_version: str) -> None:
+        """Every change up to here has been reported."""
+
+    def skip(self, error: errors.BadObjectError) -> None:
+        """Something could not be read."""
+
+    def failed(self, error: Exception, *, denied: bool) -> None:
+        """The last step failed; ``denied`` when the server refuses this kind as such."""
+
+
+class EventDecoder:
+    """Reports each object and each line to ``sink``; an object that cannot be read does not end the watch."""
+
+    def __init__(self, sink: Sink, transform: codec.Transform | None, limits: shape.Limits) -> None:
+        self.known = ""
+        """The resourceVersion that a watch resumes from."""
+        self.has_bookmarks = False
+        """Whether the server sends bookmarks to watches."""
+        self._sink = sink
+        self._transform = transform
+        self._limits = limits
+
+    def take_line(self, line: bytes, *, initial: bool) -> bool:
+        """Pass on a watch line; return True if it ends the initial events."""
+        try:
+            event = codec.split_line(line)
+            match event.type:
+                case "ADDED" | "MODIFIED":
+                    version = self.take_object(event.object)
+                case "DELETED":
+                    version = self._take_deletion(event.object)
+                case "BOOKMARK":
+                    return self._take_bookmark(codec.bookmark_of(event.object), initial=initial)
+                case "ERROR":
+                    raise codec.error_of(event.object)
+                case other:
+                    self._sink.skip(errors.BadObjectError(f"a watch line of unknown type {other!r}"))
+                    return False
+        except errors.BadObjectError as error:
+            self._sink.skip(error)
+            return False
+        if not initial:
+            # Initial events have no order: a watch cannot resume from their versions.
+            self.known = version or self.known
+        return False
+
+    def _take_bookmark(self, bookmark: codec.Bookmark, *, initial: bool) -> bool:
+        if initial and not bookmark.ends_initial_events:
+            return False
+        self.known = bookmark.resource_version or self.known
+        if not initial:
+            # A server that sends one sends them every minute: from now on silence means something.
+            self.has_bookmarks = True
+            self._sink.reached(self.known)
+        return initial
+
+    def _take_deletion(self, raw: msgspec.Raw) -> str:
+        """Pass the end of an object on, even if only its name can be read; return its resourceVersion."""
+        try:
+            gone = codec.entry_of(raw, self._transform, self._limits)
+        except errors.BadObjectError as error:
+            if error.key is not None:
+                self._sink.lost(error.key)
+            self._sink.skip(error)
+            return ""
+        self._sink.delete(gone)
+        return gone.resource_version
+
+    def take_object(self, raw: msgspec.Raw) -> str:
+        """Pass an object on; return its resourceVersion, or nothing when it is undecodable."""
+        try:
+            entry = codec.entry_of(raw, self._transform, self._limits)
+        except errors.BadObjectError as error:
+            if error.key is not None:
+                self._sink.seen(error.key)
+            self._sink.skip(error)
+            return ""
+        self._sink.apply(entry)
+        return entry.resource_version
 
 
 class Target(msgspec.Struct, frozen=True):
@@ -103,7 +340,7 @@ class Reflector:
         # Retrying does not load an unreachable server, and its return should be noticed soon.
         self._away_backoff = Backoff(longest=8.0, jitter=0.25, random=random)
         self._waited = 0.0
-        self._intake = Intake(sink, target.transform, target.limits)
+        self._decoder = EventDecoder(sink, target.transform, target.limits)
         self._quiet = 0
         self._broken_streams = 0
         self.state: State = self._anew(Streaming(""))
@@ -133,11 +370,11 @@ class Reflector:
             self.state = self._fail(state, error)
 
     def _fail(self, state: Streaming | Listing | Watching, error: Exception) -> State:
-        then = after_failure(state, error, self._intake.known)
+        then = after_failure(state, error, self._decoder.known)
         if then is None:
             # Silence may be the network's: it is listed this time only.
             self._stream_lists = isinstance(error, Silence)
-            return Listing(self._intake.known, paged=not self._intake.known)
+            return Listing(self._decoder.known, paged=not self._decoder.known)
         denied = is_denied(error)
         self._sink.failed(error, denied=denied)
         delay = self._pause(error, denied=denied)
@@ -169,9 +406,9 @@ class Reflector:
         try:
             self._sink.begin()
             if await self._consume(lines, lambda: self._target.streaming_timeout, initial=True):
-                await self._sink.finish(self._intake.known)
+                await self._sink.finish(self._decoder.known)
                 complete, self._broken_streams = True, 0
-                return Watching(self._intake.known, lines=lines)
+                return Watching(self._decoder.known, lines=lines)
             # Objects already reported stay. A list reports the rest: a proxy may end every stream.
             raise Silence("the stream ended before it had delivered every object")
         except rest.TransportError as error:
@@ -198,12 +435,12 @@ class Reflector:
         )
         response = await self._transport.send(request)
         await response.raise_for_status()
-        page = await pages.split(await response.read())
+        page = await codec.split_large_page(await response.read())
         self._sink.connected()
         if not state.continue_token:
             self._sink.begin()
         work = 0
-        take = self._intake.take_object
+        take = self._decoder.take_object
         for item in page.items or ():
             take(item)
             work += max(len(item), _STEP_BYTES // STEP)
@@ -212,12 +449,12 @@ class Reflector:
                 await anyio.lowlevel.checkpoint()
         if page.metadata.continue_:
             return msgspec.structs.replace(state, continue_token=page.metadata.continue_)
-        self._intake.known = page.metadata.resource_version
-        await self._sink.finish(self._intake.known)
-        return Watching(self._intake.known)
+        self._decoder.known = page.metadata.resource_version
+        await self._sink.finish(self._decoder.known)
+        return Watching(self._decoder.known)
 
     async def _watch(self, state: Watching) -> State:
-        self._intake.known = state.resource_version
+        self._decoder.known = state.resource_version
         lines = state.lines or await self._open(state.resource_version, initial=False)
         opened = anyio.current_time()
         try:
@@ -226,7 +463,7 @@ class Reflector:
             # The connection may be dead. A new one resumes where this one stopped: if the server
             # was alive, that costs one request, and nothing is listed again.
             self._quiet += 1
-            return Watching(self._intake.known)
+            return Watching(self._decoder.known)
         except FAILURES as error:
             lasted = anyio.current_time() - opened
             if lasted >= self._waited:
@@ -235,11 +472,11 @@ class Reflector:
                 for backoff in (self._backoff, self._denied_backoff, self._away_backoff):
                     backoff.reset()
             return self._fail(
-                Watching(self._intake.known, 0 if lasted >= SHORT_WATCH else state.failures), error
+                Watching(self._decoder.known, 0 if lasted >= SHORT_WATCH else state.failures), error
             )
         finally:
             await lines.close()
-        again = Watching(self._intake.known)
+        again = Watching(self._decoder.known)
         if anyio.current_time() - opened < SHORT_WATCH:
             return Waiting(self._backoff.next(anyio.current_time()), again)
         return again
@@ -268,7 +505,7 @@ class Reflector:
         Where none ever came, silence means ever less each time.
         """
         silence = self._target.silence_timeout
-        if self._intake.has_bookmarks:
+        if self._decoder.has_bookmarks:
             return silence
         return min(silence * 2.0 ** min(self._quiet, 10), 2 * self._target.watch_timeout + 30)
 
@@ -282,7 +519,7 @@ class Reflector:
         limit = silence()
         with anyio.move_on_after(limit) as watchdog:
             work = 0
-            now, take = asyncio.get_running_loop().time, self._intake.take_line
+            now, take = asyncio.get_running_loop().time, self._decoder.take_line
             async for line in lines:
                 if line and take(line, initial=initial):
                     return True

@@ -13,9 +13,9 @@ from typing import Any, Final
 import anyio
 
 from controller_runtime.cache.codec import Entry
-from controller_runtime.cache.delivery import CachedObject
-from controller_runtime.cache.engine import Engine
-from controller_runtime.cache.states import MAX_RESUMES
+from controller_runtime.cache.informer import SharedInformer
+from controller_runtime.cache.objects import CachedObject
+from controller_runtime.cache.reflector import MAX_RESUMES
 from controller_runtime.fake.tables import Table
 from controller_runtime.machinery import NamespacedName
 from controller_runtime.rest import Request, Response
@@ -31,7 +31,7 @@ _MEMORY: Final = 300.0
 _Watch = tuple[Process, str, str]
 
 
-def disagreements(server: Server, engine: Engine) -> Iterator[str]:
+def disagreements(server: Server, engine: SharedInformer) -> Iterator[str]:
     """Yield the differences of a cache from the server; there are none in a cluster at rest."""
     table = _table_of(server, engine)
     if not engine.has_synced or not is_unselective(engine) or table is None:
@@ -49,9 +49,9 @@ def disagreements(server: Server, engine: Engine) -> Iterator[str]:
         yield f"a cache does not let go of an own write: {kind} {key.name}"
 
 
-def missed(server: Server, engine: Engine) -> Iterator[str]:
+def missed(server: Server, engine: SharedInformer) -> Iterator[str]:
     """Yield the changes up to the version that a watch has reached, and that the cache does not have."""
-    table, feed = _table_of(server, engine), engine._feeds.get("")
+    table, feed = _table_of(server, engine), engine._informers.get("")
     if table is None or feed is None or not feed.synced or feed._found is not None:
         return
     reached = feed._reached
@@ -67,9 +67,9 @@ def missed(server: Server, engine: Engine) -> Iterator[str]:
             yield f"a watch has skipped a change: {engine.gvk.kind} {key.name}"
 
 
-def is_ghost(engine: Engine, key: NamespacedName) -> bool:
+def is_ghost(engine: SharedInformer, key: NamespacedName) -> bool:
     """Return True if a read finds an own write although the watch has passed it, and not by this state."""
-    feed, write = engine._feeds.get(""), engine.store._writes.get(key)
+    feed, write = engine._informers.get(""), engine.store._writes.get(key)
     return (
         feed is not None
         and feed._found is None
@@ -79,21 +79,21 @@ def is_ghost(engine: Engine, key: NamespacedName) -> bool:
     )
 
 
-def is_readable(engine: Engine) -> bool:
+def is_readable(engine: SharedInformer) -> bool:
     """Return True if a cache must answer: it was filled, and its kind is served."""
-    feeds = engine._feeds.values()
+    feeds = engine._informers.values()
     return bool(feeds) and all(feed.synced and feed._missing_since is None for feed in feeds)
 
 
-def held_back(engine: Engine) -> Iterator[tuple[NamespacedName, int]]:
+def held_back(engine: SharedInformer) -> Iterator[tuple[NamespacedName, int]]:
     """Yield the changes that handlers have not received because their objects are being written."""
-    for key, writing in engine.processor._echoes._writing.items():
+    for key, writing in engine.processor._held._writing.items():
         for _, notify in writing.held[:1]:
             yield key, id(notify)
 
 
 def _compared(
-    versions: _Versions, engine: Engine
+    versions: _Versions, engine: SharedInformer
 ) -> Iterator[tuple[NamespacedName, str | None, Entry | None]]:
     cached = {
         NamespacedName(namespace, name): entry
@@ -108,11 +108,11 @@ def _stored(table: Table) -> _Versions:
     return {key: row.document["metadata"]["resourceVersion"] for key, row in table.rows.items()}
 
 
-def _table_of(server: Server, engine: Engine) -> Table | None:
+def _table_of(server: Server, engine: SharedInformer) -> Table | None:
     return next((table for table in server.tables.values() if table.facts.gvk == engine.gvk), None)
 
 
-def found(engine: Engine, options: dict[str, Any]) -> Iterator[Entry]:
+def found(engine: SharedInformer, options: dict[str, Any]) -> Iterator[Entry]:
     """Yield the entries that reads find and the options of a list select."""
     store, now = engine.store, anyio.current_time()
     fields = dict(options.get("fields") or {})
@@ -129,7 +129,7 @@ def found(engine: Engine, options: dict[str, Any]) -> Iterator[Entry]:
             yield entry
 
 
-def is_unselective(engine: Engine) -> bool:
+def is_unselective(engine: SharedInformer) -> bool:
     """Return True if a cache has all objects of its kind."""
     selection = engine.selection
     return not (selection.labels or selection.fields) and not any(selection.namespaces or ())

@@ -32,8 +32,8 @@ import msgspec
 from controller_runtime.apis.coordination.v1 import Lease
 from controller_runtime.cache import CacheDegradedError, CacheError
 from controller_runtime.cache.cache import DECODE_STEP
-from controller_runtime.cache.delivery import CachedObject
-from controller_runtime.cache.engine import Engine
+from controller_runtime.cache.informer import SharedInformer
+from controller_runtime.cache.objects import CachedObject
 from controller_runtime.controller import Controller, outcomes
 from controller_runtime.fake.requests import Answer, kind_of
 from controller_runtime.leaderelection import LeaderElectionError
@@ -337,7 +337,7 @@ class Rules(Observer):
 
     @staticmethod
     def _is_whole(replica: Replica, kind: Any) -> bool:
-        return all(cacherules.is_unselective(each) for each in _engines(replica) if each.gvk == kind.gvk)
+        return all(cacherules.is_unselective(each) for each in _informers(replica) if each.gvk == kind.gvk)
 
     # Managers, caches and leases.
 
@@ -355,7 +355,7 @@ class Rules(Observer):
             for name, replica in self._running():
                 if replica.process.paused:
                     continue
-                for engine in _engines(replica):
+                for engine in _informers(replica):
                     held.update(cacherules.held_back(engine))
                     for key, _ in held & before:
                         self.fail(f"{name}: a change is kept from handlers: {engine.gvk.kind} {key.name}")
@@ -382,7 +382,7 @@ class Rules(Observer):
         if identities and not identities & self._holders():
             yield "no replica leads"
         for name, replica in self._running():
-            for engine in _engines(replica):
+            for engine in _informers(replica):
                 problems = cacherules.disagreements(self._simulation.server, engine)
                 yield from (f"{name}: {problem}" for problem in problems)
             for controller in replica.controllers:
@@ -391,9 +391,9 @@ class Rules(Observer):
         yield from self._metrics.problems()
 
 
-def _engine(replica: Replica, kind: Any) -> Engine | None:
-    return replica.manager.cache._engines.get((kind.gvk, issubclass(kind, PartialObjectMetadata)))
+def _engine(replica: Replica, kind: Any) -> SharedInformer | None:
+    return replica.manager.cache._informers.get((kind.gvk, issubclass(kind, PartialObjectMetadata)))
 
 
-def _engines(replica: Replica) -> list[Engine]:
-    return list(replica.manager.cache._engines.values())
+def _informers(replica: Replica) -> list[SharedInformer]:
+    return list(replica.manager.cache._informers.values())

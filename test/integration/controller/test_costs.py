@@ -11,7 +11,7 @@ from typing import Any
 import anyio
 import pytest
 from controller_runtime import metrics
-from controller_runtime.cache import echoes
+from controller_runtime.cache import handlers
 from controller_runtime.client import MERGE, LiveClient, raw_patch
 from controller_runtime.envtest import eventually
 from controller_runtime.machinery import Struct, unstructured
@@ -99,7 +99,7 @@ async def test_a_train_job_costs_no_more_than_this(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # However late a busy server answers a write, the event of it is known to be of it.
-    monkeypatch.setattr(echoes, "HOLD", 60.0)
+    monkeypatch.setattr(handlers, "HOLD", 60.0)
     await live_client.create(runtime(namespace, mlPolicy={"numNodes": 1, "torch": {}}))
     names = [f"job-{number}" for number in range(JOBS)]
     sent: list[Request] = []

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from controller_runtime.cache import codec, pages
+from controller_runtime.cache import codec
 from controller_runtime.cache.errors import BadObjectError
 
 PADDING = "x" * 1_200_000
@@ -50,8 +50,8 @@ PAGES = {
 @pytest.mark.parametrize("value", PAGES.values(), ids=PAGES)
 async def test_a_page_has_the_parts_that_the_decoder_finds(value: dict[str, Any]) -> None:
     body = text(value)
-    assert len(body) > pages.LARGE
-    found, expected = await pages.split(body), codec.split_page(body)
+    assert len(body) > codec.LARGE
+    found, expected = await codec.split_large_page(body), codec.split_page(body)
     assert [bytes(each) for each in found.items or ()] == [bytes(each) for each in expected.items or ()]
     assert found.metadata == expected.metadata
 
@@ -67,7 +67,7 @@ async def test_others_have_a_turn_between_two_items(kind: str) -> None:
             await asyncio.sleep(0)
 
     task = asyncio.ensure_future(others())
-    await pages.split(text(PAGES[kind]))
+    await codec.split_large_page(text(PAGES[kind]))
     task.cancel()
     assert turns >= 4
 
@@ -75,9 +75,9 @@ async def test_others_have_a_turn_between_two_items(kind: str) -> None:
 @pytest.mark.parametrize("end", [b"", b"]", b"}", b'"'])
 async def test_what_is_not_a_page_is_an_error(end: bytes) -> None:
     with pytest.raises(BadObjectError):
-        await pages.split(text(PAGES["of a built-in kind"])[:-2] + end)
+        await codec.split_large_page(text(PAGES["of a built-in kind"])[:-2] + end)
 
 
 async def test_a_large_text_without_items_is_no_page() -> None:
     with pytest.raises(BadObjectError, match="items"):
-        await pages.split(text({**META, "more": [{"spec": PADDING * 4}]}))
+        await codec.split_large_page(text({**META, "more": [{"spec": PADDING * 4}]}))

@@ -211,7 +211,7 @@ class TestOwnWrites:
         server.put("a", uid="another", silent=True)
         server.remove("a")
         await settle()
-        (engine,) = watched._engines.values()
+        (engine,) = watched._informers.values()
         assert not engine.store._writes
 
     async def test_remembered_in_another_order_leave_the_newest(self, server: Any, watched: Any) -> None:

@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from controller_runtime import cache, handler, source
 from controller_runtime.apis.core.v1 import ConfigMap
-from controller_runtime.cache import ByObject, UndecodableObjectError, intake
+from controller_runtime.cache import ByObject, UndecodableObjectError, reflector
 from controller_runtime.cache.codec import entry_of
 from controller_runtime.machinery import unstructured
 from controller_runtime.machinery.errors import NotFoundError
@@ -160,7 +160,7 @@ async def test_a_deep_object_keeps_no_other_from_being_listed(server: Any, start
 async def test_other_tasks_get_a_turn_after_each_large_object(
     server: Any, start: Any, monkeypatch: pytest.MonkeyPatch, streams: bool
 ) -> None:
-    between, taken = [0], intake.Intake.take_object
+    between, taken = [0], reflector.EventDecoder.take_object
 
     def counting(self: Any, raw: Any) -> str:
         between[-1] += 1
@@ -171,7 +171,7 @@ async def test_other_tasks_get_a_turn_after_each_large_object(
             await anyio.lowlevel.checkpoint()
             between.append(0)
 
-    monkeypatch.setattr(intake.Intake, "take_object", counting)
+    monkeypatch.setattr(reflector.EventDecoder, "take_object", counting)
     server.streams_lists = streams
     for number in range(10):
         server.put(f"large-{number}", data={"k": "x" * 300_000})

@@ -18,9 +18,8 @@ from controller_runtime.apis.coordination.v1 import Lease
 from controller_runtime.apis.core.v1 import ConfigMap, Namespace
 from controller_runtime.apis.core.v1 import Event as Reported
 from controller_runtime.cache import codec
-from controller_runtime.cache.engine import Engine
-from controller_runtime.cache.outage import Outage
-from controller_runtime.cache.states import MAX_RESUMES
+from controller_runtime.cache.informer import Outage, SharedInformer
+from controller_runtime.cache.reflector import MAX_RESUMES
 from controller_runtime.fake import kinds
 from controller_runtime.fake.tables import Document, Table, key_of
 from controller_runtime.fake.watches import History
@@ -38,8 +37,8 @@ LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
 
 def engine_at(version: str) -> Any:
     """Return a cache whose watch has reached a version, and which keeps an own write at version 5."""
-    made = Engine(ConfigMap, cache.Options(), Outage())
-    made._feeds[""].synced, made._feeds[""]._reached = True, version
+    made = SharedInformer(ConfigMap, cache.Options(), Outage())
+    made._informers[""].synced, made._informers[""]._reached = True, version
     entry = codec.entry_of(b'{"metadata":{"namespace":"default","name":"a","uid":"u","resourceVersion":"5"}}')
     made.store.remember(entry, {}, 0.0)
     return made
@@ -191,9 +190,9 @@ async def test_an_own_write_that_the_watch_has_passed_is_found(reached: str, pas
 
 async def test_a_filled_cache_must_answer_while_its_kind_is_denied_but_not_while_it_is_missing() -> None:
     made = engine_at("4")
-    made._feeds[""].failed(ForbiddenError("no", code=403), denied=True)
+    made._informers[""].failed(ForbiddenError("no", code=403), denied=True)
     assert cacherules.is_readable(made)
-    made._feeds[""].failed(NotFoundError("no", code=404), denied=True)
+    made._informers[""].failed(NotFoundError("no", code=404), denied=True)
     assert not cacherules.is_readable(made)
 
 
@@ -219,9 +218,9 @@ def test_a_watch_that_lists_again_after_a_short_refusal_is_found(
 
 async def test_a_change_that_waits_for_the_answer_to_a_write_is_held_back() -> None:
     made = engine_at("4")
-    with made.processor._echoes.writing(KEY):
+    with made.processor._held.writing(KEY):
         assert not [*cacherules.held_back(made)]
-        made.processor._echoes.deliver(KEY, None, lambda: None)
+        made.processor._held.deliver(KEY, None, lambda: None)
         assert [key for key, _ in cacherules.held_back(made)] == [KEY]
     assert not [*cacherules.held_back(made)]
 

@@ -1,20 +1,21 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Handing events to handlers: each object is decoded at most once for each event and class, when a handler reads it."""
+"""The objects of a store as readers and handlers get them: decoded once for all, or not at all."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 import pydantic_core
 
+from controller_runtime import log, metrics
 from controller_runtime.apis.meta.v1 import ObjectMeta
-from controller_runtime.machinery import LazyObject, NamespacedName, Object, Struct
+from controller_runtime.machinery import GVK, LazyObject, NamespacedName, Object, Struct
 
 from .codec import Entry, outline
-from .errors import UndecodableObjectError
+from .errors import CacheError, UndecodableObjectError
 
 S = TypeVar("S", bound=Struct)
 T = TypeVar("T", bound=Object)
@@ -24,17 +25,9 @@ SHARED: Final = 32
 """Decoded objects kept for lazy reads: those of the reconciles under way, and the runtimes most in use."""
 SHARED_BYTES: Final = 32 << 10
 """Bytes of the text of such an object: decoded, it may take several hundred times as much."""
-
-
-class EventHandlerFuncs(msgspec.Struct, Generic[T], frozen=True):
-    """Functions that receive changes. They return at once, and must not change the objects, which are shared."""
-
-    on_add: Callable[[T, bool], None] | None = None
-    """An object, and whether it is as it was when its handler began to listen."""
-    on_update: Callable[[T, T], None] | None = None
-    """Before and after; equal resourceVersions mean a resync."""
-    on_delete: Callable[[T, bool], None] | None = None
-    """The last known state, and whether the true final one was missed."""
+_log = log.logger_from("cache")
+MAX_REPORTED: Final = 1024
+"""Undecodable objects of a kind whose last report is remembered, so that it is not repeated."""
 
 
 class CachedObject(LazyObject[T]):
@@ -146,73 +139,30 @@ class SharedObjects:
         return shared
 
 
-class LazyHandlerFuncs(msgspec.Struct, Generic[T], frozen=True):
-    """Like :class:`EventHandlerFuncs`, but decodes only the fields that the functions read."""
+class Unreadable:
+    """The objects of a kind that cannot be read."""
 
-    on_add: Callable[[LazyObject[T], bool], None]
-    on_update: Callable[[LazyObject[T], LazyObject[T]], None]
-    on_delete: Callable[[LazyObject[T], bool], None]
+    def __init__(self, gvk: GVK) -> None:
+        self.skipped = 0
+        self._gvk = gvk
+        self._reported: dict[NamespacedName, str] = {}
 
-
-class Registration:
-    """A handler registered with an informer. Existing objects are reported in the background, one by one."""
-
-    def __init__(
-        self,
-        kind: type[Object],
-        handler: EventHandlerFuncs[Any] | LazyHandlerFuncs[Any],
-        remove: Callable[[Registration], None],
-    ) -> None:
-        self.kind = kind
-        self.handler = handler
-        self.backlog: dict[NamespacedName, bool] = {}
-        """Keys still to be reported: True as an addition, False as a resync."""
-        self._lazy = isinstance(handler, LazyHandlerFuncs)
-        self._remove = remove
-        self._informer_synced: Callable[[], bool] = lambda: False
-
-    def bind(self, synced: Callable[[], bool]) -> None:
-        """Use ``synced`` to find out if the informer has reported every existing object."""
-        self._informer_synced = synced
-
-    @property
-    def has_synced(self) -> bool:
-        """Whether the handler has received every object that existed when it was registered."""
-        return self._informer_synced() and not any(self.backlog.values())
-
-    def remove(self) -> None:
-        """Listen no more."""
-        self._remove(self)
-
-    def on_put(self, new: CachedObject[Object], before: CachedObject[Object] | None, initial: bool) -> None:
-        """Report that an object exists in this state."""
-        unreported = self.backlog and self.backlog.pop(new.key, False)
-        if unreported or before is None:
-            self.add(new, initial=initial)
-        elif (on_update := self.handler.on_update) is not None:
-            try:
-                on_update(self._given(before), self._given(new))
-            except UndecodableObjectError:
-                if before.seen_as(self.kind).is_decodable:
-                    raise
-                # The state before was never reported: once it can be decoded, the object is new.
-                self.add(new, initial=initial)
-
-    def on_gone(self, last: CachedObject[Object], unknown: bool) -> None:
-        """Report a deletion, by metadata alone if the rest cannot be decoded, unless the object was never reported."""
-        if self.backlog and self.backlog.pop(last.key, False):
+    def skip(self, error: CacheError) -> None:
+        """Count and report an object that cannot be read; the others go on."""
+        self.count()
+        if isinstance(error, UndecodableObjectError) and not self._is_news(error.key, str(error)):
             return
-        if (on_delete := self.handler.on_delete) is not None:
-            try:
-                on_delete(self._given(last), unknown)
-            except UndecodableObjectError:
-                on_delete(self._given(last.outline()), unknown)
+        _log.warning("Object skipped", kind=str(self._gvk.group_kind), reason=str(error))
 
-    def add(self, new: CachedObject[Object], *, initial: bool) -> None:
-        """Report an object for the first time."""
-        if (on_add := self.handler.on_add) is not None:
-            on_add(self._given(new), initial)
+    def _is_news(self, key: NamespacedName, reason: str) -> bool:
+        """Return True if this was not the last report about the object: every read of it fails in the same way."""
+        news = self._reported.pop(key, None) != reason
+        self._reported[key] = reason
+        if len(self._reported) > MAX_REPORTED:
+            del self._reported[next(iter(self._reported))]
+        return news
 
-    def _given(self, obj: CachedObject[Object]) -> Any:
-        seen = obj.seen_as(self.kind)
-        return seen if self._lazy else seen.object
+    def count(self) -> None:
+        """Count an object that cannot be read; the reader reports it."""
+        self.skipped += 1
+        metrics.CACHE_SKIPPED_OBJECTS.labels(*self._gvk).inc()

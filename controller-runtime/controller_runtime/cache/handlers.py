@@ -1,0 +1,316 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The handlers of a kind: each receives the existing objects in the background, and changes in order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import partial
+from typing import Any, Final, Generic, TypeVar, TypeVarTuple, Unpack
+
+import anyio
+import anyio.lowlevel
+import msgspec
+
+from controller_runtime import cancellation, log
+from controller_runtime.machinery import LazyObject, NamespacedName, Object
+
+from .codec import Entry
+from .errors import UndecodableObjectError
+from .objects import CachedObject, Unreadable
+from .reflector import STEP, RandomFunc
+from .store import Store
+
+T = TypeVar("T", bound=Object)
+Args = TypeVarTuple("Args")
+_log = log.logger_from("cache")
+HOLD: Final = 0.25
+"""Seconds an event waits for the response to a write of its object: far longer than the usual delay."""
+
+
+class EventHandlerFuncs(msgspec.Struct, Generic[T], frozen=True):
+    """Functions that receive changes. They return at once, and must not change the objects, which are shared."""
+
+    on_add: Callable[[T, bool], None] | None = None
+    """An object, and whether it is as it was when its handler began to listen."""
+    on_update: Callable[[T, T], None] | None = None
+    """Before and after; equal resourceVersions mean a resync."""
+    on_delete: Callable[[T, bool], None] | None = None
+    """The last known state, and whether the true final one was missed."""
+
+
+class LazyHandlerFuncs(msgspec.Struct, Generic[T], frozen=True):
+    """Like :class:`EventHandlerFuncs`, but decodes only the fields that the functions read."""
+
+    on_add: Callable[[LazyObject[T], bool], None]
+    on_update: Callable[[LazyObject[T], LazyObject[T]], None]
+    on_delete: Callable[[LazyObject[T], bool], None]
+
+
+class Registration:
+    """A handler registered with an informer. Existing objects are reported in the background, one by one."""
+
+    def __init__(
+        self,
+        kind: type[Object],
+        handler: EventHandlerFuncs[Any] | LazyHandlerFuncs[Any],
+        remove: Callable[[Registration], None],
+    ) -> None:
+        self.kind = kind
+        self.handler = handler
+        self.backlog: dict[NamespacedName, bool] = {}
+        """Keys still to be reported: True as an addition, False as a resync."""
+        self._lazy = isinstance(handler, LazyHandlerFuncs)
+        self._remove = remove
+        self._informer_synced: Callable[[], bool] = lambda: False
+
+    def bind(self, synced: Callable[[], bool]) -> None:
+        """Use ``synced`` to find out if the informer has reported every existing object."""
+        self._informer_synced = synced
+
+    @property
+    def has_synced(self) -> bool:
+        """Whether the handler has received every object that existed when it was registered."""
+        return self._informer_synced() and not any(self.backlog.values())
+
+    def remove(self) -> None:
+        """Listen no more."""
+        self._remove(self)
+
+    def on_put(self, new: CachedObject[Object], before: CachedObject[Object] | None, initial: bool) -> None:
+        """Report that an object exists in this state."""
+        unreported = self.backlog and self.backlog.pop(new.key, False)
+        if unreported or before is None:
+            self.add(new, initial=initial)
+        elif (on_update := self.handler.on_update) is not None:
+            try:
+                on_update(self._given(before), self._given(new))
+            except UndecodableObjectError:
+                if before.seen_as(self.kind).is_decodable:
+                    raise
+                # The state before was never reported: once it can be decoded, the object is new.
+                self.add(new, initial=initial)
+
+    def on_gone(self, last: CachedObject[Object], unknown: bool) -> None:
+        """Report a deletion, by metadata alone if the rest cannot be decoded, unless the object was never reported."""
+        if self.backlog and self.backlog.pop(last.key, False):
+            return
+        if (on_delete := self.handler.on_delete) is not None:
+            try:
+                on_delete(self._given(last), unknown)
+            except UndecodableObjectError:
+                on_delete(self._given(last.outline()), unknown)
+
+    def add(self, new: CachedObject[Object], *, initial: bool) -> None:
+        """Report an object for the first time."""
+        if (on_add := self.handler.on_add) is not None:
+            on_add(self._given(new), initial)
+
+    def _given(self, obj: CachedObject[Object]) -> Any:
+        seen = obj.seen_as(self.kind)
+        return seen if self._lazy else seen.object
+
+
+class _Writing:
+    """Writes of one object that are under way."""
+
+    __slots__ = ("count", "held", "made", "timer")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.made: set[tuple[str, str]] = set()
+        """Uids and versions that the server returned."""
+        self.held: list[tuple[CachedObject[Object] | None, Callable[[], None]]] = []
+        """Delayed events; the object is kept beside an event that our write may have caused."""
+        self.timer: asyncio.TimerHandle | None = None
+
+
+class HeldEvents:
+    """Holds changes back while a write of their object is under way, for :data:`HOLD` seconds at most."""
+
+    def __init__(self) -> None:
+        self._writing: dict[NamespacedName, _Writing] = {}
+
+    @contextmanager
+    def writing(self, key: NamespacedName) -> Iterator[None]:
+        """Deliver changes of ``key`` when the body is done, or after :data:`HOLD`, then as another writer's."""
+        writing = self._writing.setdefault(key, _Writing())
+        writing.count += 1
+        try:
+            yield
+        finally:
+            writing.count -= 1
+            if writing.count == 0:
+                self.release(key)
+                del self._writing[key]
+
+    def answered(self, key: NamespacedName, uid: str, version: str) -> None:
+        """Record the version that a write produced."""
+        if (writing := self._writing.get(key)) is not None:
+            writing.made.add((uid, version))
+
+    def deliver(
+        self, key: NamespacedName, echo: CachedObject[Object] | None, notify: Callable[[], None]
+    ) -> None:
+        """Call ``notify`` now or, while ``key`` is being written, once the author of the change is known.
+
+        ``echo`` is the object, if our write may have produced it.
+        """
+        if not self._writing or (writing := self._writing.get(key)) is None:
+            notify()
+            return
+        if not writing.held:
+            writing.timer = asyncio.get_running_loop().call_later(HOLD, self.release, key)
+        writing.held.append((echo, notify))
+
+    def release(self, key: NamespacedName) -> None:
+        """Deliver the delayed events of an object."""
+        if not self._writing or (writing := self._writing.get(key)) is None:
+            return
+        if writing.timer is not None:
+            writing.timer.cancel()
+        held, writing.held = writing.held, []
+        for echo, notify in held:
+            if echo is not None and (echo.uid, echo.resource_version) in writing.made:
+                echo.mark_own_write()
+            notify()
+
+    def release_all(self) -> None:
+        """Deliver all delayed events."""
+        for key in tuple(self._writing):
+            self.release(key)
+
+
+class Processor:
+    """The handlers of a kind. A handler that fails is reported, and stops neither the others nor the watch."""
+
+    def __init__(
+        self, kind: type[Object], store: Store, unreadable: Unreadable, synced: Callable[[], bool]
+    ) -> None:
+        self._kind = kind
+        self._store = store
+        self._unreadable = unreadable
+        self._synced = synced
+        self._registrations: list[Registration] = []
+        self._backlog = anyio.Event()
+        self._held = HeldEvents()
+
+    # Own writes.
+
+    def writing(self, key: NamespacedName) -> AbstractContextManager[None]:
+        """Report changes of ``key`` when the body is done: by then our own writes are known."""
+        return self._held.writing(key)
+
+    def answered(self, entry: Entry) -> None:
+        """Recognize the change that reports ``entry``, which the server returned for a write."""
+        self._held.answered(entry.key, entry.uid, entry.resource_version)
+
+    # Changes.
+
+    def put(
+        self,
+        key: NamespacedName,
+        new: CachedObject[Object],
+        before: Entry | None,
+        *,
+        initial: bool,
+        listed: bool,
+    ) -> None:
+        """Report that an object exists in this state."""
+        if self._registrations:
+            old = CachedObject(self._kind, before) if before is not None else None
+            notify = partial(self._notify_put, new, old, initial)
+            self._held.deliver(key, None if listed else new, notify)
+
+    def deleted(self, key: NamespacedName, last: Entry, *, unknown: bool) -> None:
+        """Report a deletion; ``unknown`` if the final state was missed."""
+        gone = CachedObject(self._kind, last)
+        self._held.deliver(key, None, partial(self._notify_deleted, gone, unknown))
+
+    def ended(self, entry: Entry) -> None:
+        """Report the end of an object that readers saw because we wrote it, and that the watch never delivered."""
+        made, ended = CachedObject(self._kind, entry), CachedObject(self._kind, entry)
+        made.own_write = True
+        self._held.deliver(entry.key, None, partial(self._notify_put, made, None, False))
+        self._held.deliver(entry.key, None, partial(self._notify_deleted, ended, True))
+
+    def _notify_put(self, new: CachedObject[Object], old: CachedObject[Object] | None, initial: bool) -> None:
+        for registration in tuple(self._registrations):
+            self._guard(registration.on_put, new, old, initial)
+
+    def _notify_deleted(self, last: CachedObject[Object], unknown: bool) -> None:
+        for registration in tuple(self._registrations):
+            self._guard(registration.on_gone, last, unknown)
+
+    def _guard(self, notify: Callable[[Unpack[Args]], None], *args: *Args) -> None:
+        try:
+            notify(*args)
+        except UndecodableObjectError as error:
+            self._unreadable.skip(error)
+        except cancellation.FAILURES as error:  # a failed handler must not stop others or the watch
+            _log.error("Handler failed", kind=str(self._kind.gvk.group_kind), error=error)
+
+    # Handlers.
+
+    def register(self, kind: type[T], handler: EventHandlerFuncs[T] | LazyHandlerFuncs[T]) -> Registration:
+        """Report every existing object, and every change, to ``handler``."""
+        self._held.release_all()  # the new handler must not receive stored objects twice
+        registration = Registration(kind, handler, self._unregister)
+        registration.bind(self._synced)
+        registration.backlog = dict.fromkeys(self._store.observed_keys(), True)
+        self._registrations.append(registration)
+        self._backlog.set()
+        return registration
+
+    def _unregister(self, registration: Registration) -> None:
+        if registration in self._registrations:
+            self._registrations.remove(registration)
+        registration.backlog.clear()
+
+    async def deliver_backlog(self) -> None:
+        """Report existing objects to handlers that were registered later, until cancelled."""
+        while True:
+            await self._backlog.wait()
+            self._backlog = anyio.Event()
+            for registration in tuple(self._registrations):
+                await self._work_off(registration)
+
+    async def _work_off(self, registration: Registration) -> None:
+        number = 0
+        while registration.backlog:
+            # Iterate over a copy: taking the first key each time would walk past all deleted slots of the dict.
+            for key in tuple(registration.backlog):
+                self._held.release(key)
+                if (adding := registration.backlog.get(key)) is None:
+                    continue
+                if (entry := self._store.observed(key)) is not None:
+                    obj = CachedObject(self._kind, entry)
+                    self._guard(registration.on_put, obj, None if adding else obj, True)
+                registration.backlog.pop(key, None)
+                number += 1
+                if number % STEP == 0:
+                    await anyio.lowlevel.checkpoint()
+
+    async def resync(self, period: float, random: RandomFunc) -> None:
+        """Report every object to every handler each ``period``, give or take a tenth, until cancelled."""
+        while True:
+            await anyio.sleep(period * (0.9 + 0.2 * random()))
+            for registration in self._registrations:
+                for key in self._store.observed_keys():
+                    registration.backlog.setdefault(key, False)
+            self._backlog.set()
+
+
+def writing(processors: Sequence[Processor], key: NamespacedName) -> AbstractContextManager[None]:
+    """Report changes of ``key`` to the handlers of all ``processors`` when the body is done."""
+    return processors[0].writing(key) if len(processors) == 1 else _writing(processors, key)
+
+
+@contextmanager
+def _writing(processors: Sequence[Processor], key: NamespacedName) -> Iterator[None]:
+    with ExitStack() as stack:
+        for processor in processors:
+            stack.enter_context(processor.writing(key))
+        yield
