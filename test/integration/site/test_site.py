@@ -102,10 +102,10 @@ def test_a_browser_loads_nothing_from_another_host(site: Path, pages: dict[str, 
     ("page", "names"),
     [
         ("facade", ["Manager", "Request", "new_controller_managed_by"]),
-        ("client", ["client.Client", "FakeClient", "client.Client.subresource", "client.merge_from"]),
+        ("client", ["client.Client", "client.LiveClient", "client.Client.subresource", "client.merge_from"]),
         ("cache", ["cache.Options", "cache.Cache"]),
         ("webhook", ["webhook.CustomValidator", "webhook.CustomValidator.validate_create"]),
-        ("testing", ["envtest.Environment", "envtest.eventually.eventually"]),
+        ("testing", ["fake.FakeClient", "envtest.Environment", "envtest.eventually.eventually"]),
     ],
 )
 def test_the_reference_of_the_library_has_the_names_that_packages_export(
