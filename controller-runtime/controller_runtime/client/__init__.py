@@ -23,6 +23,7 @@ from .interfaces import ReaderWriter as ReaderWriter
 from .interfaces import StatusClient as StatusClient
 from .interfaces import SubResourceClient as SubResourceClient
 from .interfaces import Watcher as Watcher
+from .interfaces import WatchEvent as WatchEvent
 from .interfaces import Writer as Writer
 from .interfaces import reads as reads
 from .interfaces import view_of as view_of
@@ -59,12 +60,11 @@ from .wrappers import with_field_validation as with_field_validation
 if _typing.TYPE_CHECKING:
     from . import interceptor as interceptor
     from .watching import Watch as Watch
-    from .watching import WatchEvent as WatchEvent
 else:
     __getattr__, __dir__ = _ondemand.names(
         __name__,
         {
-            "watching": ("Watch", "WatchEvent"),
+            "watching": ("Watch",),
         },
         submodules=True,
     )

@@ -9,17 +9,15 @@ Every call raises :class:`controller_runtime.machinery.errors.StatusError` if th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, Self, TypeVar, Unpack
+from typing import Any, Final, Generic, Literal, Protocol, Self, TypeVar, Unpack
 
 import msgspec
 
 from controller_runtime.machinery import NamespacedName, Object
 
 from . import options as opts
-
-if TYPE_CHECKING:
-    from .watching import WatchEvent
 
 T = TypeVar("T", bound=Object)
 K = TypeVar("K", bound=Object)
@@ -131,6 +129,17 @@ class StatusClient(Protocol):
     def status(self) -> SubResourceClient:
         """The writer of the ``status`` subresource."""
         ...
+
+
+EventType = Literal["ADDED", "MODIFIED", "DELETED"]
+
+
+@dataclass(frozen=True, slots=True)
+class WatchEvent(Generic[T]):
+    """A change; the object of DELETED is in its last state."""
+
+    type: EventType
+    object: T
 
 
 class Events(Protocol[T]):

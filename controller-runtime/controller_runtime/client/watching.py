@@ -8,9 +8,8 @@ import asyncio
 import random
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from dataclasses import dataclass
 from types import TracebackType
-from typing import Final, Generic, Literal, Protocol, Self, TypeVar, Unpack, cast
+from typing import Final, Generic, Protocol, Self, TypeVar, Unpack, cast
 
 import anyio
 import msgspec
@@ -20,11 +19,10 @@ from controller_runtime.machinery import Object, errors
 from controller_runtime.rest import request as requests
 
 from .bodies import decode_listed, is_metadata
-from .interfaces import ObjectList
+from .interfaces import EventType, ObjectList, WatchEvent
 from .options import ListOptions, WatchOptions
 
 T = TypeVar("T", bound=Object)
-EventType = Literal["ADDED", "MODIFIED", "DELETED"]
 _TIMEOUT: Final = 300.0
 """Minimum seconds after which the server ends a connection; at random up to twice that, to spread load."""
 _SILENCE: Final = 70.0
@@ -35,14 +33,6 @@ _FIRST_PAUSE: Final = 0.5
 _LONGEST_PAUSE: Final = 30.0
 _EVENTS: Final = frozenset({"ADDED", "MODIFIED", "DELETED"})
 _log = log.logger_from("client")
-
-
-@dataclass(frozen=True, slots=True)
-class WatchEvent(Generic[T]):
-    """A change; the object of DELETED is in its last state."""
-
-    type: EventType
-    object: T
 
 
 class _EventError(rest.AnswerError):
