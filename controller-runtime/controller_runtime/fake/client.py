@@ -172,7 +172,7 @@ class FakeClient(client.LiveClient):
         """Delete each object that matches the selectors, as :meth:`delete` does."""
         logged = {"labels": None, "fields": None, "propagation": None, **options}
         namespace = str(logged.pop("namespace", ""))
-        self.calls.append(Call("delete_all_of", kind.gvk, NamespacedName(namespace, ""), options=logged))
+        self.record("delete_all_of", kind, NamespacedName(namespace, ""), options=logged)
         await super().delete_all_of(kind, **options)
 
     async def apply_lazily(self, obj: T, **options: Unpack[client.ApplyOptions]) -> LazyObject[T]:
@@ -196,16 +196,16 @@ class FakeClient(client.LiveClient):
     async def _patch(
         self, obj: T, patch: client.Patch, subresource: str, options: client.PatchOptions
     ) -> Any:
-        logged = dict(options)
+        logged, text = dict(options), patch.data(obj)
         try:
-            body = msgspec.json.decode(patch.data(obj))
+            body = msgspec.json.decode(text)
         except msgspec.DecodeError:
             body = None  # the server refuses it
         verb = "apply" if patch.content_type == client.APPLY else "patch"
         if verb == "patch":
             logged["type"] = patch.content_type
         self.record(verb, type(obj), obj.key, body, subresource, logged)
-        return await super()._patch(obj, patch, subresource, options)
+        return await super()._patch(obj, client.raw_patch(patch.content_type, text), subresource, options)
 
     def record(
         self,
@@ -219,7 +219,7 @@ class FakeClient(client.LiveClient):
         """Add to :attr:`calls`; for a subclass that refuses a call itself."""
         self._kinds.table(kind, key)
         given = options or {}
-        if verb != "list":
+        if verb not in ("list", "delete_all_of"):
             given = {name: value for name, value in given.items() if value}
         self.calls.append(Call(verb, kind.gvk, key, body, subresource, given))
 

@@ -86,6 +86,11 @@ class Place:
         """Whether the client wants metadata alone."""
         return "as=PartialObjectMetadata" in self.request.headers.get("Accept", "")
 
+    def check_subresource(self) -> None:
+        """Raise NotFoundError for a subresource other than ``status``, or if the kind does not have that."""
+        if self.subresource and (self.subresource != "status" or not self.table.facts.status):
+            raise self.table.no_subresource(self.key.name)
+
     def manager(self, user: str) -> str:
         """The field manager."""
         return self.query.get("fieldManager") or user

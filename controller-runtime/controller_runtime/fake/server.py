@@ -106,8 +106,7 @@ class Server:
         self.check_permission(place, user)
         match place.verb:
             case "get":
-                if place.subresource and (place.subresource != "status" or not place.table.facts.status):
-                    raise place.table.no_subresource(place.key.name)
+                place.check_subresource()
                 return requests.success(place.shown(place.table.find(place.key).document))
             case "list":
                 return await self._list(place, view)
@@ -145,8 +144,7 @@ class Server:
         if query.get("resourceVersionMatch") == "Exact":
             documents, at = self._at(place.table, version), int(version)
         elif version in ("", None):
-            documents = [row.document for _, row in sorted(place.table.rows.items())]
-            at = int(self.storage.version)
+            documents, at = place.table.documents(), int(self.storage.version)
         else:
             await self._reach(view, int(version))
             documents, at = view.documents(place.table), view.applied

@@ -90,10 +90,9 @@ class Table:
             )
         return NamespacedName(namespace, name)
 
-    def check_namespace(self, namespace: str) -> None:
-        """Raise InvalidRequestError if the namespace of a collection of a namespaced kind is empty."""
-        if self.facts.scope_is_known and self.resource.namespaced and not namespace:
-            raise InvalidRequestError(f"{self.resource.group_resource}: the namespace may not be empty")
+    def documents(self) -> list[Document]:
+        """Return the objects, by namespace and name."""
+        return [row.document for _, row in sorted(self.rows.items())]
 
     def find(self, key: NamespacedName) -> Stored:
         """Return the row, or raise NotFoundError with the message of a server."""

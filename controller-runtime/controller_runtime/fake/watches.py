@@ -211,7 +211,7 @@ class Current(View):
 
     def documents(self, table: Table) -> list[Document]:
         """Return the objects of a kind, by namespace and name."""
-        return [row.document for _, row in sorted(table.rows.items())]
+        return table.documents()
 
     def latest(self, table: Table) -> int:
         """Return the version of the last change of a kind."""

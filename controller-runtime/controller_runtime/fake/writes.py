@@ -134,8 +134,7 @@ class Writes:
         self, place: Place, user: str, write: Callable[[Place, str, bool], Document]
     ) -> Document:
         """Compute the object after a write, have it admitted, and store it; again when it changed meanwhile."""
-        if place.subresource not in ("", "status") or (place.subresource and not place.table.facts.status):
-            raise place.table.no_subresource(place.key.name)
+        place.check_subresource()
         if place.key not in place.table.rows:
             self._check_namespace(place)
         if not self._reviewers(place):

@@ -88,16 +88,16 @@ class MergeSchema:
             return known
         schema = (self._schema.get("properties") or _NOTHING).get(name)
         if schema is not None:
-            found = self._fields[name] = MergeSchema(_resolved(schema))
+            found = self._fields[name] = _at(schema)
             return found
         schema = self._schema.get("additionalProperties")
-        return MergeSchema(_resolved(schema)) if isinstance(schema, Mapping) else UNKNOWN
+        return _at(schema) if isinstance(schema, Mapping) else UNKNOWN
 
     @property
     def item(self) -> MergeSchema:
         """The schema of the items of the list."""
         if self._item is None:
-            self._item = MergeSchema(_resolved(self._schema.get("items") or _NOTHING))
+            self._item = _at(self._schema.get("items") or _NOTHING)
         return self._item
 
 
@@ -133,12 +133,14 @@ def of_model(model: type[Struct]) -> MergeSchema:
     return of_crd(_struct(model))
 
 
-def _resolved(schema: Schema) -> Schema:
+def _at(schema: Schema) -> MergeSchema:
     target = schema.get("$ref")
     if target is None:
-        return schema
+        return MergeSchema(schema)
+    if len(schema) == 1:
+        return recorded(target)
     # Markers beside a reference count before those of what it refers to.
-    return {**kubernetes_schema.published(target), **schema, "$ref": None}
+    return MergeSchema({**kubernetes_schema.published(target), **schema})
 
 
 def _struct(model: type[Struct]) -> Schema:

@@ -55,7 +55,7 @@ class Server(fake.Server):
         """Return the stored objects of a kind, by namespace and name."""
         table = self.table(kind)
         if (found := self._sorted.get(table)) is None:
-            found = self._sorted[table] = [row.document for _, row in sorted(table.rows.items())]
+            found = self._sorted[table] = table.documents()
         return found.copy()
 
     def controlled(self, kind: type[Object], uid: str) -> list[Document]:
