@@ -107,7 +107,7 @@ class SharedState:
             # The handler's own affair, unless the connection is aborted.
             _log.error("Error handling request", exc_info=cancellation.as_error_of_plain_task(error))
             return _BROKEN
-        except Exception:
+        except Exception:  # a handler's failure is answered with 500, and ends no connection
             _log.exception("Error handling request")
             return _BROKEN
 

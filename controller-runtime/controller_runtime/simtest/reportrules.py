@@ -120,7 +120,7 @@ class Metrics:
                 if anyio.current_effective_deadline() != -math.inf:  # else the controller is stopped
                     self._counted[name, reporting.ERROR] += 1
                 raise
-            except Exception:
+            except Exception:  # counted, and raised again
                 self._counted[name, reporting.ERROR] += 1
                 raise
             after = result.requeue_after
