@@ -17,12 +17,12 @@ BENCH_ARGS ?=
 BASE ?=
 CODE := pkg cmd hack testkit test examples
 LIBRARY := controller-runtime
+TOOL := trainerctl
 
 # The image's base, by digest: `make pin-image` writes the digest of the tag into the Containerfile. RELEASE=1 refuses a base without one.
 PYTHON_IMAGE ?= $(shell sed -n 's/^ARG PYTHON_IMAGE=//p' Containerfile)
-# What only trainerctl, OIDC logins and kubernetes-asyncio's own clients import.
-NOT_IN_IMAGE := common-expression-language typer annotated-doc shellingham colorama rich markdown-it-py mdurl pygments prompt-toolkit wcwidth \
-	aiohttp aiohappyeyeballs aiosignal attrs frozenlist multidict propcache yarl certifi python-dateutil six tzdata urllib3
+# What only OIDC logins and kubernetes-asyncio's own clients import.
+NOT_IN_IMAGE := aiohttp aiohappyeyeballs aiosignal attrs frozenlist multidict propcache yarl certifi python-dateutil six tzdata urllib3
 
 .PHONY: help
 help: ## List the targets
@@ -34,11 +34,12 @@ $(BIN)/python:
 	@$(PYTHON) -m venv $(VENV)
 
 # Modules are compiled when they are first imported: most of them never are, and a first demo would wait for them.
-$(VENV)/.runtime: requirements/runtime.lock pyproject.toml controller-runtime/pyproject.toml | $(BIN)/python
-	@echo "Installing what the manager needs into $(VENV)"
+$(VENV)/.runtime: requirements/runtime.lock pyproject.toml $(LIBRARY)/pyproject.toml $(TOOL)/pyproject.toml | $(BIN)/python
+	@echo "Installing what the manager and trainerctl need into $(VENV)"
 	$(PIP) install --no-compile --no-deps --require-hashes -r requirements/runtime.lock
-	$(PIP) install --no-deps --no-build-isolation --editable ./controller-runtime --editable .
-	$(BIN)/python -m compileall -q pkg controller-runtime/controller_runtime
+	$(PIP) install --no-deps --no-build-isolation --editable ./$(LIBRARY) --editable .
+	$(PIP) install --no-deps --no-build-isolation --editable ./$(TOOL)  # afterwards: an older manager owned its programs
+	$(BIN)/python -m compileall -q pkg $(LIBRARY)/controller_runtime $(TOOL)/trainerctl
 	@touch $@
 
 $(VENV)/.dev: requirements/dev.lock $(VENV)/.runtime
@@ -63,23 +64,25 @@ binaries: $(VENV)/.runtime ## Build the local cluster's components, or find them
 
 .PHONY: fmt
 fmt: $(VENV)/.dev ## Format the code and mend what the linter can mend
-	$(BIN)/ruff format $(CODE) $(LIBRARY)
-	$(BIN)/ruff check --fix $(CODE) $(LIBRARY)
+	$(BIN)/ruff format $(CODE) $(LIBRARY) $(TOOL)
+	$(BIN)/ruff check --fix $(CODE) $(LIBRARY) $(TOOL)
 
 .PHONY: lint
 lint: $(VENV)/.dev ## Check format, lint, links, words, changelogs and names in documents
-	$(BIN)/ruff format --check $(CODE) $(LIBRARY)
-	$(BIN)/ruff check $(CODE) $(LIBRARY)
+	$(BIN)/ruff format --check $(CODE) $(LIBRARY) $(TOOL)
+	$(BIN)/ruff check $(CODE) $(LIBRARY) $(TOOL)
 	$(BIN)/python -m hack.texts
 
 .PHONY: types
 types: $(VENV)/.dev ## Check types, strictly
 	cd $(LIBRARY) && $(abspath $(BIN))/mypy controller_runtime ctrl_testkit test examples
+	cd $(TOOL) && $(abspath $(BIN))/mypy trainerctl test
 	$(BIN)/mypy $(CODE)
 
 .PHONY: imports
 imports: $(VENV)/.dev ## Check who may import whom, and that tests import no more inner modules
 	cd $(LIBRARY) && $(abspath $(BIN))/lint-imports
+	cd $(TOOL) && $(abspath $(BIN))/lint-imports
 	$(BIN)/lint-imports
 	$(BIN)/python -m hack.faces
 
@@ -90,11 +93,13 @@ PARALLEL := --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 .PHONY: test
 test: $(VENV)/.dev binaries ## Run before a commit: units, recorded results, simulated lives, controllers on a real API server, one life on a cluster
 	cd $(LIBRARY) && $(abspath $(BIN))/pytest $(PARALLEL) -m "not slow" $(PYTEST_ARGS)
+	cd $(TOOL) && $(abspath $(BIN))/pytest $(PARALLEL) -m "not slow" $(PYTEST_ARGS)
 	$(BIN)/pytest $(PARALLEL) -m "not slow" $(PYTEST_ARGS)
 
 .PHONY: test-slow
 test-slow: $(VENV)/.dev binaries ## Run the tests that `make test` leaves out: whole clusters, charts, images, commands of the documentation
 	cd $(LIBRARY) && $(abspath $(BIN))/pytest $(PARALLEL) -m slow $(PYTEST_ARGS)
+	cd $(TOOL) && $(abspath $(BIN))/pytest $(PARALLEL) -m slow $(PYTEST_ARGS)
 	$(BIN)/pytest $(PARALLEL) -m slow $(PYTEST_ARGS)
 
 .PHONY: test-all
@@ -103,6 +108,7 @@ test-all: test test-slow ## Run all tests except those with targets of their own
 .PHONY: test-unit
 test-unit: $(VENV)/.dev ## Run the unit tests
 	cd $(LIBRARY) && $(abspath $(BIN))/pytest test/unit $(PYTEST_ARGS)
+	cd $(TOOL) && $(abspath $(BIN))/pytest test/unit $(PYTEST_ARGS)
 	$(BIN)/pytest test/unit $(PYTEST_ARGS)
 
 .PHONY: test-parity
@@ -182,8 +188,8 @@ docs: $(VENV)/.dev ## Build the manager's site into build/site and the library's
 	cd $(LIBRARY) && NO_MKDOCS_2_WARNING=1 $(abspath $(BIN))/mkdocs build --quiet --strict
 
 .PHONY: wheel
-wheel: $(VENV)/.dev ## Build both wheels into dist/: the library's and the manager's
-	$(PIP) wheel --no-deps --no-build-isolation --wheel-dir dist ./$(LIBRARY) .
+wheel: $(VENV)/.dev ## Build the three wheels into dist/: the library's, the manager's and trainerctl's
+	$(PIP) wheel --no-deps --no-build-isolation --wheel-dir dist ./$(LIBRARY) . ./$(TOOL)
 
 .PHONY: sbom
 sbom: wheel ## Write the bill of materials (CycloneDX) and the provenance (SLSA) of image and wheels into dist/
@@ -208,20 +214,21 @@ pin-image: ## Write the current digest of the base image's tag into the Containe
 	[[ "$$digest" =~ @(sha256:[0-9a-f]{64})$$ ]] || { echo "make: $$tag has no digest" >&2; exit 1; }; \
 	sed -i "s|^ARG PYTHON_IMAGE=.*|ARG PYTHON_IMAGE=$$tag@$${BASH_REMATCH[1]}|" Containerfile
 
+COMPILE := $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header --python-version 3.11 \
+	--no-emit-package controller-runtime
+
 .PHONY: lock
 lock: $(VENV)/.dev ## Pin the dependencies again, in their newest releases
 	$(PIP) install uv
-	$(BIN)/uv pip compile --quiet --upgrade --universal --generate-hashes --no-emit-index-url --no-header --no-emit-package controller-runtime \
-		--python-version 3.11 pyproject.toml --group build --extra fast --output-file requirements/runtime.lock
-	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header --no-emit-package controller-runtime \
-		--constraint requirements/runtime.lock --python-version 3.11 pyproject.toml --group dev --extra fast --output-file requirements/dev.lock
-	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header \
-		--constraint requirements/runtime.lock --python-version 3.11 pyproject.toml --extra fast \
-		--no-emit-package controller-runtime $(NOT_IN_IMAGE:%=--no-emit-package %) --output-file requirements/image.lock
-	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header \
-		--constraint requirements/runtime.lock --python-version 3.11 --group build --output-file requirements/build.lock
+	$(COMPILE) --upgrade --no-emit-package trainer-controller-manager \
+		pyproject.toml $(TOOL)/pyproject.toml --group build --extra fast --output-file requirements/runtime.lock
+	$(COMPILE) --constraint requirements/runtime.lock --no-emit-package trainer-controller-manager \
+		pyproject.toml $(TOOL)/pyproject.toml --group dev --extra fast --output-file requirements/dev.lock
+	$(COMPILE) --constraint requirements/runtime.lock $(NOT_IN_IMAGE:%=--no-emit-package %) \
+		pyproject.toml --extra fast --output-file requirements/image.lock
+	$(COMPILE) --constraint requirements/runtime.lock --group build --output-file requirements/build.lock
 	$(MAKE) -C $(LIBRARY) lock VENV=$(abspath $(VENV)) LOCK_ARGS='--constraint ../requirements/dev.lock'
 
 .PHONY: clean
 clean: ## Remove what builds and tests left in the checkout
-	rm -rf dist build .coverage .hypothesis .pytest_cache .mypy_cache .ruff_cache .import_linter_cache $(addprefix $(LIBRARY)/,dist .hypothesis .pytest_cache .mypy_cache .ruff_cache .import_linter_cache)
+	rm -rf dist build .coverage .hypothesis .pytest_cache .mypy_cache .ruff_cache .import_linter_cache $(foreach house,$(LIBRARY) $(TOOL),$(addprefix $(house)/,dist .hypothesis .pytest_cache .mypy_cache .ruff_cache .import_linter_cache))

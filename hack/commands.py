@@ -8,8 +8,9 @@ import argparse
 import re
 from collections.abc import Iterator
 
+from trainerctl.cli.examples import EXAMPLES
+
 from hack.markdown import NOTE, table
-from pkg.cli.examples import EXAMPLES
 
 
 def page(parser: argparse.ArgumentParser) -> str:

@@ -18,10 +18,9 @@ from typing import Final
 import anyio
 from rich.terminal_theme import MONOKAI
 from rich.text import Text
-
-from pkg.cli import demo
-from pkg.cli.parser import parse
-from pkg.cli.terminal import Console
+from trainerctl.cli import demo
+from trainerctl.cli.parser import parse
+from trainerctl.cli.terminal import Console
 
 FILE: Final = Path(__file__).resolve().parents[1] / "docs" / "demo.svg"
 COMMAND: Final = "trainerctl demo"

@@ -27,9 +27,10 @@ TESTS: Final = {
     "testkit": "pkg",
     "controller-runtime/test": "controller_runtime",
     "controller-runtime/ctrl_testkit": "controller_runtime",
+    "trainerctl/test": "trainerctl",
 }
 """The folders with tests, and the package that their folders mirror below the kind of test."""
-_PACKAGES: Final = {"pkg": ".", "controller_runtime": "controller-runtime"}
+_PACKAGES: Final = {"pkg": ".", "controller_runtime": "controller-runtime", "trainerctl": "trainerctl"}
 _API_VERSION: Final = re.compile(r"v\d+((alpha|beta)\d+)?")
 
 

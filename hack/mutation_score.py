@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measure how many random edits of the code the unit tests notice: ``python -m hack.mutation_score --seed 1``.
 
-``hack.mutants`` searches for bugs that people wrote down, by simulated lives. Here chance draws a line of ``pkg`` or
-``controller_runtime``, and one of the edits that Poodle's operators offer for it. The edit is made in a copy of a
-commit, and tests run there until one fails or their CPU time is used up: first those that are named like the module,
-then all of the folder that mirrors its package, then parity.
+``hack.mutants`` searches for bugs that people wrote down, by simulated lives. Here chance draws a line of ``pkg``,
+``controller_runtime`` or ``trainerctl``, and one of the edits that Poodle's operators offer for it. The edit is made in
+a copy of a commit, and tests run there until one fails or their CPU time is used up: first those that are named like
+the module, then all of the folder that mirrors its package, then parity.
 
 Results are appended to a file, and a later run continues there.
 """
@@ -40,7 +40,7 @@ from poodle.mutators import ComparisonMutator  # type: ignore[import-untyped]  #
 
 from hack.commits import ROOT, resolve, unpack
 
-HOUSES = ("pkg", "controller-runtime/controller_runtime")
+HOUSES = ("pkg", "controller-runtime/controller_runtime", "trainerctl/trainerctl")
 SECONDS = 60
 WALL_SECONDS = 3600
 """The machine may be busy."""
@@ -66,8 +66,8 @@ class Edit:
 
     @property
     def package(self) -> str:
-        """The first package below ``pkg`` or ``controller_runtime``; modules without one are together."""
-        house, *rest = self.file.removeprefix("controller-runtime/").split("/")
+        """The first package below that of the house; modules without one are together."""
+        house, *rest = self.file.split("/")[_is_apart(self.file) :]
         return f"{house}.{rest[0]}" if len(rest) > 1 else house
 
 
@@ -126,11 +126,16 @@ def _edit(file: Path, root: Path, offered: FileMutation) -> tuple[Edit, str] | N
     return Edit(name, offered.lineno, offered.mutator_name, "\n".join(shown)), text
 
 
+def _is_apart(file: str) -> bool:
+    """Return True for a file of a house that has a folder of its own."""
+    return not file.startswith("pkg/")
+
+
 def selected(file: str, root: Path) -> tuple[Path, list[str]]:
     """Return where pytest runs for a file, and the paths it is given: unit tests mirror packages."""
     *packages, module = Path(file).with_suffix("").parts
-    house = root / "controller-runtime" if packages[0] == "controller-runtime" else root
-    packages = packages[2 if house != root else 1 :]
+    house = root / packages[0] if _is_apart(file) else root
+    packages = packages[1 + _is_apart(file) :]
     folder = house / "test/unit"
     while packages and (folder / packages[0]).is_dir():
         folder /= packages.pop(0)
@@ -146,7 +151,8 @@ def test(root: Path, house: Path, paths: Sequence[str], seconds: int) -> tuple[s
     """Run tests in a copy until one fails or the CPU time is used up; return the outcome, and which test failed."""
     limits = ["prlimit", f"--cpu={seconds}:{seconds + 10}", f"--as={ADDRESS_SPACE}", "--core=0"]
     pytest = [sys.executable, "-m", "pytest", "-x", "-q", "-m", "not slow", *paths]
-    environment = {**os.environ, "PYTHONPATH": f"{root}:{root / 'controller-runtime'}"}
+    packages = (root, root / "controller-runtime", root / "trainerctl")
+    environment = {**os.environ, "PYTHONPATH": ":".join(map(str, packages))}
     try:
         done = subprocess.run(  # noqa: S603
             [*limits, *pytest],

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 PAGE: Final = "docs/parsers.md"
-PACKAGES: Final = ("pkg", "controller-runtime/controller_runtime")
+PACKAGES: Final = ("pkg", "controller-runtime/controller_runtime", "trainerctl/trainerctl")
 CALLS: Final = {
     "JSONDecoder", "json.Decoder", "json.decode", "json.load", "json.loads", "raw_decode",
     "from_json", "model_validate_json", "validate_json",

@@ -15,6 +15,7 @@ from controller_runtime.machinery import Struct
 from controller_runtime.machinery.base import wire_name
 from prometheus_client.metrics import MetricWrapperBase
 from pydantic.fields import FieldInfo
+from trainerctl.cli import parser
 
 import pkg.metrics
 from hack import apifields, commands
@@ -23,7 +24,6 @@ from pkg.apis.config.v1alpha1 import Configuration, set_defaults
 from pkg.app.flags import FLAGS
 from pkg.app.goflags import Flag
 from pkg.app.podgrouper.flags import FLAGS as POD_GROUPER_FLAGS
-from pkg.cli import parser
 from pkg.statusserver import server as statusserver
 from pkg.util.cert import certificates, issues
 

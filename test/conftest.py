@@ -17,10 +17,9 @@ from controller_runtime.testing.pytest_envtest import namespace as namespace
 from controller_runtime.testing.pytest_envtest import rest_config as rest_config
 from ctrl_testkit.figures import figure as figure
 from ctrl_testkit.figures import pytest_terminal_summary as pytest_terminal_summary
-
-from pkg.localcluster.cluster import Cluster
-from pkg.localcluster.options import Options
-from pkg.localcluster.tools import DEFAULT_JOBSET, DEFAULT_KUBERNETES
+from trainerctl.localcluster.cluster import Cluster
+from trainerctl.localcluster.options import Options
+from trainerctl.localcluster.tools import DEFAULT_JOBSET, DEFAULT_KUBERNETES
 
 KUBERNETES = os.environ.get("CLUSTER_KUBERNETES", DEFAULT_KUBERNETES)
 JOBSET = os.environ.get("CLUSTER_JOBSET", DEFAULT_JOBSET)

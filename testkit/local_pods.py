@@ -12,12 +12,11 @@ import anyio
 import psutil
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.envtest import eventually
-
-from pkg.localcluster.podlogs.query import Query
-from pkg.localcluster.processes import logs
-from pkg.localcluster.processes.pod import PodRunner
-from pkg.localcluster.processes.settings import Settings
-from pkg.localcluster.processes.status import Terminated
+from trainerctl.localcluster.podlogs.query import Query
+from trainerctl.localcluster.processes import logs
+from trainerctl.localcluster.processes.pod import PodRunner
+from trainerctl.localcluster.processes.settings import Settings
+from trainerctl.localcluster.processes.status import Terminated
 
 UID = str(uuid.uuid4())
 """That of each test's pod. Another run of these tests on the machine must not find the processes of this one."""

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import FrameType
 
+    from . import flags as flags
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the manager until it is stopped; return the exit code. Without ``arguments`` this is the whole process."""

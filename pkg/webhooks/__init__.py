@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The validating webhooks, and the mutating webhook of TrainJobs."""
 
+from . import mirror as mirror
+from . import newerrules as newerrules
 from .clustertrainingruntime_webhook import ClusterTrainingRuntimeWebhook as ClusterTrainingRuntimeWebhook
 from .setup import setup as setup
 from .setup import validators as validators

@@ -5,11 +5,21 @@
 ``reading`` takes the snapshot; everything else is pure.
 """
 
-from pkg.why.diagnosis import State as State
-from pkg.why.diagnosis import Verdict as Verdict
-from pkg.why.diagnosis import diagnose as diagnose
-from pkg.why.finding import Finding as Finding
-from pkg.why.finding import Severity as Severity
-from pkg.why.snapshot import Reference as Reference
-from pkg.why.snapshot import Snapshot as Snapshot
-from pkg.why.things import Thing as Thing
+from . import kinds as kinds
+from . import phase as phase
+from . import snapshot as snapshot
+from . import things as things
+from .causes.queues import groups as groups
+from .causes.references import runtime_of as runtime_of
+from .diagnosis import State as State
+from .diagnosis import Verdict as Verdict
+from .diagnosis import diagnose as diagnose
+from .finding import Finding as Finding
+from .finding import Severity as Severity
+from .snapshot import Reference as Reference
+from .snapshot import Snapshot as Snapshot
+from .things import Thing as Thing
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # it loads the client, which nothing else needs
+    from . import reading as reading

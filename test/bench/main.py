@@ -8,7 +8,7 @@ from pathlib import Path
 if __name__ == "__main__":  # as a script, from wherever: the suite is beside us, the product two folders up
     here = Path(__file__).resolve().parent
     root = here.parents[1]
-    sys.path[:0] = [str(here / "suite"), str(root), str(root / "controller-runtime")]
+    sys.path[:0] = map(str, (here / "suite", root, root / "controller-runtime", root / "trainerctl"))
 
 from harness import command
 

@@ -15,9 +15,8 @@ import pytest
 from controller_runtime.apis.core.v1 import Namespace, ServiceAccount
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import Binaries, PlainProgress, Tool, ToolGroup, cache_directory, eventually
-
-from pkg.localcluster.cluster import Cluster
-from pkg.localcluster.options import Options
+from trainerctl.localcluster.cluster import Cluster
+from trainerctl.localcluster.options import Options
 
 
 @pytest.fixture(scope="module")

@@ -20,12 +20,12 @@ from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import Binaries, PlainProgress, Tool, ToolGroup, apply_manifests, eventually
 from controller_runtime.machinery.errors import NotFoundError
+from trainerctl.localcluster.cluster import Cluster
+from trainerctl.localcluster.nodes import NodeShape
+from trainerctl.localcluster.options import Options
 
 from hack import chart
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime
-from pkg.localcluster.cluster import Cluster
-from pkg.localcluster.nodes import NodeShape
-from pkg.localcluster.options import Options
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(600)]
 

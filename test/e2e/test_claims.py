@@ -10,11 +10,11 @@ from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import eventually
 from controller_runtime.machinery import GVK, NamespacedName, conditions, unstructured
+from trainerctl.localcluster.cluster import Cluster
+from trainerctl.localcluster.contents import VOLUMES
+from trainerctl.localcluster.options import Options
 
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
-from pkg.localcluster.cluster import Cluster
-from pkg.localcluster.contents import VOLUMES
-from pkg.localcluster.options import Options
 
 CLAIM = unstructured(GVK("", "v1", "PersistentVolumeClaim"))
 

@@ -21,24 +21,25 @@ from controller_runtime.apis.core.v1 import ConfigMap
 from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.envtest import eventually
 from controller_runtime.machinery import GVK, unstructured
+from trainerctl.localcluster.cluster import Cluster
+from trainerctl.localcluster.names import state_directory
+from trainerctl.localcluster.state import State
 
 import pkg
-from pkg.localcluster.cluster import Cluster
-from pkg.localcluster.names import state_directory
-from pkg.localcluster.state import State
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.usefixtures("interruptible")]
 
 Trainerctl = Callable[..., subprocess.Popen[str]]
 SERVICE = unstructured(GVK("", "v1", "Service"))
 ENDPOINT_SLICE = unstructured(GVK("discovery.k8s.io", "v1", "EndpointSlice"))
-PROGRAM = "import sys; from pkg.cli.trainerctl import main; sys.exit(main())"
+PROGRAM = "import sys; from trainerctl import main; sys.exit(main())"
 
 
 @pytest.fixture
 def environ(tmp_path: Path) -> dict[str, str]:
-    home = str(Path(pkg.__file__).parent.parent)
-    return {**os.environ, "XDG_STATE_HOME": str(tmp_path), "PYTHONPATH": home, "COLUMNS": "200"}
+    home = Path(pkg.__file__).parent.parent
+    path = f"{home / 'trainerctl'}:{home}"
+    return {**os.environ, "XDG_STATE_HOME": str(tmp_path), "PYTHONPATH": path, "COLUMNS": "200"}
 
 
 @pytest.fixture

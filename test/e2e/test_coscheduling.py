@@ -12,13 +12,13 @@ from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import consistently, eventually
 from controller_runtime.machinery.conditions import is_true
+from trainerctl.localcluster.cluster import Cluster
+from trainerctl.localcluster.nodes import NodeShape
+from trainerctl.localcluster.options import Options
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
-from pkg.localcluster.cluster import Cluster
-from pkg.localcluster.nodes import NodeShape
-from pkg.localcluster.options import Options
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 

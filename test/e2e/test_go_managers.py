@@ -25,11 +25,11 @@ from controller_runtime.envtest import CRD, HOST, Binary, eventually, free_ports
 from controller_runtime.machinery import GVK, Object, Unstructured, unstructured
 from controller_runtime.machinery.errors import ForbiddenError, ServerError
 from harness import gomanagers
+from trainerctl.localcluster.cluster import Cluster
 
+from pkg import shipped
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob
-from pkg.localcluster.cluster import Cluster
-from pkg.offline import shipped
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(600)]
 

@@ -18,8 +18,7 @@ from controller_runtime.client import LiveClient
 from controller_runtime.envtest import HOST, Binary, eventually, free_ports
 from controller_runtime.machinery import GVK, Unstructured, unstructured
 from harness import gomanagers
-
-from pkg.localcluster.cluster import Cluster
+from trainerctl.localcluster.cluster import Cluster
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(600)]
 

@@ -12,12 +12,12 @@ from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import eventually
 from controller_runtime.machinery import Unstructured
+from trainerctl.localcluster.cluster import Cluster
+from trainerctl.localcluster.kai import BINDER, PARENT_QUEUE, SCHEDULER, Programs
+from trainerctl.localcluster.options import Options
 
 from pkg.apis.kai.v2 import Queue
 from pkg.apis.kai.v2alpha2 import PodGroup
-from pkg.localcluster.cluster import Cluster
-from pkg.localcluster.kai import BINDER, PARENT_QUEUE, SCHEDULER, Programs
-from pkg.localcluster.options import Options
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 

@@ -16,10 +16,9 @@ import pytest
 import yaml
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.envtest import HOST
-
-from pkg.localcluster.cluster import Cluster
-from pkg.localcluster.options import Options
-from pkg.localcluster.state import State
+from trainerctl.localcluster.cluster import Cluster
+from trainerctl.localcluster.options import Options
+from trainerctl.localcluster.state import State
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 

@@ -14,13 +14,14 @@ from typing import Any, NamedTuple
 
 import anyio
 import pytest
+import trainerctl
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import eventually
 from controller_runtime.machinery.errors import NotFoundError
+from trainerctl.cli import new
+from trainerctl.localcluster.cluster import Cluster
 
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
-from pkg.cli import new, trainerctl
-from pkg.localcluster.cluster import Cluster
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -189,7 +190,7 @@ async def test_get_watch_follows_a_train_job_to_its_end_in_a_pipe_and_on_a_termi
         "--kubeconfig",
         str(local_cluster.kubeconfig),
     ]
-    program = [sys.executable, "-m", "pkg.cli.trainerctl", *arguments]
+    program = [sys.executable, "-m", "trainerctl", *arguments]
     await create(cluster_client, cluster_namespace, trainer={"numNodes": 1})
     leader, follower = pty.openpty()
     screen = bytearray()

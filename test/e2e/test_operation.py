@@ -20,12 +20,12 @@ from controller_runtime.apis.rbac.v1 import ClusterRoleBinding
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import eventually, free_ports
 from controller_runtime.machinery.errors import NotFoundError
+from trainerctl.localcluster import contents
+from trainerctl.localcluster.cluster import Cluster
+from trainerctl.localcluster.options import Options
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainJob
-from pkg.localcluster import contents
-from pkg.localcluster.cluster import Cluster
-from pkg.localcluster.options import Options
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(300)]
 ROOT = Path(__file__).parents[2]

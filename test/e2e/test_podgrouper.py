@@ -18,12 +18,12 @@ from controller_runtime.client import LiveClient
 from controller_runtime.envtest import apply_manifests, eventually, install_crds, wait_established
 from controller_runtime.machinery import Unstructured
 from controller_runtime.machinery.crd_schema import custom_resource_definition
+from trainerctl.localcluster.cluster import Cluster
 
+from pkg import shipped
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.kai.v2alpha2 import PodGroup
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
-from pkg.localcluster.cluster import Cluster
-from pkg.offline import shipped
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 

@@ -17,12 +17,12 @@ from controller_runtime.apis.core.v1 import ConfigMap, Pod, Secret
 from controller_runtime.client import LiveClient, merge_from
 from controller_runtime.envtest import eventually
 from controller_runtime.machinery import conditions
+from trainerctl.localcluster.cluster import Cluster
+from trainerctl.localcluster.components import PROCESSES
+from trainerctl.localcluster.nodes import NodeShape
+from trainerctl.localcluster.options import Options
 
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
-from pkg.localcluster.cluster import Cluster
-from pkg.localcluster.components import PROCESSES
-from pkg.localcluster.nodes import NodeShape
-from pkg.localcluster.options import Options
 from testkit.local_pods import commands_below
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(600)]

@@ -12,11 +12,10 @@ from pathlib import Path
 import anyio
 import pytest
 from controller_runtime.envtest import eventually
-
-from pkg.localcluster import prometheus
-from pkg.localcluster.cluster import Cluster
-from pkg.localcluster.options import Options
-from pkg.localcluster.state import State
+from trainerctl.localcluster import prometheus
+from trainerctl.localcluster.cluster import Cluster
+from trainerctl.localcluster.options import Options
+from trainerctl.localcluster.state import State
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(600)]
 

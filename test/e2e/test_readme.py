@@ -34,6 +34,7 @@ COPIED: Final = (
     "pkg",
     "pyproject.toml",
     "requirements",
+    "trainerctl",
 )
 
 ELSEWHERE: Final = {
@@ -105,10 +106,10 @@ def shell(kubectl: Path, tmp_path: Path) -> Iterator[Callable[..., str]]:
             shutil.copy2(source, copy / name)
     state, venv = tmp_path / "state", copy / ".venv"
     (venv / "bin").mkdir(parents=True)
-    package = f"PYTHONPATH='{copy}:{copy}/controller-runtime:{copy}/packages' exec '{sys.executable}' -P"
+    package = f"PYTHONPATH='{copy}/trainerctl:{copy}:{copy}/controller-runtime:{copy}/packages' exec '{sys.executable}' -P"
     for name, module in {
         "python": "",
-        "trainerctl": f"'{copy}/cmd/trainerctl/main.py'",
+        "trainerctl": "-m trainerctl",
         "trainer-controller-manager": "-m pkg.app",
     }.items():
         program = venv / "bin" / name

@@ -15,11 +15,11 @@ from controller_runtime.client import MERGE, LiveClient, raw_patch
 from controller_runtime.envtest import eventually
 from controller_runtime.machinery import GVK, unstructured
 from controller_runtime.machinery.conditions import is_true
+from trainerctl.localcluster.cluster import Cluster
 
+from pkg import shipped
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob
-from pkg.localcluster.cluster import Cluster
-from pkg.offline import shipped
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 

@@ -12,10 +12,10 @@ import anyio.to_thread
 import pytest
 from controller_runtime.client import LiveClient
 from controller_runtime.machinery import GVK, unstructured
+from trainerctl.localcluster.cluster import Cluster
+from trainerctl.localcluster.tools import DEFAULT_JOBSET
 
-from pkg.localcluster.cluster import Cluster
-from pkg.localcluster.tools import DEFAULT_JOBSET
-from pkg.offline import shipped
+from pkg import shipped
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 

@@ -16,10 +16,10 @@ import anyio.to_thread
 import pytest
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.client import LiveClient
+from trainerctl.localcluster.cluster import Cluster
+from trainerctl.localcluster.tools import DEFAULT_JOBSET
 
 from pkg.apis.trainer.v1alpha1 import TrainJob
-from pkg.localcluster.cluster import Cluster
-from pkg.localcluster.tools import DEFAULT_JOBSET
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(600)]
 

@@ -14,11 +14,11 @@ from controller_runtime.apis.core.v1 import ConfigMap, Container, Pod, ServiceAc
 from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import eventually
+from trainerctl.localcluster.cluster import Cluster
+from trainerctl.localcluster.contents import TRAINER_SERVER
+from trainerctl.localcluster.options import Options
 
 from pkg.apis.trainer.v1alpha1 import TrainJob
-from pkg.localcluster.cluster import Cluster
-from pkg.localcluster.contents import TRAINER_SERVER
-from pkg.localcluster.options import Options
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(600)]
 

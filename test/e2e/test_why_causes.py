@@ -16,10 +16,10 @@ from typing import Any, Final
 import pytest
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import apply_manifests, wait_established
+from trainerctl.localcluster.cluster import Cluster
+from trainerctl.localcluster.nodes import NodeShape
+from trainerctl.localcluster.options import Options
 
-from pkg.localcluster.cluster import Cluster
-from pkg.localcluster.nodes import NodeShape
-from pkg.localcluster.options import Options
 from pkg.why import State
 from testkit.why import health
 from testkit.why.components import (

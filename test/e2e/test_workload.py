@@ -23,11 +23,11 @@ from controller_runtime.client import MERGE, LiveClient, raw_patch
 from controller_runtime.envtest import consistently, eventually
 from controller_runtime.machinery import GVK, unstructured
 from controller_runtime.machinery.conditions import is_true
+from trainerctl.localcluster.cluster import Cluster
+from trainerctl.localcluster.nodes import NodeShape, node
+from trainerctl.localcluster.options import Options
 
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
-from pkg.localcluster.cluster import Cluster
-from pkg.localcluster.nodes import NodeShape, node
-from pkg.localcluster.options import Options
 from pkg.why import diagnose
 from pkg.why.reading import take
 from testkit.clusters import JOBSET, KUBERNETES, gang_kind

@@ -17,11 +17,11 @@ from controller_runtime.apis.core.v1 import Node, Pod
 from controller_runtime.client import MERGE, LiveClient, raw_patch
 from controller_runtime.envtest import consistently, eventually
 from controller_runtime.machinery import Unstructured
+from trainerctl.localcluster.cluster import Cluster
+from trainerctl.localcluster.nodes import NodeShape
+from trainerctl.localcluster.options import Options
 
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
-from pkg.localcluster.cluster import Cluster
-from pkg.localcluster.nodes import NodeShape
-from pkg.localcluster.options import Options
 from testkit.clusters import JOBSET, KUBERNETES, gang_kind
 from testkit.kueue_writes import MANAGER, QUEUE, ActiveError, Kueue
 

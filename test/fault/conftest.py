@@ -18,11 +18,11 @@ from ctrl_testkit.faults import outage_seconds as outage_seconds
 from ctrl_testkit.faults import plane as plane
 from ctrl_testkit.faults import proxy as proxy
 from ctrl_testkit.faults import writes as writes
+from trainerctl.localcluster import contents
+from trainerctl.localcluster.tools import JOBSET
 
+from pkg import shipped
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime
-from pkg.localcluster import contents
-from pkg.localcluster.tools import JOBSET
-from pkg.offline import shipped
 
 POD_GROUPS: dict[str, Any] = {
     "apiVersion": "apiextensions.k8s.io/v1",

@@ -15,11 +15,11 @@ import yaml
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import Authority, Binaries, Environment, eventually, free_ports
 from controller_runtime.rest import Config, RESTMapper, Transport
+from trainerctl.localcluster import contents
+from trainerctl.localcluster.tools import JOBSET
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
-from pkg.localcluster import contents
-from pkg.localcluster.tools import JOBSET
 
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(300)]
 ROOT = Path(__file__).parents[2]

@@ -29,10 +29,10 @@ from controller_runtime.client import LiveClient
 from controller_runtime.envtest import Authority, eventually, free_ports, kubeconfig
 from controller_runtime.machinery import GVK, Object, unstructured
 
+from pkg import shipped
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
-from pkg.offline import shipped
 
 pytestmark = pytest.mark.fault
 ROOT = Path(__file__).parents[2]

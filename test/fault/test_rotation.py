@@ -24,12 +24,12 @@ from controller_runtime.machinery.errors import StatusError
 from controller_runtime.rest import Config, Request, RESTMapper, Transport, TransportError
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
+from trainerctl.localcluster import contents
+from trainerctl.localcluster.access import role_binding
+from trainerctl.localcluster.tools import JOBSET
 
+from pkg import shipped
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
-from pkg.localcluster import contents
-from pkg.localcluster.access import role_binding
-from pkg.localcluster.tools import JOBSET
-from pkg.offline import shipped
 from pkg.util.cert import Material
 
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(900)]

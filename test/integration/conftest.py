@@ -22,14 +22,13 @@ from controller_runtime.envtest import Binaries, Environment, apply_manifests, f
 from controller_runtime.machinery import Unstructured
 from controller_runtime.machinery.errors import NotFoundError
 from controller_runtime.rest import Config, NoKindMatchError, Request, Response, RESTMapper, Transport
+from trainerctl.localcluster import contents
+from trainerctl.localcluster.access import role_binding
+from trainerctl.localcluster.tools import JOBSET
 
-from pkg import config
+from pkg import config, shipped
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob
 from pkg.app import flags, program
-from pkg.localcluster import contents
-from pkg.localcluster.access import role_binding
-from pkg.localcluster.tools import JOBSET
-from pkg.offline import shipped
 
 USER = "trainer-under-test"
 ROOT = Path(__file__).parents[2]

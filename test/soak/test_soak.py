@@ -24,13 +24,13 @@ from controller_runtime.envtest import eventually
 from controller_runtime.machinery import Object
 from controller_runtime.rest import Config, Request, Transport
 from prometheus_client.parser import text_string_to_metric_families
+from trainerctl.localcluster.cluster import Cluster
+from trainerctl.localcluster.components import MANAGER
+from trainerctl.localcluster.options import Options
+from trainerctl.localcluster.state import State
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
-from pkg.localcluster.cluster import Cluster
-from pkg.localcluster.components import MANAGER
-from pkg.localcluster.options import Options
-from pkg.localcluster.state import State
 
 pytestmark = pytest.mark.soak
 JOBS = int(os.environ.get("SOAK_JOBS", "2000"))

@@ -22,7 +22,7 @@ from controller_runtime.rest import Request
 import pkg
 
 ON_ONE_S_OWN_MACHINE = (
-    "pkg.cli", "pkg.localcluster", "pkg.offline", "controller_runtime.envtest", "controller_runtime.testing",
+    "trainerctl.cli", "trainerctl.localcluster", "trainerctl.offline", "controller_runtime.envtest", "controller_runtime.testing",
     "controller_runtime.simtest",
 )  # fmt: skip
 INPUTS = 10_000

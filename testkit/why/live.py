@@ -18,10 +18,10 @@ from controller_runtime.machinery import GVK, Unstructured, unstructured
 from controller_runtime.machinery.errors import NotFoundError
 from controller_runtime.machinery.time import format_time
 from controller_runtime.rest import Impersonation, RESTMapper, Transport, load_config
+from trainerctl.localcluster.cluster import Cluster
 
 from pkg import why
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
-from pkg.localcluster.cluster import Cluster
 from pkg.why import Snapshot, Verdict, reading
 from pkg.why.things import Thing, number, text
 

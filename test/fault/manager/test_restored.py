@@ -15,9 +15,9 @@ from controller_runtime.envtest import Environment, eventually
 from controller_runtime.machinery.errors import NotFoundError, StatusError
 from controller_runtime.rest import RestError, RESTMapper, Transport
 
+from pkg import shipped
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob
-from pkg.offline import shipped
 
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(600)]
 KEPT = 5

@@ -21,8 +21,8 @@ from controller_runtime.machinery import Unstructured
 from controller_runtime.machinery.errors import InvalidError, NotFoundError
 from controller_runtime.rest import RESTMapper, Transport
 
+from pkg import shipped
 from pkg.controller.storednumbers import StoredNumbers
-from pkg.offline import shipped
 
 pytestmark = pytest.mark.integration
 

@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 import yaml
 from controller_runtime.envtest import Environment
-
-from pkg.cli import completion
-from pkg.cli.help import subcommands
+from trainerctl.cli import completion
+from trainerctl.cli.help import subcommands
 
 pytestmark = pytest.mark.integration
 
@@ -36,7 +35,7 @@ def test_a_name_that_does_not_exist_is_reported_in_one_line(
     kubeconfig.write_text(yaml.safe_dump(trainer_control_plane.kubeconfig_for("admin", ["system:masters"])))
     words = [*name.split(), "missing", "-n", "nowhere", "--kubeconfig", str(kubeconfig)]
     done = subprocess.run(
-        [sys.executable, "-m", "pkg.cli.trainerctl", *words],
+        [sys.executable, "-m", "trainerctl", *words],
         cwd=ROOT, capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
     assert done.returncode == 1, done.stdout + done.stderr

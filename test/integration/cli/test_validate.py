@@ -12,10 +12,9 @@ import yaml
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import Environment
 from controller_runtime.rest import Request, Transport
-
-from pkg.offline.inputfiles import InputObject
-from pkg.offline.stored import schemas
-from pkg.offline.verdict import Validator
+from trainerctl.offline.inputfiles import InputObject
+from trainerctl.offline.stored import schemas
+from trainerctl.offline.verdict import Validator
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 PLURALS = {

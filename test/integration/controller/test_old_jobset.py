@@ -9,10 +9,10 @@ from controller_runtime.apis.core.v1 import Event
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import Binaries, eventually, free_ports
 from controller_runtime.rest import Config, Request, Transport
+from trainerctl.localcluster.tools import JOBSET
 
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
 from pkg.controller.oldjobset import MESSAGE
-from pkg.localcluster.tools import JOBSET
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("leave_no_jobs")]
 

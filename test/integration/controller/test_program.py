@@ -14,11 +14,11 @@ from controller_runtime.apis.core.v1 import Secret
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import Binaries, Environment, eventually, free_ports
 from controller_runtime.rest import Config, Request, RESTMapper, Transport, TransportError
+from trainerctl.localcluster import contents
+from trainerctl.localcluster.tools import JOBSET
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
-from pkg.localcluster import contents
-from pkg.localcluster.tools import JOBSET
 
 pytestmark = pytest.mark.integration
 

@@ -24,10 +24,10 @@ from controller_runtime.apis.rbac.v1 import ClusterRole, ClusterRoleBinding
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import Binaries, PlainProgress, eventually, free_ports
 from controller_runtime.metrics import with_authentication_and_authorization
+from trainerctl.localcluster.tools import PROMETHEUS as PROMETHEUS_TOOL
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainJob
-from pkg.localcluster.tools import PROMETHEUS as PROMETHEUS_TOOL
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 

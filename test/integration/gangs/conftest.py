@@ -17,11 +17,11 @@ from controller_runtime.client import LiveClient
 from controller_runtime.envtest import Binaries, Environment, apply_manifests
 from controller_runtime.machinery import Object
 from controller_runtime.testing.pytest_envtest import running
+from trainerctl.localcluster import contents
+from trainerctl.localcluster.options import Options
+from trainerctl.localcluster.tools import DEFAULT_JOBSET, JOBSETS
 
 from pkg.apis.scheduling import v1alpha1, v1alpha2, v1beta1
-from pkg.localcluster import contents
-from pkg.localcluster.options import Options
-from pkg.localcluster.tools import DEFAULT_JOBSET, JOBSETS
 
 
 @dataclass(frozen=True)

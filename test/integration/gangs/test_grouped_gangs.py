@@ -15,8 +15,8 @@ from controller_runtime.envtest import Environment, apply_manifests, eventually
 from controller_runtime.machinery import Unstructured
 from controller_runtime.machinery.crd_schema import custom_resource_definition
 
+from pkg import shipped
 from pkg.apis.kai.v2alpha2 import PodGroup
-from pkg.offline import shipped
 
 pytestmark = pytest.mark.integration
 

@@ -16,10 +16,10 @@ from controller_runtime.envtest import consistently, eventually
 from controller_runtime.machinery import Object
 from controller_runtime.machinery.errors import NotFoundError
 from controller_runtime.rest import Request
+from trainerctl.localcluster.tools import DEFAULT_JOBSET
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
-from pkg.localcluster.tools import DEFAULT_JOBSET
 
 pytestmark = pytest.mark.integration
 

@@ -23,7 +23,7 @@ from controller_runtime.testing.pytest_envtest import running
 
 ROOT = Path(__file__).parents[3]
 TOOLS = ROOT / "test" / "tools"
-JOBSET_MODULE = ROOT / "pkg" / "localcluster" / "tools" / "jobset"
+JOBSET_MODULE = ROOT / "trainerctl" / "trainerctl" / "localcluster" / "tools" / "jobset"
 
 Manifest = dict[str, Any]
 

@@ -40,12 +40,12 @@ from controller_runtime.envtest import (
 from controller_runtime.machinery import GVK, NamespacedName, Object, Unstructured, unstructured
 from controller_runtime.machinery.errors import NotFoundError, StatusError
 from controller_runtime.rest import RESTMapper, Transport
+from trainerctl.localcluster import contents
+from trainerctl.localcluster.tools import JOBSET
 
 from hack import chart
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
-from pkg.localcluster import contents
-from pkg.localcluster.tools import JOBSET
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(600)]
 

@@ -216,7 +216,7 @@ def test_the_overlays_that_install_a_manager_pin_its_image(name: str, build: Bui
 @pytest.mark.parametrize(
     ("name", "module", "pinned"),
     [
-        ("jobset", "sigs.k8s.io/jobset", "pkg/localcluster/tools/jobset"),
+        ("jobset", "sigs.k8s.io/jobset", "trainerctl/trainerctl/localcluster/tools/jobset"),
         ("leaderworkerset", "sigs.k8s.io/lws", "test/tools/lws"),
     ],
 )

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Both wheels: their contents and requirements, and the library's wheel without the rest of the repository."""
+"""The three wheels: their contents and requirements, and the library's wheel without the rest of the repository."""
 
 import email
 import importlib.metadata
@@ -21,6 +21,7 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[3]
 LIBRARY = ROOT / "controller-runtime"
+TOOL = ROOT / "trainerctl"
 DISTRIBUTIONS = {
     "aiohappyeyeballs",
     "aiohttp",
@@ -59,10 +60,10 @@ UNIT = ("apis", "workqueue", "client", "examples")
 
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Build both wheels; return them by the name of their distribution."""
+    """Build the wheels; return them by the name of their distribution."""
     folder = tmp_path_factory.mktemp("wheels")
     command = ["wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder)]
-    pip(*command, str(LIBRARY), str(ROOT))
+    pip(*command, str(LIBRARY), str(ROOT), str(TOOL))
     return {canonicalize_name(path.name.split("-")[0]): path for path in folder.glob("*.whl")}
 
 
@@ -153,16 +154,25 @@ def test_the_managers_wheel_requires_the_librarys(wheels: dict[str, Path]) -> No
     assert "pkg/_config/crd/kustomization.yaml" in names
 
 
-def test_the_librarys_wheel_contains_one_package_with_its_data(wheels: dict[str, Path]) -> None:
-    names, metadata = contents(wheels["controller-runtime"])
-    files = {name for name in names if ".dist-info/" not in name}
-    assert {name.split("/")[0] for name in files} == {"controller_runtime"}
+@pytest.mark.parametrize(
+    ("distribution", "package"),
+    [("controller-runtime", LIBRARY / "controller_runtime"), ("trainerctl", TOOL / "trainerctl")],
+    ids=["library", "tool"],
+)
+def test_a_wheel_contains_one_package_with_its_data(
+    wheels: dict[str, Path], distribution: str, package: Path
+) -> None:
+    names, _ = contents(wheels[distribution])
     held = {
-        f"controller_runtime/{path.relative_to(LIBRARY / 'controller_runtime').as_posix()}"
-        for path in (LIBRARY / "controller_runtime").rglob("*")
+        path.relative_to(package.parent).as_posix()
+        for path in package.rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
-    assert files == held
+    assert {name for name in names if ".dist-info/" not in name} == held
+
+
+def test_the_librarys_wheel_offers_its_extras(wheels: dict[str, Path]) -> None:
+    _, metadata = contents(wheels["controller-runtime"])
     assert set(metadata.get_all("Provides-Extra", [])) == {"crd", "envtest", "otel", "uvloop"}
 
 
@@ -173,6 +183,27 @@ def test_an_installation_of_the_library_brings_what_is_listed() -> None:
     assert {"pytest", "pytest-asyncio"} <= closure("controller-runtime[envtest]")
     exporter = {"opentelemetry-sdk", "opentelemetry-exporter-otlp-proto-http"}
     assert exporter <= closure("controller-runtime[otel]") - closure("controller-runtime")
+
+
+def test_an_installation_of_the_manager_brings_no_more_distributions_and_the_tool_does() -> None:
+    manager = closure("trainer-controller-manager")
+    assert manager == closure("controller-runtime") | {"trainer-controller-manager"}
+    assert {"common-expression-language", "rich", "trainerctl"} <= closure("trainerctl") - manager
+
+
+def test_the_programs_belong_to_the_distribution_that_is_named(wheels: dict[str, Path]) -> None:
+    named = {
+        name: {
+            each.name
+            for each in importlib.metadata.distribution(name).entry_points.select(group="console_scripts")
+        }
+        for name in wheels
+    }
+    assert named == {
+        "controller-runtime": set(),
+        "trainer-controller-manager": {"trainer-controller-manager", "podgrouper"},
+        "trainerctl": {"trainerctl", "kubectl-trainer"},
+    }
 
 
 def test_the_librarys_locks_pin_what_the_managers_pin() -> None:
@@ -188,7 +219,7 @@ def test_the_librarys_locks_pin_what_the_managers_pin() -> None:
 
 
 def test_the_librarys_tests_and_examples_pass_where_it_is_alone(alone: Path, project: Path) -> None:
-    missing = ("pkg", "celpy", "cel", "rich", "typer")
+    missing = ("pkg", "trainerctl", "celpy", "cel", "rich", "typer")
     code = f"import importlib.util as u; assert not list(filter(u.find_spec, {missing}))"
     run([alone, "-I", "-c", code], project)
     where = run([alone, "-c", "import controller_runtime; print(controller_runtime.__file__)"], project)

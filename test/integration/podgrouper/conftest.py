@@ -20,10 +20,9 @@ from controller_runtime.machinery.crd_schema import custom_resource_definition
 from controller_runtime.machinery.errors import NotFoundError
 from controller_runtime.rest import Config, Request, RESTMapper, Transport
 
-from pkg import config
+from pkg import config, shipped
 from pkg.apis.kai.v2alpha2 import PodGroup
 from pkg.app import flags, program
-from pkg.offline import shipped
 
 USER = "grouper-under-test"
 BOTH = "grouper-and-trainer-under-test"

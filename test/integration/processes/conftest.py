@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 from controller_runtime.fake import FakeClient
+from trainerctl.localcluster.processes import process
+from trainerctl.localcluster.processes.images import Images
+from trainerctl.localcluster.processes.names import Hosts
+from trainerctl.localcluster.processes.settings import BackOff, Settings
 
-from pkg.localcluster.processes import process
-from pkg.localcluster.processes.images import Images
-from pkg.localcluster.processes.names import Hosts
-from pkg.localcluster.processes.settings import BackOff, Settings
 from testkit.local_pods import Tokens
 
 

@@ -11,10 +11,9 @@ import anyio
 import pytest
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.envtest import ETCD, HOST, Binaries, Component, Probe, Supervisor, free_ports
-
-from pkg.localcluster.processes import process
-from pkg.localcluster.processes.grpchealth import check
-from pkg.localcluster.processes.probes import ProbeTarget
+from trainerctl.localcluster.processes import process
+from trainerctl.localcluster.processes.grpchealth import check
+from trainerctl.localcluster.processes.probes import ProbeTarget
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 SETTINGS = bytes.fromhex("000000040000000000")

@@ -20,14 +20,14 @@ from controller_runtime.client import STRATEGIC, interceptor, raw_patch
 from controller_runtime.envtest import eventually
 from controller_runtime.fake import FakeClient
 from controller_runtime.machinery.errors import NotFoundError, ServerError
+from trainerctl.localcluster.nodes import NodeShape, node
+from trainerctl.localcluster.podlogs.server import LogError
+from trainerctl.localcluster.processes import process
+from trainerctl.localcluster.processes.kubelet import Kubelet
+from trainerctl.localcluster.processes.logserver import ProcessLogs
+from trainerctl.localcluster.processes.nodes import LEASES, Nodes
+from trainerctl.localcluster.processes.settings import BackOff, Settings
 
-from pkg.localcluster.nodes import NodeShape, node
-from pkg.localcluster.podlogs.server import LogError
-from pkg.localcluster.processes import process
-from pkg.localcluster.processes.kubelet import Kubelet
-from pkg.localcluster.processes.logserver import ProcessLogs
-from pkg.localcluster.processes.nodes import LEASES, Nodes
-from pkg.localcluster.processes.settings import BackOff, Settings
 from testkit.local_pods import UID
 
 pytestmark = pytest.mark.slow

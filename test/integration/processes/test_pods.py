@@ -10,10 +10,10 @@ from typing import Any
 
 import anyio
 import pytest
+from trainerctl.localcluster.processes import logs
+from trainerctl.localcluster.processes.settings import BackOff, Settings
+from trainerctl.localcluster.processes.status import Running, Terminated, Waiting, render
 
-from pkg.localcluster.processes import logs
-from pkg.localcluster.processes.settings import BackOff, Settings
-from pkg.localcluster.processes.status import Running, Terminated, Waiting, render
 from testkit.local_pods import (
     UID,
     commands_below,

@@ -17,9 +17,9 @@ import anyio
 import psutil
 import pytest
 from controller_runtime.envtest import eventually
+from trainerctl.localcluster.processes import process
+from trainerctl.localcluster.processes.shim import tree
 
-from pkg.localcluster.processes import process
-from pkg.localcluster.processes.shim import tree
 from testkit.local_pods import commands
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.slow]
@@ -101,7 +101,7 @@ async def test_a_daemon_that_a_command_beside_a_container_starts_ends_with_it(pl
 
 
 def test_a_daemon_ends_with_a_kubelet_that_is_killed(plan: process.Plan) -> None:
-    command = [sys.executable, "-S", "-P", "-m", "pkg.localcluster.processes.shim"]
+    command = [sys.executable, "-S", "-P", "-m", "trainerctl.localcluster.processes.shim"]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     pipe = subprocess.PIPE
     with subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe, stderr=pipe) as shim:
@@ -152,7 +152,7 @@ async def test_a_command_beside_a_container_that_ends_as_it_is_cancelled_is_rele
 
 
 def test_a_process_whose_parent_has_ended_before_it_can_follow_is_killed() -> None:
-    code = "import os, sys; from pkg.localcluster.processes.shim import tree; tree.end_with_parent(int(sys.argv[1]))"
+    code = "import os, sys; from trainerctl.localcluster.processes.shim import tree; tree.end_with_parent(int(sys.argv[1]))"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     for parent, end in ((os.getpid(), 0), (os.getpid() + 1, -signal.SIGKILL)):
         done = subprocess.run([sys.executable, "-c", code, str(parent)], env=environment, check=False)

@@ -27,12 +27,12 @@ from controller_runtime.envtest import (
 )
 from controller_runtime.machinery import GVK, Unstructured
 from controller_runtime.rest import Config, Request, RESTMapper, Transport, TransportError
+from trainerctl.localcluster import contents
+from trainerctl.localcluster.access import role_binding
+from trainerctl.localcluster.options import Options
+from trainerctl.localcluster.tools import JOBSET, JOBSETS
 
 from hack import rbac
-from pkg.localcluster import contents
-from pkg.localcluster.access import role_binding
-from pkg.localcluster.options import Options
-from pkg.localcluster.tools import JOBSET, JOBSETS
 
 ROOT = Path(__file__).parents[3]
 GROUP = "under-test"

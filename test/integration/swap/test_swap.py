@@ -38,14 +38,14 @@ from controller_runtime.machinery import GVK, Unstructured, unstructured
 from controller_runtime.machinery.errors import ServerError
 from controller_runtime.rest import Config, Request, RESTMapper, Transport, TransportError
 from prometheus_client.parser import text_string_to_metric_families
+from trainerctl.localcluster import contents
+from trainerctl.localcluster.access import role_binding
+from trainerctl.localcluster.options import Options
+from trainerctl.localcluster.tools import JOBSET, JOBSETS
 
+from pkg import shipped
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainJob
-from pkg.localcluster import contents
-from pkg.localcluster.access import role_binding
-from pkg.localcluster.options import Options
-from pkg.localcluster.tools import JOBSET, JOBSETS
-from pkg.offline import shipped
 from testkit import pod_owners
 from testkit.kueue_writes import MANAGER, QUEUE, Kueue
 

@@ -18,9 +18,9 @@ from controller_runtime.envtest import Environment, eventually
 from controller_runtime.machinery import Unstructured
 from controller_runtime.machinery.errors import StatusError
 from controller_runtime.rest import Config, Request, RESTMapper, Transport
+from trainerctl.localcluster import contents
 
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
-from pkg.localcluster import contents
 
 PROGRAM = Path(__file__).with_name("program.py")
 ROOT = Path(__file__).parents[3]

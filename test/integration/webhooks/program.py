@@ -14,11 +14,11 @@ from controller_runtime import log, webhook
 from controller_runtime.fake import FakeClient
 from controller_runtime.rest import load_chain
 from controller_runtime.webhook import server_context
+from trainerctl.offline import schema
+from trainerctl.offline.stored import schemas
 
-from pkg import webhooks
+from pkg import shipped, webhooks
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob
-from pkg.offline import schema, shipped
-from pkg.offline.stored import schemas
 from pkg.runtime import core
 
 PATH = "/validate-trainer-kubeflow-org-v1alpha1-trainjob"

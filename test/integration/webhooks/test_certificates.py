@@ -18,11 +18,11 @@ from controller_runtime.envtest import Environment, apply_manifests, eventually
 from controller_runtime.machinery.errors import StatusError
 from controller_runtime.recorder import Broadcaster
 from controller_runtime.rest import Config
+from trainerctl.localcluster import contents
+from trainerctl.localcluster.access import role_binding
 
 from hack import rbac
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime
-from pkg.localcluster import contents
-from pkg.localcluster.access import role_binding
 from pkg.util import cert
 from pkg.util.cert import pki
 from pkg.webhooks import trainingruntime_webhook

@@ -16,9 +16,9 @@ from controller_runtime.envtest import Environment, eventually
 from controller_runtime.httpserver import HTTPRequest, HTTPResponse
 from controller_runtime.machinery import Unstructured
 from controller_runtime.machinery.errors import InvalidError, StatusError
+from trainerctl.localcluster import contents
 
 from pkg.apis.trainer.v1alpha1 import TrainJob
-from pkg.localcluster import contents
 from pkg.webhooks.trainjob_defaulter import TrainJobDefaulter
 
 pytestmark = pytest.mark.integration

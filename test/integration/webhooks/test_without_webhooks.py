@@ -18,11 +18,11 @@ from controller_runtime.client import LiveClient
 from controller_runtime.envtest import Binaries, Environment, eventually, free_ports
 from controller_runtime.machinery import Unstructured
 from controller_runtime.rest import Config, Request, RESTMapper, Transport, TransportError
+from trainerctl.localcluster import contents
+from trainerctl.localcluster.tools import JOBSET
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
-from pkg.localcluster import contents
-from pkg.localcluster.tools import JOBSET
 
 pytestmark = pytest.mark.integration
 
@@ -92,9 +92,9 @@ async def test_a_manager_outside_the_cluster_runs_jobs_and_touches_no_certificat
     arguments = ["run", "--kubeconfig", str(tmp_path / "kubeconfig"), f"--config={tmp_path / 'config.yaml'}"]
     with (tmp_path / "log").open("wb") as log:
         manager = subprocess.Popen(  # noqa: ASYNC220 - started once, ended below
-            [sys.executable, str(ROOT / "cmd" / "trainerctl" / "main.py"), *arguments],
+            [sys.executable, "-m", "trainerctl", *arguments],
             cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            env={**os.environ, "PYTHONPATH": f"{ROOT / 'trainerctl'}:{ROOT}"},
             stdout=log,
             stderr=log,
         )

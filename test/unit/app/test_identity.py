@@ -53,7 +53,7 @@ def server() -> Iterator[Server]:
     [
         ("trainer-controller-manager", ["-m", "pkg.app"]),
         ("trainer-controller-manager", [MAIN]),
-        ("trainer-controller-manager", [str(REPOSITORY / "cmd/trainerctl/main.py"), "run"]),
+        ("trainer-controller-manager", ["-m", "trainerctl", "run"]),
         ("trainer-controller-manager", ["-c", "from pkg.app import main; main()"]),
         ("podgrouper", ["-m", "pkg.app.podgrouper"]),
         ("podgrouper", [str(REPOSITORY / "cmd/podgrouper/main.py")]),

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trainerctl
 import yaml
 from controller_runtime.apis.admission.v1 import AdmissionRequest
 from controller_runtime.fake import FakeClient
@@ -23,7 +24,6 @@ from controller_runtime.webhook import ValidatorHandler
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob
-from pkg.cli import trainerctl
 from pkg.controller import TrainJobReconciler
 from pkg.runtime import core
 from pkg.runtime.core import TrainingRuntime
@@ -138,10 +138,10 @@ def test_without_the_package_nobody_knows_it(capsys: pytest.CaptureFixture[str])
 
 def test_a_program_that_is_started_beside_it_finds_it(site: Path) -> None:
     root = Path(__file__).parents[3]
-    program = [sys.executable, str(root / "cmd" / "trainerctl" / "main.py"), "render", "-f"]
+    program = [sys.executable, "-m", "trainerctl", "render", "-f"]
     done = subprocess.run(
         [*program, str(PACKAGE / "trainjob.yaml")],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(site), str(root)])},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(site), str(root / "trainerctl"), str(root)])},
         capture_output=True,
         text=True,
         check=True,

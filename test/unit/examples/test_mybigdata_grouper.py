@@ -39,7 +39,7 @@ def installed(tmp_path: Path) -> Path:
 
 def _run(*command: str, path: tuple[Path, ...] = (), cwd: Path = ROOT, code: int = 0) -> str:
     environ = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-    environ["PYTHONPATH"] = os.pathsep.join(map(str, (*path, ROOT)))
+    environ["PYTHONPATH"] = os.pathsep.join(map(str, (*path, ROOT / "trainerctl", ROOT)))
     return output_of([sys.executable, *command], cwd=cwd, env=environ, timeout=120, code=code)
 
 
@@ -51,9 +51,7 @@ def test_its_tests_pass_in_a_project_of_its_own(tmp_path: Path) -> None:
 
 
 def test_installed_it_groups_as_the_walk_through_shows(installed: Path) -> None:
-    trainerctl = str(ROOT / "cmd" / "trainerctl" / "main.py")
-
-    shown = _run(trainerctl, "group", "-f", str(EXAMPLE / "count.yaml"), path=(installed,))
+    shown = _run("-m", "trainerctl", "group", "-f", str(EXAMPLE / "count.yaml"), path=(installed,))
 
     assert "minMember                    4  ← MyBigDataJob count: spec.replicas" in shown
     assert f"```text\n{shown.rstrip()}\n```" in EXTENDING
@@ -61,9 +59,7 @@ def test_installed_it_groups_as_the_walk_through_shows(installed: Path) -> None:
 
 def test_one_that_does_not_load_is_told_by_name(installed: Path) -> None:
     (installed / "mybigdata_grouper.py").write_text("def groupers(default, reader):\n    return 7\n")
-    trainerctl = str(ROOT / "cmd" / "trainerctl" / "main.py")
-
-    error = _run(trainerctl, "group", "-f", str(EXAMPLE / "count.yaml"), path=(installed,), code=1)
+    error = _run("-m", "trainerctl", "group", "-f", str(EXAMPLE / "count.yaml"), path=(installed,), code=1)
 
     assert "trainerctl: grouper mybigdata (mybigdata_grouper:groupers): not rows of groupers by kind" in error
 

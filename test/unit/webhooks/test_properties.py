@@ -17,10 +17,11 @@ from controller_runtime.webhook import MutatorHandler, ValidatorHandler, Webhook
 from ctrl_testkit.small import places
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from trainerctl.offline import schema
+from trainerctl.offline.stored import schemas
 
+from pkg import shipped
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
-from pkg.offline import schema, shipped
-from pkg.offline.stored import schemas
 from pkg.runtime import core, runtime_for
 from pkg.webhooks import TrainJobDefaulter, TrainJobWebhook, validators
 

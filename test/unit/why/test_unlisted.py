@@ -10,8 +10,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from trainerctl.cli.serverclock import ServerClock
 
-from pkg.cli.serverclock import ServerClock
 from pkg.why import Reference, State, Thing, diagnose
 from testkit.why.states import NO_GPU, failed, manager_scaled_down, no_gpus_at_all, no_node_for, unread
 from testkit.why.world import NOW, World, condition, when

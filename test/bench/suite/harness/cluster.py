@@ -30,11 +30,11 @@ from controller_runtime.machinery import GVK
 from controller_runtime.machinery.crd_schema import custom_resource_definition
 from harness import objects
 from harness.api import Api
+from trainerctl.localcluster import contents
+from trainerctl.localcluster.access import role_binding
+from trainerctl.localcluster.tools import JOBSET
 
 from pkg.apis.kai.v2alpha2 import PodGroup
-from pkg.localcluster import contents
-from pkg.localcluster.access import role_binding
-from pkg.localcluster.tools import JOBSET
 
 _USER: Final = f"system:serviceaccount:{contents.TRAINER_NAMESPACE}:{contents.TRAINER_ACCOUNT}"
 _AUDIT: Final = "audit.log"

@@ -24,8 +24,7 @@ from controller_runtime.machinery.errors import StatusError
 from harness import measure, objects
 from harness.cluster import Cluster, empty
 from harness.plan import Entrant
-
-from pkg.localcluster import contents
+from trainerctl.localcluster import contents
 
 _HOOKS: Final = "/apis/admissionregistration.k8s.io/v1"
 _REFUSAL: Final = "must be created before"

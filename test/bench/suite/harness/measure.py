@@ -74,5 +74,7 @@ def child_environment() -> dict[str, str]:
     """Return the environment in which a child finds this suite and the product."""
     return {
         **os.environ,
-        "PYTHONPATH": os.pathsep.join([str(ROOT), str(_SUITE), str(ROOT / "controller-runtime")]),
+        "PYTHONPATH": os.pathsep.join(
+            map(str, (ROOT, _SUITE, ROOT / "controller-runtime", ROOT / "trainerctl"))
+        ),
     }

@@ -9,7 +9,7 @@ import copy
 from collections.abc import Mapping
 from typing import Any, Final
 
-from pkg.offline import shipped
+from pkg import shipped
 
 NAMESPACE: Final = "bench"
 OTHERS: Final = "others"

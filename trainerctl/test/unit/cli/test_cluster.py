@@ -1,0 +1,55 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Commands that use a cluster at the same time."""
+
+import shutil
+from pathlib import Path
+
+import anyio
+import pytest
+from controller_runtime.envtest import file_lock
+
+from trainerctl.cli import cluster, parser
+from trainerctl.cli.terminal import Console
+from trainerctl.localcluster.names import state_directory
+from trainerctl.localcluster.state import State
+
+
+@pytest.fixture
+def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    found = state_directory("default")
+    found.mkdir(parents=True)
+    State("https://127.0.0.1:1", "", 0, []).write(found)
+    return found
+
+
+@pytest.mark.parametrize("command", ["stop", "start"])
+async def test_a_command_that_waited_for_the_removal_of_its_cluster_reports_that(
+    directory: Path, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    codes: list[int] = []
+
+    async def run() -> None:
+        function = {"stop": cluster.stop_command, "start": cluster.start_command}[command]
+        codes.append(await function(parser.parse(["cluster", command]), Console(), Console(stderr=True)))
+
+    async with anyio.create_task_group() as tasks, file_lock(directory.parent / "default.lock"):
+        tasks.start_soon(run)
+        await anyio.sleep(1)
+        shutil.rmtree(directory)
+    assert codes == [1]
+    assert "Cluster default does not exist" in capsys.readouterr().err
+    assert not await anyio.Path(directory).exists()
+
+
+async def test_flags_that_change_no_cluster_are_named(
+    directory: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def is_up(_cluster: object) -> bool:
+        return True
+
+    monkeypatch.setattr("trainerctl.localcluster.cluster.Cluster.is_up", is_up)
+    line = ["cluster", "up", "--nodes", "3", "--coscheduling", "--prometheus"]
+    assert await cluster.up_command(parser.parse(line), Console(), Console(stderr=True)) == 0
+    assert "--nodes, --coscheduling, --prometheus had no effect" in capsys.readouterr().err

@@ -1,0 +1,144 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""``trainerctl diff``: what a changed runtime does to each TrainJob."""
+
+import copy
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pkg.why import Thing
+from testkit.why.world import World, condition
+
+import trainerctl
+from trainerctl.cli import diff, new
+from trainerctl.cli.diff import Effect
+from trainerctl.cli.terminal import Console
+from trainerctl.offline.inputfiles import InputObject
+
+OLD: dict[str, Any] = new.runtimes()["torch-distributed"]
+
+
+def runtime(image: str = "new:1") -> InputObject:
+    data = copy.deepcopy(OLD)
+    pod = data["spec"]["template"]["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
+    pod["containers"][0]["image"] = image
+    return InputObject(data, "runtime.yaml", 1)
+
+
+def job(name: str = "llama", *, image: str = "", **status: Any) -> Thing:
+    data = copy.deepcopy(World().train_job)
+    data["metadata"].update(name=name, uid=f"uid-{name}")
+    data["status"] = status
+    if image:
+        data["spec"]["trainer"] = {"image": image}
+    if status.get("suspended"):
+        data["spec"]["suspend"] = status.pop("suspended")
+    return Thing(data)
+
+
+BUILT: dict[str, Any] = {
+    "jobsStatus": [{"name": "node", "ready": 1, "succeeded": 0, "failed": 0, "active": 1, "suspended": 0}]
+}
+
+
+@pytest.mark.parametrize(
+    ("concerned", "effect"),
+    [
+        (job(**BUILT), Effect.LATER),
+        (job(**BUILT, suspended=True), Effect.NOW),
+        (job(), Effect.NOW),
+        (job(**BUILT, image="own:1"), Effect.SAME),
+        (job(conditions=[condition("Complete", reason="AllJobsCompleted")]), Effect.NONE),
+        (job(conditions=[condition("Failed", reason="FailedJobs")]), Effect.NONE),
+    ],
+)
+async def test_the_effect_depends_on_the_state_of_the_train_job(concerned: Thing, effect: Effect) -> None:
+    change = await diff.change_of(concerned, InputObject(OLD, "cluster", 1), runtime(), "2.1")
+
+    assert change.effect is effect
+    if effect in (Effect.LATER, Effect.NOW):
+        changed = [
+            line.strip() for line in change.lines if line[:1] in "+-" and line[:3] not in ("+++", "---")
+        ]
+        assert [line[1:].strip() for line in changed] == [
+            f"image: {OLD['spec']['template']['spec']['replicatedJobs'][0]['template']['spec']['template']['spec']['containers'][0]['image']}",
+            "image: new:1",
+        ]
+
+
+async def test_a_runtime_that_refuses_the_train_job_is_named() -> None:
+    changed = runtime()
+    del changed.data["spec"]["template"]["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"][
+        "containers"
+    ]
+
+    change = await diff.change_of(job(**BUILT), InputObject(OLD, "cluster", 1), changed, "2.1")
+
+    assert change.effect is Effect.REFUSED
+    assert "containers" in change.lines[0]
+
+
+RUNTIME = """
+apiVersion: trainer.kubeflow.org/v1alpha1
+kind: ClusterTrainingRuntime
+metadata: {name: r}
+spec:
+  mlPolicy: {torch: {}}
+  template:
+    spec:
+      replicatedJobs:
+      - name: node
+        template:
+          metadata: {labels: {trainer.kubeflow.org/trainjob-ancestor-step: trainer}}
+          spec: {template: {spec: {containers: [{name: node, image: x}]}}}
+"""
+
+
+@pytest.mark.real_time
+@pytest.mark.parametrize(
+    ("old", "new", "code", "words"),
+    [
+        ("metadata: {name: r}", "", 2, ":2: document 1 (ClusterTrainingRuntime): metadata.name: a name is expected"),
+        ("{name: r}", "{generateName: r-}", 2, "metadata.name: a name is expected"),
+        ("{name: r}", "{name: 5}", 2, "cannot unmarshal number into Go struct field ObjectMeta.name"),
+        ("image: x", "image: 5", 2, "containers[0].image: Invalid value"),
+        ("v1alpha1", "v2", 2, 'no matches for kind "ClusterTrainingRuntime" in version "trainer.kubeflow.org/v2"'),
+        ("image: x", "image: x, comand: [a]", 1, "warning: "),
+    ],
+)  # fmt: skip
+def test_a_runtime_is_judged_before_the_cluster_is_read(
+    old: str, new: str, code: int, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "runtime.yaml"
+    file.write_text(RUNTIME.replace(old, new))
+    absent = str(tmp_path / "kubeconfig")
+
+    assert trainerctl.main(["diff", "-f", str(file), "--kubeconfig", absent]) == code
+    said = capsys.readouterr().err
+    assert words in said
+    assert (f"kubeconfig {absent}: no such file" in said) == (code == 1)
+
+
+def test_a_runtime_that_is_given_twice_is_an_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "runtime.yaml"
+    file.write_text(f"{RUNTIME}---{RUNTIME}")
+
+    assert trainerctl.main(["diff", "-f", str(file)]) == 2
+    assert "document 2 (ClusterTrainingRuntime r): duplicate of" in capsys.readouterr().err
+
+
+async def test_equal_differences_are_printed_once_with_all_names() -> None:
+    old, out = InputObject(OLD, "cluster", 1), io.StringIO()
+    changes = [await diff.change_of(job(name, **BUILT), old, runtime(), "2.1") for name in ("llama", "lima")]
+    changes.append(await diff.change_of(job("third", **BUILT, image="own:1"), old, runtime(), "2.1"))
+
+    diff.print_changes(changes, Console(file=out))
+
+    text = out.getvalue()
+    assert text.count("image: new:1") == 1
+    assert "team-a/llama, team-a/lima\n" in text
+    assert "team-a/third  Running  none: its objects stay the same" in text

@@ -1,0 +1,311 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""``trainerctl group``: the manager's own answer, and what it is due to."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from controller_runtime.machinery.crd_schema import custom_resource_definition
+from pkg.apis.kai.v2alpha2 import PodGroup
+
+import trainerctl
+
+Data = dict[str, Any]
+
+
+def obj(api_version: str, kind: str, name: str, *owners: Data, **more: Any) -> Data:
+    metadata: Data = {"name": name, "namespace": "team-a", "uid": f"uid-{name}"}
+    references = [
+        {
+            "apiVersion": o["apiVersion"],
+            "kind": o["kind"],
+            "name": o["metadata"]["name"],
+            "uid": o["metadata"]["uid"],
+        }
+        for o in owners
+    ]
+    metadata |= {"ownerReferences": references} if references else {}
+    metadata |= {name: more.pop(name) for name in ("labels", "annotations") if name in more}
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **more}
+
+
+def pod(name: str, *owners: Data, **more: Any) -> Data:
+    spec = {"schedulerName": "kai-scheduler", "containers": [{"name": "main", "image": "a"}]}
+    return obj("v1", "Pod", name, *owners, spec={**spec, **more.pop("spec", {})}, **more)
+
+
+TRAIN_JOB = obj(
+    "trainer.kubeflow.org/v1alpha1",
+    "TrainJob",
+    "tj",
+    labels={"kai.scheduler/queue": "q", "priorityClassName": "gold"},
+)
+JOB_SET = obj(
+    "jobset.x-k8s.io/v1alpha2",
+    "JobSet",
+    "js",
+    TRAIN_JOB,
+    spec={"replicatedJobs": [{"name": "node", "replicas": 2, "template": {"spec": {"parallelism": 3}}}]},
+)
+JOB = obj("batch/v1", "Job", "j", JOB_SET)
+POD = pod("p", JOB, labels={"jobset.sigs.k8s.io/replicatedjob-name": "node"})
+GOLD = {
+    "apiVersion": "scheduling.k8s.io/v1",
+    "kind": "PriorityClass",
+    "metadata": {"name": "gold"},
+    "value": 1,
+}
+
+
+def run(tmp_path: Path, *objects: Data, flags: tuple[str, ...] = ()) -> int:
+    path = tmp_path / "in.yaml"
+    path.write_text(yaml.safe_dump_all(objects))
+    return trainerctl.main(["group", "-f", str(path), *flags])
+
+
+def group(tmp_path: Path, capsys: pytest.CaptureFixture[str], *objects: Data, **flags: str) -> Any:
+    given = tuple(f"--{name}={value}" for name, value in flags.items())
+    assert run(tmp_path, *objects, flags=("-o", "json", *given)) == 0
+    (answer,) = json.loads(capsys.readouterr().out)["pods"]
+    return answer
+
+
+def test_every_value_names_what_it_is_due_to(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    answer = group(tmp_path, capsys, TRAIN_JOB, JOB_SET, JOB, POD, GOLD)
+
+    assert [f"{owner['kind']} {owner['name']}" for owner in answer["owners"]] == [
+        "Job j",
+        "JobSet js",
+        "TrainJob tj",
+    ]
+    assert answer["grouper"] == "SkipTopOwner Grouper"
+    assert answer["group"]["name"] == "pg-js-uid-js-node"
+    assert (answer["group"]["queue"], answer["group"]["minMember"]) == ("q", 6)
+    due = answer["dueTo"]
+    assert due["queue"] == ["TrainJob tj: label kai.scheduler/queue"]
+    assert due["name"] == ["JobSet js: uid", "Pod p: label jobset.sigs.k8s.io/replicatedjob-name"]
+    assert "JobSet js: spec.replicatedJobs[0].replicas" in due["minMember"]
+    assert "JobSet js: spec.replicatedJobs[0].template.spec.parallelism" in due["minMember"]
+    assert "missing" not in answer
+
+
+def test_a_priority_class_that_is_not_given_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    labelled = {**POD, "spec": {**POD["spec"], "priorityClassName": "gold"}}
+
+    without = group(tmp_path, capsys, TRAIN_JOB, JOB_SET, JOB, labelled)
+    given = group(tmp_path, capsys, TRAIN_JOB, JOB_SET, JOB, labelled, GOLD)
+
+    assert (without["group"]["priorityClassName"], without["missing"]) == ("train", ["PriorityClass gold"])
+    assert given["group"]["priorityClassName"] == "gold"
+    assert "PriorityClass gold: that it exists" in given["dueTo"]["priorityClassName"]
+
+
+def test_a_group_that_is_there_is_what_a_legacy_name_is_due_to(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job = obj("batch/v1", "Job", "j", spec={"parallelism": 2})
+    legacy = obj("scheduling.run.ai/v2alpha2", "PodGroup", "pg-p-uid-j", spec={"minMember": 1})
+
+    answer = group(tmp_path, capsys, job, pod("p", job), legacy)
+
+    assert answer["group"]["name"] == "pg-p-uid-j"
+    assert (
+        "PodGroup pg-p-uid-j: that it exists" not in answer["dueTo"]["name"]
+    )  # it would have that name anyway
+    assert answer["dueTo"]["name"] == ["Job j: uid"]
+
+
+def test_what_others_have_may_decide(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    spec = {
+        "launcherCreationPolicy": "WaitForWorkersReady",
+        "mpiReplicaSpecs": {"Launcher": {"replicas": 1}, "Worker": {"replicas": 2}},
+    }
+    job = obj("kubeflow.org/v1", "MPIJob", "m", spec=spec)
+    labels = {"training.kubeflow.org/job-name": "m", "training.kubeflow.org/job-role": "launcher"}
+    worker, launcher = pod("w", job), pod("l", labels=labels, spec={"schedulerName": "other"})
+
+    assert run(tmp_path, job, worker, launcher, flags=("-o", "json")) == 0
+
+    answer = json.loads(capsys.readouterr().out)["pods"][0]
+    assert answer["group"]["minMember"] == 3
+    assert "Pod l: that it exists" in answer["dueTo"]["minMember"]
+    assert "MPIJob m: spec.mpiReplicaSpecs.Worker.replicas" in answer["dueTo"]["minMember"]
+
+
+def test_subgroups_and_the_pods_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lws = obj(
+        "leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", "l", spec={"leaderWorkerTemplate": {"size": 3}}
+    )
+    worker = pod("p", lws, labels={"leaderworkerset.sigs.k8s.io/worker-index": "1"})
+
+    answer = group(tmp_path, capsys, lws, worker)
+
+    assert answer["group"]["subGroups"] == [
+        {"name": "leader", "minMember": 1},
+        {"name": "workers", "minMember": 2},
+    ]
+    assert answer["dueTo"]["subGroups"] == ["LeaderWorkerSet l: spec.leaderWorkerTemplate.size"]
+    assert answer["group"]["subGroup"] == "workers"
+
+
+def test_the_text_has_a_line_for_each_value(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    stateful_set = obj("apps/v1", "StatefulSet", "db", labels={"kai.scheduler/queue": "q"})
+
+    assert run(tmp_path, stateful_set, pod("db-0", stateful_set)) == 0
+
+    assert capsys.readouterr().out.splitlines() == [
+        "Pod team-a/db-0",
+        "  owners                       StatefulSet db",
+        "  grouper                      Default Grouper",
+        "  name                         pg-db-uid-db  ← StatefulSet db: uid",
+        "  owner                        StatefulSet db",
+        "  queue                        q  ← StatefulSet db: label kai.scheduler/queue",
+        "  priorityClassName            train  ← by default",
+        "  minMember                    1  ← by default",
+        "  labels[kai.scheduler/queue]  q  ← StatefulSet db: label kai.scheduler/queue",
+        "",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("left", "why"),
+    [
+        (pod("p", spec={"schedulerName": "other"}), "its scheduler is other"),
+        (
+            pod("p", annotations={"pod-group-name": "mine"}),
+            "it has no owner and is already assigned to the group mine",
+        ),
+    ],
+)
+def test_pods_that_are_left_alone(
+    left: Data, why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert group(tmp_path, capsys, left) == {"pod": "team-a/p", "leftAlone": why}
+
+
+def test_a_pod_without_a_group_fails_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(tmp_path, TRAIN_JOB, JOB_SET, JOB, pod("p", JOB), pod("q", TRAIN_JOB, JOB)) == 1
+
+    shown = capsys.readouterr()
+    missing = 'pod team-a/p missing required label "jobset.sigs.k8s.io/replicatedjob-name"'
+    assert f"trainerctl: Pod team-a/p: {missing}" in shown.err.replace("\n", "")
+    assert "pg-q-uid-q" in shown.out
+
+
+def test_the_managers_settings_count(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text(
+        yaml.safe_dump(
+            {
+                "apiVersion": "config.trainer.kubeflow.org/v1alpha1",
+                "kind": "Configuration",
+                "podGrouper": {"queueLabelKey": "team", "schedulerName": "mine"},
+            }
+        )
+    )
+    mine = pod("p", labels={"team": "blue"}, spec={"schedulerName": "mine"})
+
+    answer = group(tmp_path, capsys, mine, config=str(config))
+
+    assert answer["group"]["queue"] == "blue"
+    config.write_text("kind: Other")
+    assert run(tmp_path, mine, flags=(f"--config={config}",)) == 2
+
+
+@pytest.mark.parametrize(
+    ("objects", "shown"),
+    [
+        ([TRAIN_JOB], "the input contains no Pod"),
+        ([POD, POD], "duplicate of"),
+        ([{"apiVersion": "v1", "kind": "Pod", "metadata": {}}], "metadata.name: a name is expected"),
+        ([pod("p", spec={"containers": {}})], "spec.containers: a list is expected"),
+        ([{**GOLD, "value": "much"}, POD], "value: a whole number is expected"),
+        (
+            [{"apiVersion": "a/v1", "kind": "A", "metadata": {"name": "a", "labels": [1]}}, POD],
+            "metadata.labels: a map",
+        ),
+    ],
+)
+def test_input_that_makes_no_sense(
+    objects: list[Data], shown: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(tmp_path, *objects) == 2
+    assert shown in capsys.readouterr().err.replace("\n", " ")
+
+
+def test_a_kind_without_a_grouper_is_grouped_as_a_file_declares(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "flock.yaml"
+    head = "apiVersion: config.trainer.kubeflow.org/v1alpha1\nkind: Grouper\nowner: {group: example.com, kind: Flock}\n"
+    file.write_text(f"{head}minMember: spec.replicas\n")
+    flock = obj("example.com/v1", "Flock", "f", spec={"replicas": 4})
+
+    answer = group(tmp_path, capsys, flock, pod("p", flock), groupers=str(file))
+
+    assert (answer["grouper"], answer["group"]["minMember"]) == ("Declared Grouper", 4)
+    assert answer["dueTo"]["minMember"] == ["Flock f: spec.replicas"]
+    file.write_text(f"{head}minMember: 0\n")
+    assert run(tmp_path, pod("p"), flags=(f"--groupers={file}",)) == 2
+    assert f"{file}: line 4: minMember: must be a number of pods" in capsys.readouterr().err
+
+
+def test_the_rules_are_those_of_the_crd_in_the_files_or_of_a_flag(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    labels = {"jobset.sigs.k8s.io/replicatedjob-name": "node", "jobset.sigs.k8s.io/job-index": "1"}
+    objects = (TRAIN_JOB, JOB_SET, JOB, pod("p", JOB, labels=labels))
+
+    oldest = group(tmp_path, capsys, *objects)["group"]
+    by_crd = group(tmp_path, capsys, *objects, custom_resource_definition(PodGroup))["group"]
+    by_flag = group(tmp_path, capsys, *objects, custom_resource_definition(PodGroup), rules="v0.13")["group"]
+
+    assert oldest == by_flag
+    assert (oldest["name"], oldest["minMember"]) == ("pg-js-uid-js-node", 6)
+    assert (by_crd["name"], by_crd["minSubGroup"], by_crd["subGroup"]) == (
+        "pg-js-uid-js",
+        1,
+        "node-replica-1",
+    )
+    assert by_crd["subGroups"][0] == {"name": "node", "minSubGroup": 2}
+
+
+def test_objects_without_a_namespace_are_found_by_that_of_the_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job = obj("batch/v1", "Job", "j", spec={})
+    objects = [pod("alone"), job, pod("owned", job)]
+    for each in objects:
+        del each["metadata"]["namespace"]
+
+    file = tmp_path / "in.yaml"
+    file.write_text(yaml.safe_dump_all(objects))
+    assert trainerctl.main(["group", "-f", str(file), "-n", "team-b", "-o", "json"]) == 0
+    pods = json.loads(capsys.readouterr().out)["pods"]
+    assert [each["pod"] for each in pods] == ["team-b/alone", "team-b/owned"]
+    assert [[owner["name"] for owner in each["owners"]] for each in pods] == [["alone"], ["j"]]
+
+
+@pytest.mark.parametrize(
+    "spec", ["x", ["x"], {"versions": ["x"]}, {"versions": [{"name": "v2alpha2", "schema": "x"}]}]
+)
+def test_a_malformed_crd_of_the_pod_group_decides_nothing(
+    spec: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    crd = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "podgroups.scheduling.run.ai"},
+        "spec": spec,
+    }
+    file = tmp_path / "in.yaml"
+    file.write_text(yaml.safe_dump_all([crd, pod("p")]))
+    assert trainerctl.main(["group", "-f", str(file)]) == 0
+    assert "minMember" in capsys.readouterr().out

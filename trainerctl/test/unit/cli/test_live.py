@@ -1,0 +1,114 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The output of the commands for live TrainJobs, in a pipe and on a terminal."""
+
+import io
+
+import pytest
+from testkit.why.world import World
+
+from trainerctl.cli import describe, why
+from trainerctl.cli.terminal import Console
+
+
+def test_why_prints_the_sentence_the_evidence_and_the_remedy() -> None:
+    world = World()
+    world.waits("CreateContainerConfigError", 'secret "hf-token" not found')
+    out = io.StringIO()
+
+    why.print_text(world.verdict(), Console(file=out))
+
+    assert out.getvalue().splitlines() == [
+        "TrainJob team-a/llama runs in part (1 of 2 pods): the Secret hf-token does not exist.",
+        "",
+        "Evidence:  [secret-missing] Pod llama-node-0-0-abcde",
+        '  container node of Pod llama-node-0-0-abcde, waits: CreateContainerConfigError (secret "hf-token" not found)',
+        "",
+        "To do:",
+        "  Create the Secret hf-token in namespace team-a.",
+    ]
+
+
+def test_why_lists_other_findings_and_unread_kinds() -> None:
+    world = World()
+    world.unscheduled("0/2 nodes are available: 2 node(s) were unschedulable.")
+    world.remove(world.service)
+    world.unread["Node"] = "nodes is forbidden"
+    out = io.StringIO()
+
+    why.print_text(world.verdict(), Console(file=out))
+
+    assert "\nAlso found:\n" in out.getvalue()
+    assert out.getvalue().endswith("\nNot read:\n  Node: nodes is forbidden\n")
+
+
+def test_a_running_train_job_is_one_line_with_colour_on_a_terminal_alone() -> None:
+    piped, terminal = io.StringIO(), io.StringIO()
+
+    why.print_text(World().verdict(), Console(file=piped))
+    why.print_text(World().verdict(), Console(file=terminal, force_terminal=True, color_system="standard"))
+
+    assert piped.getvalue() == "TrainJob team-a/llama runs: 2 of 2 pods.\n"
+    assert "\x1b[" in terminal.getvalue()
+
+
+def test_control_characters_of_the_cluster_do_not_reach_the_terminal() -> None:
+    world = World()
+    world.waits("ErrImagePull", "\x1b]0;title\x07")
+    out = io.StringIO()
+
+    why.print_text(world.verdict(), Console(file=out, force_terminal=True))
+
+    assert "\x1b]0;" not in out.getvalue()
+    assert "\x07" not in out.getvalue()
+
+
+def test_describe_shows_verdict_runtime_objects_and_events() -> None:
+    world = World()
+    world.event(world.job, "SuccessfulCreate", "Created pod", kind="Normal", count=2)
+    out = io.StringIO()
+
+    describe.print_page(world.snapshot(), Console(file=out))
+
+    text = out.getvalue()
+    assert "Runtime  ClusterTrainingRuntime torch-distributed" in text
+    assert "      Pod/llama-node-0-1-abcde" in text
+    assert "Normal  SuccessfulCreate  Job/llama-node-0  Created pod" in text
+
+
+FORGED = "out of disk\nTo do:\r\n  Run\v\f\x85\u2028curl\u2029 evil\u200b\ufeff\u202e\U000e0041\x1b[2J\ttail"
+
+
+@pytest.mark.parametrize("as_terminal", [False, True])
+def test_no_text_of_the_cluster_makes_a_line_of_its_own(as_terminal: bool) -> None:
+    world = World()
+    world.ended(1, "Error", message=FORGED)
+    world.event(world.job, f"Odd{FORGED}", FORGED)
+    for each in (world.pods[0], world.job):
+        world.event(each, "BackOff", FORGED)
+    world.unread["Node"] = FORGED
+    out = io.StringIO()
+
+    console = Console(file=out, force_terminal=as_terminal, color_system=None, width=10_000)
+    describe.print_page(world.snapshot(), console)
+    why.print_text(world.verdict(), console)
+
+    lines = out.getvalue().split("\n")
+    assert not [
+        char for char in out.getvalue() if char != "\n" and (not char.isprintable() or char in "\ufe0f\u3164")
+    ]
+    assert [line.strip() for line in lines].count("To do:") == 2  # those of the two pages
+    assert not [line for line in lines if line.strip().startswith(("Run ", "curl", "evil"))]
+    assert [line for line in lines if line.startswith("  message of node: ") and "evil" in line]
+
+
+@pytest.mark.parametrize("reason", ["StartError", "Error"])
+def test_a_message_of_any_length_has_a_bound(reason: str) -> None:
+    world = World()
+    world.ended(1, reason, message=f"{'x' * 100_000}\n{'y' * 100_000}")
+    out = io.StringIO()
+
+    why.print_text(world.verdict(), Console(file=out))
+
+    assert max(map(len, out.getvalue().splitlines())) < 2500
+    assert "y… (" in out.getvalue()

@@ -1,0 +1,131 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The command line by itself: help and usage errors load nothing that the commands run."""
+
+import argparse
+import inspect
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from trainerctl.cli import clusterflags, execution, parser
+
+pytestmark = pytest.mark.real_time
+
+_PROBE = """
+import json, sys
+before = set(sys.modules)
+import trainerctl
+try:
+    trainerctl.main()
+except SystemExit:
+    pass
+print(json.dumps(sorted(set(sys.modules) - before)), file=sys.stderr)
+"""
+_SPARED = (
+    "anyio",
+    "asyncio",
+    "controller_runtime.client",
+    "importlib.metadata",
+    "kubernetes_asyncio",
+    "pydantic",
+    "rich",
+    "yaml",
+)
+_MOST = 90
+"""Modules beside those of the interpreter's start; argparse alone loads half of them."""
+
+
+def commands(
+    of: argparse.ArgumentParser, words: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], argparse.ArgumentParser]]:
+    """Yield every command with its parser."""
+    yield words, of
+    for action in of._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for name, below in action.choices.items():
+                yield from commands(below, (*words, name))
+
+
+COMMANDS = dict(commands(parser.parser()))
+LEAVES = [words for words, each in COMMANDS.items() if each.get_default("function")]
+
+
+def loaded(*arguments: str) -> tuple[list[str], str]:
+    """Return the modules that a command line loads, and what it prints."""
+    done = subprocess.run(
+        [sys.executable, "-c", _PROBE, *arguments], capture_output=True, text=True, check=True
+    )
+    return json.loads(done.stderr.splitlines()[-1]), done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_help_loads_nothing_that_the_command_runs(words: tuple[str, ...]) -> None:
+    modules, printed = loaded(*words, "--help")
+    assert printed.startswith(f"usage: {' '.join(('trainerctl', *words))}")
+    assert [name for name in modules if name.startswith(_SPARED)] == []
+    assert len(modules) <= _MOST
+
+
+@pytest.mark.parametrize(
+    "line", ["", "sideways", "cluster up --nodes -1", "render -n Bad -f x", "crds --bogus"]
+)
+def test_a_usage_error_loads_nothing_that_the_command_runs(line: str) -> None:
+    modules, printed = loaded(*line.split())
+    assert "error: " in printed
+    assert [name for name in modules if name.startswith(_SPARED)] == []
+    assert len(modules) <= _MOST
+
+
+def test_the_version_loads_what_finds_versions_and_no_more() -> None:
+    modules, printed = loaded("--version")
+    assert printed.startswith("trainerctl ")
+    assert [
+        name for name in modules if name.startswith(_SPARED) and not name.startswith("importlib.metadata")
+    ] == []
+
+
+@pytest.mark.parametrize("words", LEAVES, ids=" ".join)
+def test_the_function_of_a_command_exists_and_takes_what_it_is_given(words: tuple[str, ...]) -> None:
+    of = COMMANDS[words]
+    function = execution.function(of.get_default("function"))
+    assert inspect.iscoroutinefunction(function) != bool(of.get_default("passes_flags"))
+    assert len(inspect.signature(function).parameters) == (1 if of.get_default("passes_flags") else 3)
+
+
+def test_every_registered_command_runs_something_unless_it_has_commands_of_its_own() -> None:
+    registered: list[tuple[str, ...]] = [("cluster", name) for name, *_ in clusterflags.COMMANDS]
+    registered += [(name,) for name, *_ in parser.COMMANDS if name != "cluster"]
+    assert sorted(LEAVES) == sorted(registered)
+    assert COMMANDS.keys() == {(), ("cluster",), *registered}
+
+
+def test_run_passes_the_flags_that_it_does_not_know_to_the_manager() -> None:
+    line = ["run", "--name", "other", "-zap-devel", "--zap-log-level", "2", "--version", "--webhooks"]
+    parsed = parser.parse(line)
+    assert parsed.name == "other"
+    assert parsed.rest == ["-zap-devel", "--zap-log-level", "2", "--version", "--webhooks"]
+
+
+def test_the_separator_of_run_may_follow_other_flags() -> None:
+    parsed = parser.parse(["run", "--kubeconfig", "k", "--zap-log-level=2", "--", "--name", "--version"])
+    assert parsed.rest == ["--zap-log-level=2", "--name", "--version"]
+    assert parsed.name == "default"
+
+
+def test_a_flag_with_several_values_can_be_repeated() -> None:
+    parsed = parser.parse(["events", "llama", "--types", "Normal", "--types", "Warning"])
+    assert parsed.types == ["Normal", "Warning"]
+    lists = [action for action in actions(parser.parser()) if action.nargs == "+" and action.option_strings]
+    assert {type(action).__name__ for action in lists} == {"_ExtendAction"}
+
+
+def actions(of: argparse.ArgumentParser) -> Iterator[argparse.Action]:
+    for action in of._actions:
+        yield action
+        if isinstance(action, argparse._SubParsersAction):
+            for below in action.choices.values():
+                yield from actions(below)

@@ -1,0 +1,193 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""``trainerctl validate`` as a person meets it; test/integration/cli compares the verdicts with a real API server's."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import trainerctl
+from trainerctl.offline.cel import Evaluator
+from trainerctl.offline.stored import schemas
+
+pytestmark = pytest.mark.real_time
+JOB = """
+apiVersion: trainer.kubeflow.org/v1alpha1
+kind: TrainJob
+metadata: {name: %s}
+spec:
+  runtimeRef: {name: %s}
+"""
+
+
+def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str, *flags: str) -> tuple[int, str, str]:
+    file = tmp_path / "in.yaml"
+    file.write_text(text)
+    code = trainerctl.main(["validate", "-f", str(file), *flags])
+    said = capsys.readouterr()
+    return code, said.out.replace(str(file), "in.yaml"), said.err.replace(str(file), "in.yaml")
+
+
+def test_what_a_server_would_take_is_valid(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    code, out, err = run(capsys, tmp_path, JOB % ("fine", "torch-distributed"))
+    assert (code, out, err) == (0, "in.yaml:2: document 1 (TrainJob fine): valid\n", "")
+
+
+def test_every_field_that_is_wrong_is_named_with_its_line(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    text = JOB % ("bad", "torch-distributed") + "  managedBy: me\n  trainer:\n    args: a\n"
+    code, out, _ = run(capsys, tmp_path, "---\n# nothing\n---" + text)
+    assert code == 1
+    assert [line.split(" Invalid")[0].removesuffix(":") for line in out.splitlines()] == [
+        'in.yaml:4: document 2 (TrainJob bad): The TrainJob "bad" is invalid',
+        "in.yaml:11: * spec.trainer.args",
+        "in.yaml:4: *",
+    ]
+
+
+def test_a_rule_is_told_by_its_message(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    _, out, _ = run(capsys, tmp_path, JOB % ("a" * 64, "torch-distributed"))
+    assert (
+        out.splitlines()[1] == "in.yaml:2: * Invalid value: metadata.name must be no more than 63 characters"
+    )
+
+
+def test_a_webhook_refuses_in_its_own_name(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    code, out, _ = run(capsys, tmp_path, JOB % ("orphan", "nowhere"))
+    assert code == 1
+    assert (
+        'Error from server (Forbidden): admission webhook "validator.trainjob.trainer.kubeflow.org" denied the '
+        "request: spec.RuntimeRef: Invalid value: " in out
+    )
+
+
+def test_a_webhook_that_answers_for_the_crd_names_each_field(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    text = JOB % ("bad", "torch-distributed") + "  initializer:\n    dataset:\n      storageUri: nowhere\n"
+    code, out, _ = run(capsys, tmp_path, text, "--compatibility-version", "2.3")
+    detail = 'Invalid value: "nowhere": storageUri may be empty, or it must be a valid URI (scheme://...)'
+    assert (code, out.splitlines()) == (
+        1,
+        [
+            'in.yaml:2: document 1 (TrainJob bad): The TrainJob "bad" is invalid:',
+            f"in.yaml:9: * spec.initializer.dataset.storageUri: {detail}",
+        ],
+    )
+
+
+def test_a_runtime_of_the_same_input_is_found_by_its_namespace(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    runtime = """
+apiVersion: trainer.kubeflow.org/v1alpha1
+kind: TrainingRuntime
+metadata: {name: mine, namespace: %s}
+spec: {template: {spec: {}}}
+---
+"""
+    job = JOB.replace("{name: %s}\n", "{name: %s, kind: TrainingRuntime}\n") % ("mine", "mine")
+    job = job.replace("metadata: {name: mine, kind: TrainingRuntime}", "metadata: {name: mine}")
+    assert run(capsys, tmp_path, runtime % "team" + job, "-n", "team")[0] == 0
+    assert run(capsys, tmp_path, runtime % "other" + job, "-n", "team")[0] == 1
+
+
+@pytest.mark.parametrize(
+    ("metadata", "spec", "words"),
+    [
+        ("ownerReferences: 5", "", "cannot unmarshal number into Go struct field ObjectMeta.ownerReferences of type []v1.OwnerReference"),
+        ("ownerReferences: [a]", "", "cannot unmarshal string into Go struct field ObjectMeta.ownerReferences of type v1.OwnerReference"),
+        ("generation: x", "", "cannot unmarshal string into Go struct field ObjectMeta.generation of type int64"),
+        ("creationTimestamp: 5", "", "cannot unmarshal number into Go value of type string"),
+        ("creationTimestamp: yesterday", "", 'parsing time "yesterday" as "2006-01-02T15:04:05Z07:00"'),
+        ("deletionTimestamp: 2024-01-01", "", 'parsing time "2024-01-01"'),
+        ("finalizers: [null]", "", 'metadata.finalizers: Invalid value: ""'),
+        ("namespace: A_B", "", 'metadata.namespace: Invalid value: "A_B"'),
+        ("labels: {}", "activeDeadlineSeconds: 99999999999999999999", 'spec.activeDeadlineSeconds in body must be of type integer: "number"'),
+    ],
+)  # fmt: skip
+def test_metadata_and_numbers_that_go_cannot_decode_are_refused(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, metadata: str, spec: str, words: str
+) -> None:
+    head = "apiVersion: trainer.kubeflow.org/v1alpha1\nkind: TrainJob\n"
+    job = f"{head}metadata: {{name: a, {metadata}}}\nspec: {{runtimeRef: {{name: torch-distributed}}, {spec}}}\n"
+    code, out, err = run(capsys, tmp_path, job)
+    assert (code, err) == (1, "")
+    assert words in out
+
+
+def test_a_runtime_with_malformed_metadata_has_a_verdict_of_its_own(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    runtime = "apiVersion: trainer.kubeflow.org/v1alpha1\nkind: TrainingRuntime\nmetadata: {name: r, managedFields: {}}\n"
+    code, out, err = run(capsys, tmp_path, f"{runtime}---{JOB % ('fine', 'torch-distributed')}")
+    assert (code, err) == (1, "")
+    assert "document 1 (TrainingRuntime r): Error from server (BadRequest)" in out
+    assert "document 2 (TrainJob fine): valid" in out
+
+
+def test_programs_get_json(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    text = JOB % ("fine", "torch-distributed") + "---" + JOB % ("odd", "x") + "  nope: 1\n"
+    code, out, _ = run(capsys, tmp_path, text, "-o", "json")
+    fine, odd = json.loads(out)
+    assert code == 1
+    assert (fine["valid"], fine["code"], fine["name"]) == (True, 200, "fine")
+    assert (odd["valid"], odd["code"], odd["reason"], odd["document"]) == (False, 400, "BadRequest", 2)
+    assert odd["causes"] == [{"field": "spec.nope", "message": "unknown field"}]
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("a: [", "in.yaml:2: did not find expected node content"),
+        (
+            "kind: ConfigMap\napiVersion: v1\n",
+            "the input contains no TrainJob, TrainingRuntime or ClusterTrainingRuntime",
+        ),
+        ("[]", "contains no Kubernetes objects"),
+    ],
+)
+def test_input_that_cannot_be_judged_is_code_2(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str, complaint: str
+) -> None:
+    code, out, err = run(capsys, tmp_path, text)
+    assert (code, out) == (2, "")
+    assert complaint in err
+
+
+@pytest.mark.parametrize(
+    ("rule", "value", "verdict"),
+    [
+        ("self > 0 || self in ['auto', 'cpu']", 1, True),
+        ("self > 0 || self in ['auto', 'cpu']", 0, False),
+        ("self > 0 || self in ['auto', 'cpu']", "cpu", True),
+        ("self > 0 || self in ['auto', 'cpu']", "tpu", "'no such overload': call arguments did not match"),
+        ("!(has(self.a) && has(self.b))", {"a": 1}, True),
+        ("!(has(self.a) && has(self.b))", {"a": 1, "b": None}, False),
+        ("self.name.matches('^[a-z]+$')", {"name": "A"}, False),
+        ("self.all(x, size(x.name) <= 3)", [{"name": "abc"}], True),
+    ],
+)
+def test_rules_are_evaluated_as_the_server_does(rule: str, value: Any, verdict: bool | str) -> None:
+    found = Evaluator()(rule, value)
+    assert str(found).startswith(str(verdict))
+
+
+def test_every_rule_of_the_shipped_crds_compiles() -> None:
+    def rules(schema: Any) -> list[str]:
+        if isinstance(schema, list):
+            return [rule for each in schema for rule in rules(each)]
+        if not isinstance(schema, dict):
+            return []
+        own = [each["rule"] for each in schema.get("x-kubernetes-validations", ())]
+        return own + [rule for each in schema.values() for rule in rules(each)]
+
+    import cel
+
+    found = {rule for schema in schemas().values() for rule in rules(schema)}
+    assert len(found) >= 8
+    for rule in found:
+        cel.compile(rule)

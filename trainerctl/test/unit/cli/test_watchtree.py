@@ -1,0 +1,71 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""``get --watch``: lines in a pipe, a tree on a terminal."""
+
+import io
+import re
+
+import pytest
+from pkg.why import Thing, kinds
+from testkit.why.world import World
+
+from trainerctl.cli.terminal import Console
+from trainerctl.cli.watchtree import Objects, Screen, tree_rows
+
+HEAD = ("NAME", "STATE", "AGE", "DETAIL")
+
+
+def objects_of(world: World) -> Objects:
+    found = Objects()
+    for each in world.objects:
+        found.apply(Thing(each).group_kind, "ADDED", Thing(each))
+    return found
+
+
+def without_times(text: str) -> list[str]:
+    return [re.sub(r"^\d\d:\d\d:\d\d  ", "", line) for line in text.splitlines()]
+
+
+@pytest.mark.real_time
+async def test_a_pipe_gets_one_line_for_each_change() -> None:
+    world, out = World(nodes=1), io.StringIO()
+    found = objects_of(world)
+    with Screen(Console(file=out), HEAD, tree_rows) as screen:
+        screen.draw(found)
+        screen.draw(found)
+        pod = Thing({**world.pods[0], "status": {"phase": "Succeeded"}})
+        found.apply(kinds.POD, "MODIFIED", pod)
+        screen.draw(found)
+        found.apply(kinds.POD, "DELETED", pod)
+        screen.draw(found)
+
+    assert without_times(out.getvalue()) == [
+        "TrainJob/llama  Pending",
+        "JobSet/llama  Active",
+        "Job/llama-node-0  Active  0 of 1 pods ready",
+        "Pod/llama-node-0-0-abcde  Running  worker-0",
+        "Pod/llama-node-0-0-abcde  Succeeded  worker-0",
+        "Pod/llama-node-0-0-abcde  deleted",
+    ]
+
+
+@pytest.mark.real_time
+async def test_a_terminal_is_drawn_again_with_the_whole_tree() -> None:
+    world, out = World(nodes=1), io.StringIO()
+    console = Console(file=out, force_terminal=True, width=60, height=20, color_system="standard")
+    with Screen(console, HEAD, tree_rows) as screen:
+        screen.draw(objects_of(world))
+        screen.draw(objects_of(world))
+
+    text = out.getvalue()
+    assert text.count("      Pod/llama-node-0-0-abcde") >= 2
+    assert "\x1b[" in text
+
+
+def test_a_snapshot_needs_the_train_job() -> None:
+    world = World()
+    found = objects_of(world)
+    assert found.snapshot() is not None
+    found.apply(kinds.TRAIN_JOB, "DELETED", Thing(world.train_job))
+    assert found.snapshot() is None
+    assert list(tree_rows(found)) == []

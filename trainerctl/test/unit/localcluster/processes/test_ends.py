@@ -1,0 +1,55 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The end of a container on the disk: containers without mounts of their own can write it."""
+
+from pathlib import Path
+
+import anyio
+import pytest
+from anyio.streams.buffered import BufferedByteReceiveStream
+
+from trainerctl.localcluster.processes import process
+from trainerctl.localcluster.processes.shim import ends
+
+
+def test_the_end_is_read_as_it_was_written(tmp_path: Path) -> None:
+    ends.write(str(tmp_path), code=3, oom=False, began=1.0, ended=2.0)
+    found = process.end(tmp_path)
+    assert found is not None
+    assert found[0] == process.Ended(3, False)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("", id="nothing"),
+        pytest.param("[" * 4000, id="deep"),
+        pytest.param("[]", id="another type"),
+        pytest.param("{}", id="without fields"),
+        pytest.param('{"code": 1, "oom": false, "began": 1e300, "ended": 2}', id="a time beyond all years"),
+        pytest.param('{"code": "1", "oom": false, "began": 1, "ended": 2}', id="a code that is not a number"),
+        pytest.param('{"code": 1, "oom": false, "began": 1, "ended": 2}' + " " * 5000, id="too long"),
+    ],
+)
+def test_an_end_that_is_not_readable_is_none(text: str, tmp_path: Path) -> None:
+    (tmp_path / "end.json").write_text(text)
+    assert process.end(tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        pytest.param(b"", id="nothing"),
+        pytest.param(b"x\n", id="not JSON"),
+        pytest.param(b"[]\n", id="another type"),
+        pytest.param(b"[" * 100_000 + b"\n", id="deep"),
+        pytest.param(b"x" * (2 << 20), id="too long"),
+    ],
+)
+async def test_a_report_that_is_not_readable_is_empty(line: bytes) -> None:
+    sender, receiver = anyio.create_memory_object_stream[bytes](1)
+    async with sender, receiver:
+        if line:
+            await sender.send(line)
+        await sender.aclose()
+        assert await process._report(BufferedByteReceiveStream(receiver)) == {}

@@ -1,0 +1,139 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Volumes of pods that run as local processes."""
+
+import base64
+from pathlib import Path
+from typing import Any
+
+import pytest
+from controller_runtime.apis.core.v1 import ConfigMap, Pod, Secret, VolumeMount
+from controller_runtime.fake import FakeClient
+from controller_runtime.machinery import GVK, unstructured
+
+from trainerctl.localcluster.processes.downward import ConfigError
+from trainerctl.localcluster.processes.environment import References
+from trainerctl.localcluster.processes.volumes import Volumes, forget, mounted
+
+CLAIM = unstructured(GVK("", "v1", "PersistentVolumeClaim"))
+
+
+class _Tokens:
+    def __init__(self) -> None:
+        self.issued = 0
+
+    async def token(self, pod: Pod, projection: Any) -> str:
+        self.issued += 1
+        return f"token {self.issued} of {pod.name} for {projection.audience}"
+
+
+async def _make(folder: Path, *volumes: dict[str, Any]) -> dict[str, Path]:
+    return await _volumes(folder, *volumes).make()
+
+
+def _volumes(folder: Path, *volumes: dict[str, Any]) -> Volumes:
+    metadata = {"namespace": "team"}
+    objects = [
+        ConfigMap.from_dict({"metadata": {"name": "cm", **metadata}, "data": {"a": "1", "b": "2"}}),
+        CLAIM.wrap(
+            {
+                "apiVersion": "v1",
+                "kind": "PersistentVolumeClaim",
+                "metadata": {"name": "data", "uid": "uid-of-data", **metadata},
+            }
+        ),
+        Secret.from_dict(
+            {"metadata": {"name": "s", **metadata}, "data": {"key": base64.b64encode(b"\x00\xff").decode()}}
+        ),
+    ]
+    pod = Pod.from_dict({"metadata": {"name": "web", **metadata}, "spec": {"volumes": list(volumes)}})
+    references = References(FakeClient(*objects), "team")
+    return Volumes(pod, folder / "pod", folder / "claims", "127.64.0.1", references, _Tokens(), {})
+
+
+def _files(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+async def test_secrets_and_config_maps_become_files(tmp_path: Path) -> None:
+    made = await _make(
+        tmp_path,
+        {"name": "all", "configMap": {"name": "cm"}},
+        {"name": "some", "configMap": {"name": "cm", "items": [{"key": "b", "path": "deep/b"}]}},
+        {"name": "s", "secret": {"secretName": "s", "defaultMode": 0o400}},
+        {"name": "none", "secret": {"secretName": "none", "optional": True}},
+    )
+    assert _files(made["all"]) == {"a": b"1", "b": b"2"}
+    assert _files(made["some"]) == {"deep/b": b"2"}
+    assert _files(made["s"]) == {"key": b"\x00\xff"}
+    assert (made["s"] / "key").stat().st_mode & 0o777 == 0o400
+    assert _files(made["none"]) == {}
+
+
+async def test_projected_sources_share_a_folder(tmp_path: Path) -> None:
+    sources = [
+        {"configMap": {"name": "cm", "items": [{"key": "a", "path": "a"}]}},
+        {"secret": {"name": "s"}},
+        {"downwardAPI": {"items": [{"path": "name", "fieldRef": {"fieldPath": "metadata.name"}}]}},
+        {"serviceAccountToken": {"path": "token", "audience": "x"}},
+    ]
+    made = await _make(tmp_path, {"name": "all", "projected": {"sources": sources}})
+    assert _files(made["all"]) == {
+        "a": b"1",
+        "key": b"\x00\xff",
+        "name": b"web",
+        "token": b"token 1 of web for x",
+    }
+
+
+async def test_tokens_are_renewed_in_place(tmp_path: Path) -> None:
+    sources = [
+        {"serviceAccountToken": {"path": "token", "expirationSeconds": 600}},
+        {"configMap": {"name": "cm"}},
+    ]
+    volumes = _volumes(
+        tmp_path, {"name": "all", "projected": {"sources": sources}}, {"name": "e", "emptyDir": {}}
+    )
+    assert volumes.token_seconds == 600
+    made = await volumes.make()
+    await volumes.renew_tokens()
+    assert _files(made["all"]) == {"token": b"token 2 of web for None", "a": b"1", "b": b"2"}
+    assert (made["all"] / "token").stat().st_mode & 0o777 == 0o600
+    assert _volumes(tmp_path, {"name": "e", "emptyDir": {}}).token_seconds is None
+
+
+async def test_a_claim_outlives_its_pod_and_its_data_ends_with_it(tmp_path: Path) -> None:
+    made = await _make(tmp_path, {"name": "data", "persistentVolumeClaim": {"claimName": "data"}})
+    assert made["data"] == tmp_path / "claims" / "team" / "data-uid-of-data"
+    (made["data"] / "model").write_text("weights")
+    forget(tmp_path / "claims", "team", "data", "uid-of-a-later-claim")
+    assert _files(made["data"]) == {"model": b"weights"}
+    forget(tmp_path / "claims", "team", "data", "uid-of-data")
+    assert not made["data"].exists()
+
+
+@pytest.mark.parametrize(
+    ("volume", "message"),
+    [
+        ({"secret": {"secretName": "none"}}, 'secret "none" not found'),
+        ({"configMap": {"name": "cm", "items": [{"key": "x", "path": "x"}]}}, "non-existent config key: x"),
+        ({"configMap": {"name": "cm", "items": [{"key": "a", "path": "../a"}]}}, "must be inside"),
+        ({"hostPath": {"path": "/nonexistent/x"}}, "/nonexistent/x does not exist"),
+    ],
+)
+async def test_a_volume_that_cannot_be_made_is_explained(
+    tmp_path: Path, volume: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        await _make(tmp_path, {"name": "v", **volume})
+
+
+def test_a_sub_path_must_stay_in_its_volume(tmp_path: Path) -> None:
+    mount = VolumeMount(name="v", mount_path="/data/", sub_path_expr="$(A)/x")
+    found = mounted(mount, {"v": tmp_path}, {"A": "a"})
+    assert found == {"source": str(tmp_path / "a" / "x"), "target": "/data", "read_only": False}
+    assert (tmp_path / "a" / "x").is_dir()
+    with pytest.raises(ConfigError, match="inside the volume"):
+        mounted(mount, {"v": tmp_path}, {"A": ".."})
+    with pytest.raises(ConfigError, match="volume v not found"):
+        mounted(mount, {}, {})

@@ -1,0 +1,37 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The command lines and configurations of the components."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from controller_runtime.envtest import Binary, ControlPlane, Supervisor
+
+from trainerctl.localcluster.components import STAGES, Parts, Ports
+
+NAMES = ("coscheduling-scheduler", "kwok")
+
+
+@pytest.fixture
+def parts(tmp_path: Path) -> Parts:
+    plane = ControlPlane(tmp_path, {}, Supervisor(tmp_path, tied=True), data=tmp_path / "data")
+    return Parts(tmp_path, plane, {name: Binary(tmp_path / name) for name in NAMES}, Ports.choose())
+
+
+def test_the_coscheduler_schedules_the_pods_that_name_no_scheduler_in_gangs(parts: Parts) -> None:
+    (path,) = (
+        flag.partition("=")[2] for flag in parts.coscheduler().argv if str(flag).startswith("--config=")
+    )
+    config: dict[str, Any] = yaml.safe_load(Path(path).read_text())
+    (profile,) = config["profiles"]
+    assert profile["schedulerName"] == "default-scheduler"
+    assert profile["plugins"]["multiPoint"] == {"enabled": [{"name": "Coscheduling"}]}
+    assert config["clientConnection"] == {"kubeconfig": str(parts.kubeconfig("kube-scheduler"))}
+
+
+def test_the_nodes_of_simulated_pods_follow_the_stages_under_users_of_their_own(parts: Parts) -> None:
+    kwok, logs = parts.nodes()
+    assert {f"--config={STAGES}", f"--kubeconfig={parts.kubeconfig('kwok')}"} <= set(kwok.argv)
+    assert f"--kubeconfig={parts.kubeconfig('pod-logs')}" in logs.argv

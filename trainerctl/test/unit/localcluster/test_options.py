@@ -1,0 +1,127 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The releases of a local cluster, and the gates of Kubernetes' own gangs."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from controller_runtime.envtest import EnvtestError
+
+import trainerctl
+from trainerctl.localcluster.options import Options
+from trainerctl.localcluster.tools import JOBSETS, KUBERNETES_RELEASES
+
+
+@pytest.mark.parametrize("kubernetes", KUBERNETES_RELEASES)
+@pytest.mark.parametrize("jobset", JOBSETS)
+def test_the_programs_are_those_of_the_releases(kubernetes: str, jobset: str) -> None:
+    options = Options(kubernetes=kubernetes, jobset=jobset)
+    options.check()
+    versions = {tool.name: tool.group.version for tool in options.tools}
+
+    for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler"):
+        assert versions[name].startswith(f"v{kubernetes}.")
+    assert versions["jobset-controller"].startswith(f"v{jobset}.")
+
+
+def test_every_release_of_jobset_has_its_own_place_in_the_cache() -> None:
+    assert len({tool.group.key for tool in JOBSETS.values()}) == len(JOBSETS)
+
+
+@pytest.mark.parametrize(
+    ("kubernetes", "gates", "served", "controllers"),
+    [
+        ("1.35", "GenericWorkload=true,GangScheduling=true", "v1alpha1", []),
+        ("1.36", "GenericWorkload=true,GangScheduling=true", "v1alpha2", ["podgroup-protection-controller"]),
+        ("1.37", "GenericWorkload=true", "v1beta1", ["podgroup-protection-controller"]),
+    ],
+)
+def test_gangs_need_the_gates_and_the_api_of_the_release(
+    kubernetes: str, gates: str, served: str, controllers: list[str]
+) -> None:
+    options = Options(kubernetes=kubernetes, workloads=True)
+    assert options.feature_gates == gates
+    assert options.api_server_flags == [
+        f"--feature-gates={gates}",
+        f"--runtime-config=scheduling.k8s.io/{served}=true",
+    ]
+    assert options.gang_controllers == controllers
+
+
+def test_without_gangs_the_components_have_their_default_gates() -> None:
+    options = Options(kubernetes="1.37")
+    assert (options.feature_gates, options.api_server_flags, options.gang_controllers) == ("", [], [])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (Options(kubernetes="1.20"), r"Kubernetes 1\.20 is not among the pinned releases: 1\.34"),
+        (Options(jobset="0.9"), r"JobSet 0\.9 is not among the pinned releases: 0\.10, 0\.11, 0\.12"),
+        (Options(kubernetes="1.34", workloads=True), r"Kubernetes 1\.34 has no gangs"),
+        (Options(kubernetes="1.36", coscheduling=True), r"built for Kubernetes 1\.35"),
+        (Options(prometheus=True, manager=False), "Prometheus scrapes the manager, which is not started"),
+        (Options(coscheduling=True, workloads=True), "does not schedule Kubernetes' own gangs"),
+    ],
+)
+def test_options_that_cannot_work_are_refused_before_anything_starts(options: Options, message: str) -> None:
+    with pytest.raises(EnvtestError, match=message):
+        options.check()
+
+
+@pytest.mark.parametrize(
+    ("gates", "serves"),
+    [({}, False), ({"TrainJobStatus": True}, True), ({"AllAlpha": True, "TrainJobStatus": False}, False)],
+)
+def test_status_updates_are_served_with_their_gate(gates: dict[str, bool], serves: bool) -> None:
+    assert Options(manager_gates=gates).serves_status == serves
+
+
+@pytest.mark.parametrize(
+    ("gates", "message"),
+    [
+        ("Unknown=true", "unrecognized feature gate: Unknown; the gates are "),
+        ("TrainJobStatus", 'missing bool value for "TrainJobStatus"'),
+    ],
+)
+def test_wrong_feature_gates_are_one_line(
+    gates: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert trainerctl.main(["cluster", "up", "--name", "no-such", "--feature-gates", gates]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize("flag", ["--kubernetes", "--jobset"])
+def test_the_command_names_the_releases_that_are_pinned(
+    flag: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert trainerctl.main(["cluster", "up", "--name", "no-such", flag, "9.9"]) == 2
+    assert "9.9 is not among the pinned releases: " in capsys.readouterr().err
+
+
+def test_simulated_nodes_alone_need_kwok() -> None:
+    assert "kwok" in {tool.name for tool in Options().tools}
+    assert "kwok" not in {tool.name for tool in Options(run_processes=True).tools}
+
+
+def test_processes_need_linux() -> None:
+    Options().check("darwin")
+    with pytest.raises(EnvtestError, match="on Linux only"):
+        Options(run_processes=True).check("darwin")
+
+
+def test_images_need_processes(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "python").symlink_to(sys.executable)
+    assert trainerctl.main(["cluster", "up", "--name", "none", "--image", f"a={tmp_path}"]) != 0
+    assert "--image needs --run-processes" in capsys.readouterr().err
+
+
+def test_an_image_needs_a_folder_with_a_python(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    with pytest.raises(SystemExit):
+        trainerctl.main(["cluster", "up", "--run-processes", "--image", f"a={tmp_path}"])
+    assert f"{tmp_path} has no executable python" in capsys.readouterr().err

@@ -1,0 +1,42 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The program ``trainerctl``.
+
+Results go to standard output, everything else to standard error. The exit code is 0 for success, 1 for a failure
+that one line explains, 2 for a bad command line or input, and 128 plus the signal's number after Ctrl-C and
+the like, once everything that the command had started has ended.
+
+Importing this package loads nothing else: the parent of a container's processes runs without site-packages.
+"""
+
+from __future__ import annotations
+
+import sys
+
+TYPE_CHECKING = False  # typing is not imported: the code before the signals are handled must be quick
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; return its exit code.
+
+    Without ``argv`` this is the whole process: its command line, its signals and its streams belong to the command.
+    """
+    if argv is not None:
+        from trainerctl.cli import commandline
+
+        return commandline.run(list(argv))
+    from trainerctl.cli.signals import Signals
+
+    signals = Signals()
+    signals.install()
+    from trainerctl.cli import (  # here: a signal during the imports must not end in a traceback
+        commandline,
+        streams,
+    )
+
+    streams.prepare()
+    code = commandline.run(sys.argv[1:], signals)
+    signals.ignore()
+    return code

@@ -1,0 +1,73 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""``trainerctl suspend``, ``resume`` and ``delete``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Final
+
+from controller_runtime.apis.meta.v1 import ObjectMeta
+from controller_runtime.client import MERGE, raw_patch
+from pkg.why import Thing
+from pkg.why.phase import Phase, phase
+
+from trainerctl.cli import live, streams
+from trainerctl.cli.get import KIND
+from trainerctl.cli.terminal import Console
+
+_QUEUE: Final = "kueue.x-k8s.io/queue-name"
+
+
+async def suspend_command(arguments: argparse.Namespace, out: Console, err: Console) -> int:
+    """Suspend TrainJobs: their pods are deleted."""
+    return await _set(arguments, out, suspended=True)
+
+
+async def resume_command(arguments: argparse.Namespace, out: Console, err: Console) -> int:
+    """Resume suspended TrainJobs."""
+    return await _set(arguments, out, suspended=False)
+
+
+async def delete_command(arguments: argparse.Namespace, out: Console, err: Console) -> int:
+    """Delete TrainJobs and, with them, their children.
+
+    Raises:
+        StatusError: a TrainJob does not exist, or may not be deleted.
+    """
+    async with live.connect(arguments) as cluster:
+        for name in arguments.names:
+            await cluster.client.delete(KIND(metadata=ObjectMeta(name=name, namespace=cluster.namespace)))
+            out.say(f"trainjob {cluster.namespace}/{name} deleted")
+    return 0
+
+
+async def _set(arguments: argparse.Namespace, out: Console, *, suspended: bool) -> int:
+    """Set ``spec.suspend`` of TrainJobs; return 1 if one has finished already.
+
+    Raises:
+        StatusError: a TrainJob does not exist, or may not be changed.
+    """
+    code, done = 0, "suspended" if suspended else "resumed"
+    async with live.connect(arguments) as cluster:
+        for name in arguments.names:
+            shown = f"trainjob {cluster.namespace}/{name}"
+            found = await cluster.client.get(KIND, (cluster.namespace, name))
+            job = Thing(found.to_dict())
+            now = phase(job)
+            if now in (Phase.COMPLETE, Phase.FAILED):
+                streams.say_error(f"{shown} is {now.lower()} and cannot be {done}")
+                code = 1
+                continue
+            if queue := job.label(_QUEUE):
+                streams.say_error(
+                    f"warning: {shown} is in the Kueue queue {queue}, which sets spec.suspend itself"
+                )
+            if (job.at("spec", "suspend") is True) == suspended:
+                out.say(f"{shown} is {'already suspended' if suspended else 'not suspended'}")
+                continue
+            patch = raw_patch(MERGE, json.dumps({"spec": {"suspend": suspended}}).encode())
+            await cluster.client.patch(found, patch, field_owner=live.FIELD_OWNER)
+            out.say(f"{shown} {done}")
+    return code

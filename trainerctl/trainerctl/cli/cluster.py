@@ -1,0 +1,263 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""``trainerctl cluster up|down|stop|start|status|list|build``."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+from controller_runtime.apis.core.v1 import Node
+from controller_runtime.envtest import Binaries, EnvtestError, file_lock
+from pkg.app.flags import feature_gates
+
+from trainerctl.cli import firstrun
+from trainerctl.cli.progress import progress_on
+from trainerctl.cli.terminal import Console
+from trainerctl.localcluster import prometheus
+from trainerctl.localcluster.cluster import Cluster
+from trainerctl.localcluster.kai import Programs
+from trainerctl.localcluster.names import DEFAULT_NAME, DEMO_NAME, root_directory, state_directory
+from trainerctl.localcluster.nodes import NodeShape, is_usable
+from trainerctl.localcluster.options import Options
+from trainerctl.localcluster.state import State
+from trainerctl.localcluster.tools import DEFAULT_JOBSET, DEFAULT_KUBERNETES
+from trainerctl.offline.inputfiles import InputError
+
+_NODES: Final = 4
+_WORDS: Final = {"200": "healthy", "ended": "not running"}
+
+
+async def up_command(parsed: argparse.Namespace, out: Console, err: Console) -> int:
+    """Start the cluster, or those of its components that have ended; print the export command.
+
+    Raises:
+        InputError: the flags contradict each other, or have a value that is not known.
+    """
+    directory = state_directory(parsed.name)
+    try:
+        options = _options(parsed)
+    except (ValueError, EnvtestError) as error:
+        raise InputError(str(error)) from error
+    async with _lock(parsed.name, err):
+        with progress_on(err) as progress:
+            cluster = Cluster(directory, options, progress=progress)
+            if parsed.recreate or not State.exists(directory):
+                firstrun.announce(options.tools, err)
+                await cluster.up()
+            else:
+                await _keep(cluster, parsed, err)
+    if parsed.without_manager:
+        err.say("The manager was not started. To start it, run:")
+        err.say(f"trainer-controller-manager {shlex.join(cluster.manager_arguments)}")
+    kept = State.read(directory)
+    if kept is not None and (address := kept.address_of(prometheus.NAME)):
+        err.say(f"Prometheus shows the dashboard's queries at {address}/{prometheus.PAGE}")
+    err.say("The cluster keeps running until it is stopped.")
+    out.say(f"export KUBECONFIG={shlex.quote(str(cluster.kubeconfig))}")
+    return 0
+
+
+def _options(parsed: argparse.Namespace) -> Options:
+    """Return the options of a new cluster.
+
+    Raises:
+        ValueError, EnvtestError: the flags contradict each other, or have a value that is not known.
+    """
+    if parsed.name == DEMO_NAME:
+        raise ValueError(f"the name {DEMO_NAME} is reserved for the cluster of trainerctl demo")
+    nodes = _NODES if parsed.nodes is None else parsed.nodes
+    gpus = (0 if parsed.run_processes else NodeShape.gpus) if parsed.gpus is None else parsed.gpus
+    if parsed.image and not parsed.run_processes:
+        raise ValueError("--image needs --run-processes: simulated pods run no programs")
+    programs = _kai(parsed)
+    options = Options(
+        nodes,
+        NodeShape(gpus=gpus),
+        not parsed.without_manager,
+        parsed.timeout,
+        parsed.coscheduling,
+        programs,
+        kubernetes=parsed.kubernetes or DEFAULT_KUBERNETES,
+        jobset=parsed.jobset or DEFAULT_JOBSET,
+        workloads=parsed.workloads,
+        manager_gates=feature_gates(parsed.feature_gates or ""),
+        run_processes=parsed.run_processes,
+        images=[f"{name}={folder}" for name, folder in parsed.image],
+        prometheus=parsed.prometheus,
+    )
+    options.check()
+    return options
+
+
+def _kai(parsed: argparse.Namespace) -> Programs | None:
+    """Return the programs of KAI-Scheduler, which belong together."""
+    scheduler, binder, crds = parsed.kai_scheduler, parsed.kai_binder, parsed.kai_crds
+    if scheduler is None and binder is None and crds is None:
+        return None
+    if scheduler is None or binder is None:
+        raise ValueError("--kai-scheduler and --kai-binder are required together")
+    return Programs(
+        Path(scheduler).absolute(), Path(binder).absolute(), None if crds is None else Path(crds).absolute()
+    )
+
+
+async def _keep(cluster: Cluster, parsed: argparse.Namespace, err: Console) -> None:
+    """Keep a cluster and its objects, and start again the components that have ended."""
+    if await cluster.is_up():
+        err.say(f"Cluster {parsed.name} is already running and was not changed.")
+    else:
+        try:
+            started = await cluster.restart()
+        except EnvtestError as error:
+            hint = f"trainerctl cluster up --recreate --name {parsed.name}"
+            raise EnvtestError(
+                f"{error}\nCluster {parsed.name} and its objects were kept. To replace them, run: {hint}"
+            ) from error
+        names = ", ".join(started) or "none; a component was not healthy yet"
+        err.say(f"Cluster {parsed.name} was kept with its objects. Restarted components: {names}.")
+    flags = {
+        "--nodes": parsed.nodes,
+        "--gpus": parsed.gpus,
+        "--coscheduling": parsed.coscheduling or None,
+        "--workloads": parsed.workloads or None,
+        "--feature-gates": parsed.feature_gates,
+        "--run-processes": parsed.run_processes or None,
+        "--image": parsed.image or None,
+        "--prometheus": parsed.prometheus or None,
+        "--kubernetes": parsed.kubernetes,
+        "--jobset": parsed.jobset,
+        "--kai-scheduler": parsed.kai_scheduler,
+    }
+    if ignored := [flag for flag, value in flags.items() if value is not None]:
+        err.say(
+            f"{', '.join(ignored)} had no effect because the cluster exists. To replace it, add --recreate."
+        )
+
+
+async def down_command(parsed: argparse.Namespace, out: Console, err: Console) -> int:
+    """Stop the cluster; a cluster that does not exist is not an error."""
+    directory = state_directory(parsed.name)
+    async with _lock(parsed.name, err):
+        out.say(_stopped(await Cluster(directory).down(), f"No cluster {parsed.name} is running."))
+    return 0
+
+
+async def stop_command(parsed: argparse.Namespace, out: Console, err: Console) -> int:
+    """Stop the cluster and keep its objects; return 1 if it does not exist."""
+    directory = state_directory(parsed.name)
+    async with _lock(parsed.name, err):
+        if not State.exists(directory):
+            return _absent(parsed.name, err)
+        out.say(_stopped(await Cluster(directory).stop(), f"Cluster {parsed.name} is stopped already."))
+    return 0
+
+
+def _stopped(components: Sequence[str], otherwise: str) -> str:
+    return f"Stopped {', '.join(components)}." if components else otherwise
+
+
+async def start_command(parsed: argparse.Namespace, out: Console, err: Console) -> int:
+    """Start a stopped cluster with its objects; return 1 if it does not exist."""
+    directory = state_directory(parsed.name)
+    cluster = Cluster(directory, Options(timeout=parsed.timeout))
+    async with _lock(parsed.name, err):
+        if not State.exists(directory):
+            return _absent(parsed.name, err)
+        if await cluster.is_up():
+            err.say(f"Cluster {parsed.name} is running already.")
+        else:
+            err.say(f"Started {', '.join(await cluster.restart())}.")
+    out.say(f"export KUBECONFIG={shlex.quote(str(cluster.kubeconfig))}")
+    return 0
+
+
+def _absent(cluster: str, err: Console) -> int:
+    name = "" if cluster == DEFAULT_NAME else f" --name {cluster}"
+    err.say(f"Cluster {cluster} does not exist; create it with: trainerctl cluster up{name}")
+    return 1
+
+
+async def status_command(parsed: argparse.Namespace, out: Console, err: Console) -> int:
+    """Print each component's health and log."""
+    directory = state_directory(parsed.name)
+    state = State.read(directory)
+    if state is None:
+        return _absent(parsed.name, err)
+    cluster = Cluster(directory)
+    answers = await cluster.health()
+    rows = []
+    for name in state.names:
+        process = cluster.supervisor.processes.get(name)
+        answer = answers.get(name, "ended")
+        running = process is not None and answer != "ended"
+        pid = str(process.identity.pid) if process is not None and running else "-"
+        rows.append((name, _WORDS.get(answer, f"unhealthy: {answer}"), pid))
+    out.table(("COMPONENT", "STATE", "PID"), rows)
+    out.say(f"logs: {directory / 'logs'}")
+    if answers.get("kube-apiserver") == "200":
+        async with cluster.client() as client:
+            nodes = await client.list(Node)
+        usable = sum(is_usable(node.to_dict()) for node in nodes)
+        out.say(f"nodes: {usable} of {len(nodes)} are schedulable")
+    out.say(f"export KUBECONFIG={shlex.quote(str(cluster.kubeconfig))}")
+    return 0 if set(answers) == set(state.names) and set(answers.values()) == {"200"} else 1
+
+
+async def list_command(parsed: argparse.Namespace, out: Console, err: Console) -> int:
+    """Print the clusters of this user."""
+    root = root_directory()
+    names = sorted(path.name for path in root.iterdir() if path.is_dir()) if root.is_dir() else []
+    rows = [(name, *await _described(root / name)) for name in names]
+    if rows:
+        out.table(("NAME", "STATE", "NODES", "KUBECONFIG"), rows, right=("NODES",))
+    else:
+        err.say("There are no clusters.")
+    return 0
+
+
+async def _described(directory: Path) -> tuple[str, str, str]:
+    """Return the state of a cluster, its number of nodes and its kubeconfig."""
+    state = State.read(directory)
+    cluster = Cluster(directory)
+    if state is None:
+        return "unreadable" if State.exists(directory) else "not up", "", ""
+    answers = await cluster.health()
+    unhealthy = [name for name in state.names if answers.get(name) != "200"]
+    if all(answers.get(name, "ended") == "ended" for name in state.names):
+        state_text = "stopped"
+    else:
+        state_text = f"unhealthy: {', '.join(unhealthy)}" if unhealthy else "healthy"
+    return state_text, str(state.nodes), str(cluster.kubeconfig)
+
+
+@asynccontextmanager
+async def _lock(name: str, err: Console) -> AsyncIterator[None]:
+    """Hold the cluster's lock; report when another command holds it."""
+
+    def waiting() -> None:
+        err.say(f"Another command is using cluster {name}; waiting for it to end.")
+
+    async with file_lock(state_directory(name).parent / f"{name}.lock", waiting=waiting):
+        yield
+
+
+async def build_command(parsed: argparse.Namespace, out: Console, err: Console) -> int:
+    """Build the missing programs, and print the path of each."""
+    options = Options(
+        kubernetes=parsed.kubernetes or DEFAULT_KUBERNETES, jobset=parsed.jobset or DEFAULT_JOBSET
+    )
+    try:
+        options.check()
+    except EnvtestError as error:
+        raise InputError(str(error)) from error
+    firstrun.announce(options.tools, err)
+    with progress_on(err) as progress:
+        located = await Binaries(progress=progress).locate(*options.tools)
+    for binary in located.values():
+        out.say(str(binary.path))
+    return 0

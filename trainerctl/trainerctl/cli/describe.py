@@ -1,0 +1,38 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""``trainerctl describe``: a TrainJob, its objects, the reasons for its state, and its events, on one page."""
+
+from __future__ import annotations
+
+import argparse
+
+from pkg.why import Snapshot, diagnose, runtime_of
+
+from trainerctl.cli import events, get, live, why
+from trainerctl.cli.terminal import Console
+
+
+async def describe_command(arguments: argparse.Namespace, out: Console, err: Console) -> int:
+    """Print the page; the exit code does not depend on the state of the TrainJob.
+
+    Raises:
+        StatusError: the TrainJob cannot be read.
+    """
+    async with live.connect(arguments) as cluster:
+        snapshot = await cluster.snapshot(arguments.name)
+    print_page(snapshot, out)
+    return 0
+
+
+def print_page(snapshot: Snapshot, out: Console) -> None:
+    """Print the state, the objects and the events of a TrainJob."""
+    why.print_text(diagnose(snapshot), out)
+    out.say()
+    out.say(("Runtime", "bold"), f"  {runtime_of(snapshot.train_job)}")
+    out.say()
+    out.say(("Objects", "bold"))
+    get.print_tree(snapshot, out)
+    if found := events.of_all(snapshot):
+        out.say()
+        out.say(("Events", "bold"))
+        events.print_table(snapshot, found, out)

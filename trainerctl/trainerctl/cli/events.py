@@ -1,0 +1,62 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""``trainerctl events``: the events of a TrainJob and of everything that belongs to it."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable
+
+from pkg.why import Snapshot, Thing, groups, kinds
+from pkg.why.snapshot import event_time
+from pkg.why.things import ago
+
+from trainerctl.cli import live, streams
+from trainerctl.cli.terminal import Console
+
+
+async def events_command(arguments: argparse.Namespace, out: Console, err: Console) -> int:
+    """Print the events, the oldest first.
+
+    Raises:
+        StatusError: the TrainJob cannot be read.
+    """
+    async with live.connect(arguments) as cluster:
+        snapshot = await cluster.snapshot(arguments.name)
+    if reason := snapshot.unread.get(kinds.EVENT):
+        streams.say_error(reason)
+        return 1
+    found = [
+        each for each in of_all(snapshot) if arguments.types is None or each.text("type") in arguments.types
+    ]
+    if arguments.output == "json":
+        out.write_json({"apiVersion": "v1", "kind": "List", "items": [dict(each.data) for each in found]})
+    elif not found:
+        streams.say_error(f"no events of TrainJob {cluster.namespace}/{arguments.name}")
+    else:
+        print_table(snapshot, found, out)
+    return 0
+
+
+def of_all(snapshot: Snapshot) -> list[Thing]:
+    """Return the events of the TrainJob, its children, and its PodGroups and Workloads, the oldest first."""
+    objects = [
+        *snapshot.owners,
+        *snapshot.all_pods,
+        *groups(snapshot),
+        *snapshot.children(kinds.WORKLOAD, snapshot.owners),
+    ]
+    found = [event for each in objects for event in snapshot.events(each)]
+    return sorted(found, key=lambda each: event_time(each) or snapshot.now)
+
+
+def print_table(snapshot: Snapshot, found: Iterable[Thing], out: Console) -> None:
+    """Print events, one on a line."""
+    out.table(("AGE", "TYPE", "REASON", "OBJECT", "MESSAGE"), [_row(snapshot, each) for each in found])
+
+
+def _row(snapshot: Snapshot, event: Thing) -> tuple[str, ...]:
+    count = event.number("series", "count") or event.number("count")
+    age = ago(event_time(event), snapshot.now) + (f" (x{count})" if count > 1 else "")
+    subject = f"{event.text('involvedObject', 'kind')}/{event.text('involvedObject', 'name')}"
+    return age, event.text("type"), event.text("reason"), subject, event.text("message").strip()

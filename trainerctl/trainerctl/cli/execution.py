@@ -1,0 +1,94 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Executes a parsed command line: loads and runs the command's function, and prints expected errors in one line."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import importlib
+import signal
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import anyio
+from controller_runtime.envtest import EnvtestError, EventuallyError
+from controller_runtime.machinery import raised
+from controller_runtime.machinery.errors import StatusError
+from controller_runtime.manager import ManagerError
+from controller_runtime.rest import RestError
+
+from trainerctl.cli import streams
+from trainerctl.cli.signals import Signals
+from trainerctl.cli.terminal import Console
+from trainerctl.offline import inputfiles
+
+_EXPECTED: Final = (EnvtestError, EventuallyError, ManagerError, RestError, StatusError, OSError, ValueError)
+
+Command = Callable[[argparse.Namespace, Console, Console], Awaitable[int]]
+
+
+def run(parsed: argparse.Namespace, signals: Signals | None) -> int:
+    """Run the command and return its exit code; ``signals`` cancel it.
+
+    Raises:
+        BrokenPipeError: the reader of the output has closed the pipe.
+    """
+    try:
+        return _run(parsed, signals)
+    except BrokenPipeError:
+        raise
+    except (*_EXPECTED, ExceptionGroup) as error:
+        if (expected := raised.first_of(_EXPECTED, error)) is None:
+            raise
+        streams.say_error(streams.describe(expected))
+        streams.discard()
+        return inputfiles.BAD_INPUT if isinstance(expected, inputfiles.InputError) else 1
+
+
+def function(name: str) -> Callable[..., Any]:
+    """Return the function ``module:name``."""
+    module, _, attribute = name.partition(":")
+    found: Callable[..., Any] = getattr(importlib.import_module(module), attribute)
+    return found
+
+
+def _run(parsed: argparse.Namespace, signals: Signals | None) -> int:
+    command = function(parsed.function)
+    code: int
+    if parsed.passes_flags:
+        code = command(parsed)  # the manager runs its own event loop
+        return code
+    out, err = Console(), Console(stderr=True)
+    if signals is None:
+        code = anyio.run(command, parsed, out, err)
+    else:
+        code = anyio.run(_until_signal, command, parsed, out, err, signals)
+    return code
+
+
+async def _until_signal(
+    command: Command, parsed: argparse.Namespace, out: Console, err: Console, signals: Signals
+) -> int:
+    """Run ``command``; a signal cancels it if it has anything to clean up, and decides the exit code."""
+    loop = asyncio.get_running_loop()
+    # A loop that handles a signal is woken by all of them; another one may learn of a signal with its next event only.
+    loop.add_signal_handler(signal.SIGURG, int)
+    code = 1
+    with anyio.CancelScope() as scope:
+
+        def cancel() -> None:
+            if not scope.cancel_called:
+                err.say("Stopping.")
+                scope.cancel()
+
+        if parsed.cleans_up:
+            signals.cancel = lambda: loop.call_soon_threadsafe(cancel)
+        try:
+            code = await command(parsed, out, err)
+        except Exception:  # raised again, unless a signal ended the command
+            if signals.received is None:
+                raise
+        finally:
+            signals.cancel = None
+    return code if signals.received is None else 128 + signals.received

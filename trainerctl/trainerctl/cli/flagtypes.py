@@ -1,0 +1,104 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The types of the command line's values: each returns a valid value or raises ArgumentTypeError."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Callable
+
+from controller_runtime.machinery import names
+
+from trainerctl.localcluster import names as names_of_clusters
+
+
+def integer(least: int, most: int) -> Callable[[str], int]:
+    """Return the type of an integer between ``least`` and ``most``."""
+
+    def parsed(text: str) -> int:
+        number = int(text) if text.isascii() and text.isdigit() and len(text) < 20 else least - 1
+        if not least <= number <= most:
+            raise argparse.ArgumentTypeError(f"{text} is not an integer between {least} and {most}")
+        return number
+
+    return parsed
+
+
+def namespace(text: str) -> str:
+    """Return the valid name of a namespace."""
+    if errors := names.is_dns1123_label(text):
+        raise argparse.ArgumentTypeError(f"{text} is not a valid namespace: {'; '.join(errors)}")
+    return text
+
+
+def variable(text: str) -> str:
+    """Return an environment variable, ``NAME=VALUE``."""
+    if text.find("=") < 1:
+        raise argparse.ArgumentTypeError(f"{text} must be NAME=VALUE")
+    return text
+
+
+def cluster(text: str) -> str:
+    """Return the valid name of a local cluster."""
+    try:
+        names_of_clusters.check(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    return text
+
+
+def seconds(text: str) -> float:
+    """Return a positive, finite number of seconds."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not (number > 0 and math.isfinite(number)):
+        raise argparse.ArgumentTypeError(f"{text} is not a positive number of seconds")
+    return number
+
+
+def name(text: str) -> str:
+    """Return the valid name of a TrainJob, which may be written as ``trainjob/NAME``."""
+    kind, _, rest = text.rpartition("/")
+    if kind not in ("", "trainjob", "trainjobs", "trainjobs.trainer.kubeflow.org"):
+        raise argparse.ArgumentTypeError(f"{text} is not a TrainJob")
+    if errors := names.is_dns1123_subdomain(rest):
+        raise argparse.ArgumentTypeError(f"{text} is not a valid name: {'; '.join(errors)}")
+    return rest
+
+
+def filenames(parser: argparse.ArgumentParser, about: str) -> None:
+    """Add the required flag ``--filename``, which takes several files each time."""
+    parser.add_argument(
+        "-f",
+        "--filename",
+        dest="files",
+        metavar="FILE",
+        nargs="+",
+        action="extend",
+        required=True,
+        help=about,
+    )
+
+
+def compatibility_version(parser: argparse.ArgumentParser) -> None:
+    """Add the flag ``--compatibility-version``."""
+    parser.add_argument(
+        "--compatibility-version",
+        choices=("2.1", "2.3"),
+        default="2.1",
+        help="release of Trainer whose behaviour applies, as in the manager's Configuration (default 2.1)",
+    )
+
+
+def image(text: str) -> tuple[str, str]:
+    """Return an image and the existing folder of its programs, which must have a Python."""
+    from trainerctl.localcluster.processes import images  # few commands use it
+
+    try:
+        name, folder = images.parse(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    return name, str(folder)

@@ -1,0 +1,87 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""``trainerctl get``: the TrainJobs of a namespace, or one with its JobSet, Jobs and pods."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Final
+
+from controller_runtime.machinery import unstructured
+from pkg.why import Snapshot, Thing, kinds
+from pkg.why.phase import cells, phase, tree
+from pkg.why.things import ago
+
+from trainerctl.cli import live, streams
+from trainerctl.cli.terminal import Console
+from trainerctl.offline.inputfiles import InputError
+
+KIND: Final = unstructured(kinds.VERSIONS[kinds.TRAIN_JOB][0])
+
+
+async def get_command(arguments: argparse.Namespace, out: Console, err: Console) -> int:
+    """Print TrainJobs.
+
+    Raises:
+        InputError: a TrainJob is named, and all namespaces are requested.
+        StatusError: they cannot be read.
+    """
+    if arguments.name and arguments.all_namespaces:
+        raise InputError("a TrainJob cannot be named across all namespaces: use --namespace")
+    if arguments.watch and arguments.output != "table":
+        raise InputError("--watch has the output format table alone")
+    async with live.connect(arguments) as cluster:
+        namespace = "" if arguments.all_namespaces else cluster.namespace
+        if arguments.watch:
+            return await _watch(cluster, arguments, namespace, out)
+        if arguments.name and arguments.output == "table":
+            print_tree(await cluster.snapshot(arguments.name), out)
+            return 0
+        if arguments.name:
+            found = await cluster.client.get(KIND, (cluster.namespace, arguments.name))
+            _write(arguments.output, [Thing(found.to_dict())], out, single=True)
+            return 0
+        listed = await cluster.all(kinds.TRAIN_JOB, namespace=namespace)
+    if arguments.output != "table":
+        _write(arguments.output, listed, out, single=False)
+    elif not listed:
+        streams.say_error(f"no TrainJobs found{f' in namespace {namespace}' if namespace else ''}")
+    else:
+        _print_table(listed, out, with_namespace=not namespace)
+    return 0
+
+
+async def _watch(cluster: live.Cluster, arguments: argparse.Namespace, namespace: str, out: Console) -> int:
+    from trainerctl.cli import watchtree  # rich's live display is slow to load
+
+    if arguments.name:
+        return await watchtree.watch_one(cluster, arguments.name, out)
+    return await watchtree.watch_all(cluster, namespace, out)
+
+
+def _write(output: str, jobs: Sequence[Thing], out: Console, *, single: bool) -> None:
+    if output == "name":
+        for each in jobs:
+            out.say(f"trainjob.{KIND.gvk.group}/{each.name}")
+        return
+    items = [dict(each.data) for each in jobs]
+    out.write(output, items[0] if single else {"apiVersion": "v1", "kind": "List", "items": items})
+
+
+def _print_table(jobs: Iterable[Thing], out: Console, *, with_namespace: bool) -> None:
+    now = datetime.now(UTC)
+    head = (*(("NAMESPACE",) if with_namespace else ()), "NAME", "STATE", "AGE", "RUNTIME")
+    rows: list[Sequence[str]] = []
+    for job in sorted(jobs, key=lambda each: (each.namespace, each.name)):
+        first = (job.namespace,) if with_namespace else ()
+        rows.append(
+            (*first, job.name, phase(job), ago(job.created, now), job.text("spec", "runtimeRef", "name"))
+        )
+    out.table(head, rows)
+
+
+def print_tree(snapshot: Snapshot, out: Console) -> None:
+    """Print a TrainJob with its JobSet, Jobs and pods."""
+    out.table(("NAME", "STATE", "AGE", "DETAIL"), [cells(row, snapshot.now) for row in tree(snapshot)])

@@ -1,0 +1,62 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""``trainerctl group``: the group that the pod grouper assigns to each pod in files, and the causes of each value."""
+
+from __future__ import annotations
+
+import argparse
+
+from controller_runtime.apis.core.v1 import Pod
+from pkg import config, podgrouper
+
+from trainerctl.cli import streams
+from trainerctl.cli.terminal import Console
+from trainerctl.offline import inputfiles
+from trainerctl.offline.snapshot import Key, by_key
+from trainerctl.offline.trace.grouping import trace, with_rules_of
+from trainerctl.offline.trace.grouptrace import GroupTrace
+
+
+async def group_command(arguments: argparse.Namespace, out: Console, err: Console) -> int:
+    """Print the groups; return 1 if a pod that should have a group gets none."""
+    try:
+        cfg = config.load(arguments.config)
+        cfg.pod_grouper.grouper_files = [*(cfg.pod_grouper.grouper_files or ()), *arguments.groupers]
+        cfg.pod_grouper.rules = arguments.rules or cfg.pod_grouper.rules
+        settings = podgrouper.settings(cfg)
+    except config.ConfigurationError as error:
+        raise inputfiles.InputError(str(error)) from error
+    objects = by_key(await inputfiles.load(arguments.files), arguments.namespace)
+    pods = [key for key in objects if key.kind == Pod.gvk]
+    if not pods:
+        raise inputfiles.InputError("the input contains no Pod; give pods together with their owners")
+    try:
+        settings = with_rules_of(objects, settings)
+        found = [await trace(objects, pod, settings) for pod in pods]
+    except podgrouper.GrouperLoadError as error:
+        streams.say_error(str(error))
+        return 1
+    if arguments.output == "text":
+        for each in found:
+            _print(each, out)
+    else:
+        out.write(arguments.output, {"pods": [each.to_dict() for each in found]})
+    refused = [each for each in found if each.refusal]
+    for each in refused:
+        streams.say_error(f"{_named(each.pod)}: {each.refusal}")
+    return 1 if refused else 0
+
+
+def _print(found: GroupTrace, out: Console) -> None:
+    out.say((_named(found.pod), "bold"))
+    rows = list(found.rows())
+    width = max(len(name) for name, _, _ in rows)
+    for name, value, due in rows:
+        why = f"{'  ' if value else ''}← {due}" if due else ""
+        style = "bold red" if name == "refused" else "cyan"
+        out.say("  ", (name.ljust(width), style), "  ", value, (why, "dim"))
+    out.say()
+
+
+def _named(pod: Key) -> str:
+    return f"Pod {pod.namespace}/{pod.name}"

@@ -1,0 +1,115 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""``trainerctl logs``: the logs of a TrainJob's pods, by step and rank."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Final
+
+import anyio
+import msgspec
+from controller_runtime import rest
+from controller_runtime.machinery.errors import StatusError
+from pkg.why import Snapshot, Thing, reading
+from pkg.why.snapshot import COMPLETION_INDEX, step_of
+from pkg.why.things import maps, text
+
+from trainerctl.cli import live, streams
+from trainerctl.cli.terminal import Console
+
+_COLOURS: Final = ("cyan", "green", "yellow", "magenta", "blue", "red")
+
+
+async def logs_command(arguments: argparse.Namespace, out: Console, err: Console) -> int:
+    """Print the logs; return 1 if a log cannot be read, or no pod matches.
+
+    Raises:
+        StatusError: the TrainJob cannot be read.
+    """
+    async with live.connect(arguments) as cluster:
+        snapshot = await cluster.snapshot(arguments.name)
+        pods = _selected(snapshot, arguments)
+        if not pods:
+            streams.say_error(f"no pod of step {arguments.step} matches; see trainerctl get {arguments.name}")
+            return 1
+        logs = [_Log(cluster, pod, arguments, out, number) for number, pod in enumerate(pods)]
+        for each in logs:
+            each.prefixed = len(logs) > 1
+        if not arguments.follow:
+            return max([await each.print() for each in logs])
+        async with anyio.create_task_group() as group:
+            for each in logs:
+                group.start_soon(each.print)
+    return max(each.code for each in logs)
+
+
+def _selected(snapshot: Snapshot, arguments: argparse.Namespace) -> list[Thing]:
+    """Return the pods of the step: that of one rank, or all."""
+    pods = [pod for pod in snapshot.pods if step_of(pod) == arguments.step]
+    pods.sort(key=_rank)
+    if arguments.all:
+        return pods
+    return [pod for pod in pods if _rank(pod) == arguments.rank]
+
+
+def _rank(pod: Thing) -> int:
+    index = pod.annotation(COMPLETION_INDEX)
+    return int(index) if index.isascii() and index.isdigit() else 0
+
+
+class _Log:
+    """The log of one pod."""
+
+    def __init__(
+        self, cluster: live.Cluster, pod: Thing, arguments: argparse.Namespace, out: Console, number: int
+    ) -> None:
+        self._cluster = cluster
+        self._pod = pod
+        self._arguments = arguments
+        self._out = out
+        self._style = _COLOURS[number % len(_COLOURS)]
+        self.prefixed = False
+        self.code = 0
+
+    async def print(self) -> int:
+        """Print the log, and follow it if that is requested; return the exit code."""
+        if not self._pod.maps("status", "containerStatuses"):
+            name = self._arguments.name
+            streams.say_error(f"{self._pod.name} has not started; see trainerctl why {name}")
+            self.code = 1
+            return self.code
+        request = await reading.log_request(
+            self._cluster.client,
+            (self._pod.namespace, self._pod.name),
+            (("container", self._container()), *self._query()),
+        )
+        if self._arguments.follow:
+            request = msgspec.structs.replace(request, stream=True, timeout=None)
+        try:
+            response = await self._cluster.client.transport.send(request)
+            await response.raise_for_status(media_type=reading.LOG_TYPE)
+            async for line in response.lines():
+                self._say(line.decode("utf-8", "replace").rstrip("\n").expandtabs())
+        except (StatusError, rest.RestError) as error:
+            streams.say_error(f"{self._pod.name}: {error}")
+            self.code = 1
+        return self.code
+
+    def _container(self) -> str:
+        names = [text(each, "name") for each in maps(self._pod.data, "spec", "containers")]
+        return step_of(self._pod) if step_of(self._pod) in names else names[0]
+
+    def _query(self) -> list[tuple[str, str]]:
+        query = []
+        if self._arguments.tail is not None:
+            query.append(("tailLines", str(self._arguments.tail)))
+        if self._arguments.follow:
+            query.append(("follow", "true"))
+        if self._arguments.previous:
+            query.append(("previous", "true"))
+        return query
+
+    def _say(self, line: str) -> None:
+        prefix = ((f"[{step_of(self._pod)} {_rank(self._pod)}] ", self._style),) if self.prefixed else ()
+        self._out.say(*prefix, line)

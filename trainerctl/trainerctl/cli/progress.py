@@ -1,0 +1,83 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Progress on a terminal: a bar or a spinner per task; plain lines where there is no terminal."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from controller_runtime.envtest import PlainProgress, Progress
+from controller_runtime.machinery.printable import printable_line
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bars
+from rich.progress import Task as BarTask
+from rich.text import Text
+
+from trainerctl.cli.terminal import Console
+
+_DONE: Final = "[green]✓[/]"
+_FAILED: Final = "[red]✗[/]"
+
+
+class _Count(MofNCompleteColumn):
+    """Shows the count of tasks that have one."""
+
+    def render(self, task: BarTask) -> Text:
+        return super().render(task) if task.total and not task.finished else Text("")
+
+
+class RichProgress:
+    """Draws tasks; one that ended keeps its line, with the time it took."""
+
+    def __init__(self, bars: Bars) -> None:
+        self._bars = bars
+        self._tasks: dict[str, TaskID] = {}
+
+    def start(self, task: str, total: int | None = None) -> None:
+        """Show the task."""
+        self._tasks[task] = self._bars.add_task(task, total=total, detail="", mark=" ")
+
+    def update(self, task: str, *, done: int = 0, total: int | None = None, detail: str = "") -> None:
+        """Move the task's bar."""
+        if task not in self._tasks:
+            self.start(task)
+        self._bars.update(
+            self._tasks[task], completed=done, total=total, detail=escape(printable_line(detail[:60]))
+        )
+
+    def finish(self, task: str, detail: str = "") -> None:
+        """Tick the task off."""
+        self._end(task, detail, _DONE)
+
+    def fail(self, task: str, detail: str = "") -> None:
+        """Cross the task out."""
+        self._end(task, "" if len(detail) > 60 else detail, _FAILED)
+
+    def _end(self, task: str, detail: str, mark: str) -> None:
+        if task in self._tasks:
+            number = self._tasks[task]
+            self._bars.update(number, total=1, completed=1, detail=escape(printable_line(detail)), mark=mark)
+            self._bars.stop_task(number)
+
+
+@contextmanager
+def progress_on(console: Console) -> Iterator[Progress]:
+    """Give a Progress that suits ``console``, for the body."""
+    if not console.is_terminal:
+        yield PlainProgress(sys.stderr if console.stderr else sys.stdout)
+        return
+    columns = (
+        TextColumn("{task.fields[mark]}"),
+        SpinnerColumn(finished_text=""),
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        _Count(),
+        TimeElapsedColumn(),
+        TextColumn("[dim]{task.fields[detail]}"),
+    )
+    with Bars(*columns, console=console, transient=False) as bars:
+        yield RichProgress(bars)

@@ -1,0 +1,53 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""``trainerctl render``: the objects that TrainJobs create, without a cluster."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from controller_runtime.machinery.printable import printable_line
+from pkg.apis.jobset.v1alpha2 import JobSet
+
+from trainerctl.cli import inputs, streams
+from trainerctl.cli.terminal import Console
+from trainerctl.offline import rendering
+from trainerctl.offline.rendering import Rendered
+
+
+async def render_command(arguments: argparse.Namespace, out: Console, err: Console) -> int:
+    """Print the objects of the TrainJobs; return 1 if one TrainJob is refused."""
+    given = await inputs.load(arguments)
+    everything = [await rendering.render(given, subject) for subject in given.subjects]
+    for each in everything:
+        if each.refusal is not None:
+            streams.say_error(each.refusal)
+    rendered = [each for each in everything if each.refusal is None]
+    if arguments.output == "table":
+        for each in rendered:
+            print_tables(each, out)
+    elif arguments.output == "json":
+        items = [rendering.manifest(obj) for each in rendered for obj in each.objects]
+        out.write_json({"apiVersion": "v1", "kind": "List", "items": items})
+    else:
+        _write_yaml(rendered, out)
+    return 0 if len(rendered) == len(everything) else 1
+
+
+def _write_yaml(rendered: Sequence[Rendered], out: Console) -> None:
+    for each in rendered:
+        title = f"{printable_line(each.subject.document.name)} on {printable_line(each.subject.runtime)}"
+        for obj in each.objects:
+            out.file.write(f"---\n# {title}\n")
+            out.write_yaml(rendering.manifest(obj))
+
+
+def print_tables(rendered: Rendered, out: Console) -> None:
+    """Print the containers of the JobSet, and the names of all objects."""
+    out.say((rendered.subject.document.name, "bold"), f" on {rendered.subject.runtime}")
+    for obj in rendered.objects:
+        if isinstance(obj, JobSet):
+            out.table(rendering.COLUMNS, rendering.containers(obj), right=("PODS",))
+    out.say(f"Applies {', '.join(map(rendering.summary, rendered.objects)) or 'nothing'}")
+    out.say()

@@ -1,0 +1,201 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""``trainerctl get --watch``: TrainJobs, or one with its objects, as they change.
+
+On a terminal the tree or table is drawn again; in a pipe each change is a line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Final, Self, TypedDict
+
+import anyio
+from controller_runtime.machinery import unstructured
+from controller_runtime.machinery.errors import ExpiredError
+from controller_runtime.rest import NoKindMatchError
+from pkg.apis.jobset.v1alpha2 import JOB_SET_NAME_KEY
+from pkg.why import Snapshot, Thing, kinds
+from pkg.why.phase import Phase, cells, phase, tree
+from pkg.why.things import ago
+from rich.live import Live
+from rich.text import Text
+
+from trainerctl.cli import live, streams
+from trainerctl.cli.terminal import Console, columns
+
+_REFRESH: Final = 1.0
+"""Seconds after which ages are drawn again."""
+_PAUSE: Final = 0.1
+"""Seconds in which changes are collected before they are drawn."""
+_ENDED: Final = (Phase.COMPLETE, Phase.FAILED)
+
+Draw = Callable[["Objects"], Iterable[tuple[str, ...]]]
+
+
+class _Selection(TypedDict, total=False):
+    namespace: str
+    labels: Mapping[str, str]
+    fields: Mapping[str, str]
+
+
+class Objects:
+    """The live objects by kind and key, kept current by watches."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, dict[tuple[str, str], Thing]] = {}
+        self.changed = anyio.Event()
+        self.listed: set[str] = set()
+        """The kinds whose existing objects are known."""
+
+    def all(self, kind: str) -> list[Thing]:
+        """Return the objects of a kind."""
+        return list(self._found.get(kind, {}).values())
+
+    def snapshot(self) -> Snapshot | None:
+        """Return the objects of the only TrainJob; None if it does not exist."""
+        found = self.all(kinds.TRAIN_JOB)
+        others = {kind: self.all(kind) for kind in self._found if kind != kinds.TRAIN_JOB}
+        return Snapshot(found[0], datetime.now(UTC), others) if found else None
+
+    async def follow(self, cluster: live.Cluster, kind: str, selection: _Selection) -> None:
+        """Keep the objects of a kind current until cancelled; a kind that is not installed has none."""
+        watched = unstructured(kinds.VERSIONS[kind][0])
+        while True:
+            try:
+                listed = await cluster.client.list(watched, **selection)
+                self._found[kind] = {(each.namespace, each.name): Thing(each.to_dict()) for each in listed}
+                self._note(kind)
+                version = listed.resource_version
+                async with cluster.client.watch(watched, resource_version=version, **selection) as events:
+                    async for event in events:
+                        self.apply(kind, event.type, Thing(event.object.to_dict()))
+            except ExpiredError:
+                continue
+            except NoKindMatchError:
+                self._note(kind)
+                return
+
+    def apply(self, kind: str, change: str, obj: Thing) -> None:
+        """Take over one change."""
+        found = self._found.setdefault(kind, {})
+        if change == "DELETED":
+            found.pop((obj.namespace, obj.name), None)
+        else:
+            found[obj.namespace, obj.name] = obj
+        self._note(kind)
+
+    def _note(self, kind: str) -> None:
+        self.listed.add(kind)
+        self.changed.set()
+
+
+async def watch_one(cluster: live.Cluster, name: str, out: Console) -> int:
+    """Show a TrainJob until it has ended or is deleted; return 1 if it does not exist or has failed."""
+    namespace = cluster.namespace
+    labelled = _Selection(namespace=namespace, labels={JOB_SET_NAME_KEY: name})
+    named = _Selection(namespace=namespace, fields={"metadata.name": name})
+    selections = {kinds.TRAIN_JOB: named, kinds.JOB_SET: named, kinds.JOB: labelled, kinds.POD: labelled}
+    last: Phase | None = None
+
+    def finished(objects: Objects) -> bool:
+        nonlocal last
+        snapshot = objects.snapshot()
+        if snapshot is None:
+            return True
+        last = phase(snapshot.train_job)
+        return last in _ENDED
+
+    await _watch(cluster, selections, Screen(out, ("NAME", "STATE", "AGE", "DETAIL"), tree_rows), finished)
+    if last is None:
+        streams.say_error(f"TrainJob {namespace}/{name} does not exist")
+    elif last not in _ENDED:
+        streams.say_error(f"TrainJob {namespace}/{name} was deleted")
+    return 0 if last is not None and last is not Phase.FAILED else 1
+
+
+async def watch_all(cluster: live.Cluster, namespace: str, out: Console) -> int:
+    """Show the TrainJobs of a namespace, or of all, until cancelled."""
+    selections = {kinds.TRAIN_JOB: _Selection(namespace=namespace)}
+    screen = Screen(out, ("NAME", "STATE", "AGE", "RUNTIME"), lambda objects: _jobs(objects, bool(namespace)))
+    await _watch(cluster, selections, screen, lambda _objects: False)
+    return 0
+
+
+class Screen:
+    """Draws rows whose first cell is their name and whose third is an age."""
+
+    def __init__(self, out: Console, head: tuple[str, ...], rows: Draw) -> None:
+        self._out = out
+        self._head = head
+        self._rows = rows
+        self._live: Live | None = None
+        self._printed: dict[str, tuple[str, ...]] = {}
+
+    def __enter__(self) -> Self:
+        if self._out.is_terminal:
+            self._live = Live(console=self._out, auto_refresh=False, vertical_overflow="ellipsis")
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def draw(self, objects: Objects) -> None:
+        """Draw everything on a terminal; in a pipe print the rows that have changed."""
+        rows = list(self._rows(objects))
+        if self._live is not None:
+            lines = columns(self._head, rows, room=self._out.width)
+            self._live.update(Text("\n").join(lines), refresh=True)
+            return
+        current = {row[0].strip(): row[:2] + row[3:] for row in rows}
+        for name, row in current.items():
+            if self._printed.get(name) != row:
+                self._out.say(f"{_clock()}  {name}  {'  '.join(each for each in row[1:] if each)}")
+        for name in self._printed.keys() - current.keys():
+            self._out.say(f"{_clock()}  {name}  deleted")
+        self._printed = current
+        streams.flush()
+
+
+async def _watch(
+    cluster: live.Cluster,
+    selections: Mapping[str, _Selection],
+    screen: Screen,
+    finished: Callable[[Objects], bool],
+) -> None:
+    objects = Objects()
+    async with anyio.create_task_group() as group:
+        for kind, selection in selections.items():
+            group.start_soon(objects.follow, cluster, kind, selection)
+        with screen:
+            while True:
+                with anyio.move_on_after(_REFRESH):
+                    await objects.changed.wait()
+                objects.changed = anyio.Event()
+                if objects.listed >= selections.keys():
+                    screen.draw(objects)
+                    if finished(objects):
+                        break
+                await anyio.sleep(_PAUSE)
+        group.cancel_scope.cancel()
+
+
+def tree_rows(objects: Objects) -> Iterator[tuple[str, ...]]:
+    """Yield the rows of the tree of the only TrainJob."""
+    snapshot = objects.snapshot()
+    if snapshot is not None:
+        yield from (cells(row, snapshot.now) for row in tree(snapshot))
+
+
+def _jobs(objects: Objects, with_name_alone: bool) -> Iterator[tuple[str, ...]]:
+    now = datetime.now(UTC)
+    for job in sorted(objects.all(kinds.TRAIN_JOB), key=lambda each: (each.namespace, each.name)):
+        name = job.name if with_name_alone else f"{job.namespace}/{job.name}"
+        yield name, phase(job), ago(job.created, now), job.text("spec", "runtimeRef", "name")
+
+
+def _clock() -> str:
+    return datetime.now(UTC).strftime("%H:%M:%S")

@@ -1,0 +1,112 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The options of a cluster."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from controller_runtime.envtest import EnvtestError, Tool
+from pkg import features
+
+from trainerctl.localcluster import kai
+from trainerctl.localcluster.nodes import NodeShape
+from trainerctl.localcluster.tools import (
+    DEFAULT_JOBSET,
+    DEFAULT_KUBERNETES,
+    JOBSETS,
+    KUBERNETES_RELEASES,
+    PROMETHEUS,
+    programs,
+)
+
+_GANG_VERSIONS: Final = {"1.35": "v1alpha1", "1.36": "v1alpha2", "1.37": "v1beta1"}
+"""The version of scheduling.k8s.io with gangs, by release of Kubernetes."""
+_TWO_GATES: Final = frozenset({"1.35", "1.36"})
+"""Releases whose scheduler has a second feature gate for gangs."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """The size, the components and the releases of a cluster."""
+
+    nodes: int = 4
+    shape: NodeShape = field(default_factory=NodeShape)
+    manager: bool = True
+    timeout: float = 120
+    coscheduling: bool = False
+    """Use the scheduler of scheduler-plugins, which schedules gangs, instead of kube-scheduler."""
+    kai: kai.Programs | None = None
+    """Run KAI-Scheduler beside it, and the pod grouper in the manager."""
+    kubernetes: str = DEFAULT_KUBERNETES
+    """The release line of Kubernetes."""
+    jobset: str = DEFAULT_JOBSET
+    """The release line of JobSet."""
+    workloads: bool = False
+    """Enable Kubernetes' own gangs: the feature gates and the API."""
+    manager_gates: Mapping[str, bool] = field(default_factory=dict)
+    """The manager's feature gates."""
+    run_processes: bool = False
+    """Run pods as local processes, instead of simulating them."""
+    images: Sequence[str] = ()
+    """Folders of programs for images, each as IMAGE=FOLDER."""
+    prometheus: bool = False
+    """Run Prometheus, which scrapes the manager."""
+
+    @property
+    def tools(self) -> list[Tool]:
+        """The programs that the cluster needs."""
+        simulated = not self.run_processes
+        found = programs(self.kubernetes, self.jobset, coscheduling=self.coscheduling, simulated=simulated)
+        return [*found, *((PROMETHEUS,) if self.prometheus else ())]
+
+    @property
+    def feature_gates(self) -> str:
+        """The feature gates of Kubernetes' components; empty for their defaults."""
+        if not self.workloads:
+            return ""
+        gates = ["GenericWorkload"] + ["GangScheduling"] * (self.kubernetes in _TWO_GATES)
+        return ",".join(f"{gate}=true" for gate in gates)
+
+    @property
+    def serves_status(self) -> bool:
+        """True if the manager serves status updates of pods."""
+        return features.resolve(self.manager_gates).enabled(features.TRAIN_JOB_STATUS)
+
+    @property
+    def gang_controllers(self) -> list[str]:
+        """The controllers of Kubernetes that gangs need: since 1.36, pods keep their PodGroup from deletion."""
+        protects = self.workloads and self.kubernetes != "1.35"
+        return ["podgroup-protection-controller"] if protects else []
+
+    @property
+    def api_server_flags(self) -> list[str]:
+        """The API server's additional flags."""
+        if not self.workloads:
+            return []
+        version = _GANG_VERSIONS[self.kubernetes]
+        return [f"--feature-gates={self.feature_gates}", f"--runtime-config=scheduling.k8s.io/{version}=true"]
+
+    def check(self, platform: str = sys.platform) -> None:
+        """Raise EnvtestError if the options contradict each other or name a release that is not pinned."""
+        if self.run_processes and platform != "linux":
+            raise EnvtestError("pods run as local processes on Linux only")
+        for name, value, known in (
+            ("Kubernetes", self.kubernetes, KUBERNETES_RELEASES),
+            ("JobSet", self.jobset, tuple(JOBSETS)),
+        ):
+            if value not in known:
+                raise EnvtestError(f"{name} {value} is not among the pinned releases: {', '.join(known)}")
+        if self.workloads and self.kubernetes not in _GANG_VERSIONS:
+            raise EnvtestError(f"Kubernetes {self.kubernetes} has no gangs: use 1.35 or newer")
+        if self.coscheduling and self.kubernetes != DEFAULT_KUBERNETES:
+            raise EnvtestError(f"the coscheduling scheduler is built for Kubernetes {DEFAULT_KUBERNETES}")
+        if self.prometheus and not self.manager:
+            raise EnvtestError("Prometheus scrapes the manager, which is not started")
+        if self.coscheduling and self.workloads:
+            raise EnvtestError("the coscheduling scheduler does not schedule Kubernetes' own gangs")
+        if self.kai is not None:
+            self.kai.check()

@@ -1,0 +1,174 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Logs over HTTP/1.1 as a kubelet serves them: ``/containerLogs/NAMESPACE/POD/CONTAINER``.
+
+A connection carries one request. The answer has no length: it grows while a pod runs, and ends with the connection's
+last chunk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from http import HTTPStatus
+from typing import Final, Self
+from urllib.parse import parse_qs, unquote, urlsplit
+
+import anyio
+from controller_runtime.machinery.errors import StatusError
+from controller_runtime.rest import RestError
+
+from trainerctl.localcluster.podlogs.query import Query
+
+HEALTH: Final = "/healthz"
+LOGS: Final = "/containerLogs/"
+_HEAD_SECONDS: Final = 10.0
+_END: Final = b"0\r\n\r\n"
+_log = logging.getLogger(__name__)
+
+Log = Callable[[str], AsyncIterator[bytes]]
+"""Yields the pieces of a log; an empty one allows the server to notice that the client has disconnected."""
+
+
+class LogError(Exception):
+    """The request gets no log; ``status`` is that of the answer."""
+
+    def __init__(self, status: HTTPStatus, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+@dataclass(frozen=True)
+class Target:
+    """The container and the options of a request."""
+
+    namespace: str
+    pod: str
+    container: str
+    query: Query
+
+    @classmethod
+    def parse(cls, target: str, now: datetime) -> Self:
+        """Return the container and the options that the path and the query of a request name.
+
+        Raises:
+            LogError: the path is another one, or an option is not valid.
+        """
+        try:
+            url = urlsplit(target)
+        except ValueError as error:
+            raise LogError(HTTPStatus.BAD_REQUEST, str(error)) from error
+        match unquote(url.path).removeprefix(LOGS).split("/"):
+            case [namespace, pod, container] if url.path.startswith(LOGS):
+                pass
+            case _:
+                raise LogError(HTTPStatus.NOT_FOUND, f"{url.path} is not served")
+        try:
+            return cls(namespace, pod, container, Query.parse(parse_qs(url.query), now))
+        except ValueError as error:
+            raise LogError(HTTPStatus.BAD_REQUEST, str(error)) from error
+
+    # The refusals, in a kubelet's words.
+
+    def no_pod(self) -> LogError:
+        """Return the refusal for a pod that does not exist."""
+        return LogError(HTTPStatus.NOT_FOUND, f'pod "{self.pod}" not found')
+
+    def no_container(self) -> LogError:
+        """Return the refusal for a container that the pod does not have."""
+        return LogError(HTTPStatus.NOT_FOUND, f"{self._place} not found")
+
+    def no_previous(self) -> LogError:
+        """Return the refusal for a container that has not run before."""
+        return LogError(HTTPStatus.BAD_REQUEST, f"previous terminated {self._place} not found")
+
+    def waits(self, reason: str) -> LogError:
+        """Return the refusal for a container that has not started, with the reason for which it waits."""
+        return LogError(HTTPStatus.BAD_REQUEST, f"{self._place} is waiting to start: {reason}")
+
+    @property
+    def _place(self) -> str:
+        return f'container "{self.container}" in pod "{self.pod}"'
+
+
+def mutual_tls(certificate: str, key: str, client_authority: str) -> ssl.SSLContext:
+    """Return the TLS settings of a server whose clients must have a certificate of ``client_authority``."""
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=client_authority)
+    tls.load_cert_chain(certificate, key)
+    tls.verify_mode = ssl.CERT_REQUIRED
+    return tls
+
+
+class LogServer:
+    """Answers requests for logs; ``log`` yields the pieces of the log that a request names, or raises LogError."""
+
+    def __init__(self, log: Log) -> None:
+        self._log_of = log
+
+    async def serve(self, host: str, port: int, tls: ssl.SSLContext | None) -> None:
+        """Listen until cancelled.
+
+        Raises:
+            OSError: the address cannot be bound.
+        """
+        async with await asyncio.start_server(self._connected, host, port, ssl=tls) as server:
+            await server.serve_forever()
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer the request of one connection. A client that disconnects ends it."""
+        try:
+            with anyio.fail_after(_HEAD_SECONDS):
+                head = await reader.readuntil(b"\r\n\r\n")
+            method, target, _ = head.partition(b"\r\n")[0].decode("ascii").split(" ")
+            if method != "GET":
+                await _refuse(writer, LogError(HTTPStatus.METHOD_NOT_ALLOWED, f"{method} is not served"))
+            elif target == HEALTH:
+                await _send(writer, HTTPStatus.OK, b"ok")
+            else:
+                await self._answer(target, reader, writer)
+        except (ValueError, TimeoutError, OSError, EOFError, asyncio.LimitOverrunError) as error:
+            _log.debug("A request was not answered: %s", error)
+        finally:
+            writer.close()
+            with suppress(OSError):
+                await writer.wait_closed()
+
+    async def _answer(self, target: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        begun = False
+        try:
+            async for data in self._log_of(target):
+                if reader.at_eof():  # a quiet container gives no reason to write, which would notice it
+                    return
+                if not begun:
+                    writer.write(_start(HTTPStatus.OK) + b"Transfer-Encoding: chunked\r\n\r\n")
+                    begun = True
+                if data:
+                    writer.write(b"%x\r\n%b\r\n" % (len(data), data))
+                await writer.drain()
+            writer.write(_END)
+            await writer.drain()
+        except LogError as error:
+            await _refuse(writer, error)
+        except (StatusError, RestError) as error:
+            _log.warning("The log of %s cannot be sent: %s", target, error)
+            if not begun:
+                await _send(writer, HTTPStatus.INTERNAL_SERVER_ERROR, str(error).encode())
+
+
+async def _refuse(writer: asyncio.StreamWriter, error: LogError) -> None:
+    await _send(writer, error.status, f"{error}\n".encode())
+
+
+async def _send(writer: asyncio.StreamWriter, status: HTTPStatus, body: bytes) -> None:
+    writer.write(_start(status) + b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
+    await writer.drain()
+
+
+def _start(status: HTTPStatus) -> bytes:
+    line = f"HTTP/1.1 {status.value} {status.phrase}\r\n"
+    return f"{line}Content-Type: text/plain; charset=utf-8\r\nConnection: close\r\n".encode()

@@ -1,0 +1,251 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""One container of a pod: its process is started, watched and started again by the pod's restart policy."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import partial
+from typing import Final
+
+import anyio
+from controller_runtime.apis.core.v1 import Container, Pod
+from controller_runtime.machinery.errors import StatusError
+from controller_runtime.rest import RestError
+
+from trainerctl.localcluster.processes import messages, process
+from trainerctl.localcluster.processes.downward import ConfigError
+from trainerctl.localcluster.processes.probes import Probes, ProbeTarget
+from trainerctl.localcluster.processes.settings import Settings
+from trainerctl.localcluster.processes.status import ContainerRecord, Running, Terminated, Waiting, identity
+
+ALWAYS: Final = "Always"
+ON_FAILURE: Final = "OnFailure"
+NEVER: Final = "Never"
+_START_ERROR: Final = 128
+
+
+def terminated(ended: process.Ended, began: datetime, at: datetime) -> Terminated:
+    """Return the state of a container whose process has ended."""
+    reason = "OOMKilled" if ended.out_of_memory else "Error" if ended.code else "Completed"
+    return Terminated(137 if ended.out_of_memory else ended.code, reason, began, at)
+
+
+MakePlan = Callable[[Container, ContainerRecord], Awaitable[process.Plan]]
+
+
+@dataclass(eq=False)
+class ContainerRunner:
+    """Runs one container until its policy ends it, it is stopped, or it ends in a pod for which ``pod_ends`` is true.
+
+    ``changed`` is called after each change.
+    """
+
+    pod: Pod
+    container: Container
+    record: ContainerRecord
+    policy: str
+    settings: Settings
+    make_plan: MakePlan
+    changed: Callable[[], None]
+    pod_ends: Callable[[], bool]
+    address: str
+    _process: process.Process | None = None
+    _stopping: anyio.Event = field(default_factory=anyio.Event)
+    _grace: float = 0.0
+    _target: ProbeTarget | None = None
+    _failures: int = 0
+    _started: anyio.Event = field(default_factory=anyio.Event)
+
+    async def run(self) -> bool:
+        """Run until the container does not run again; return True if it succeeded."""
+        while not self._stopping.is_set():
+            if isinstance(self.record.state, Terminated) and self._is_over(self.record.state):
+                break
+            if self.record.identity:
+                await self._wait_to_restart()
+                if self._stopping.is_set() or self.pod_ends():
+                    break
+            await self._run_once()
+        self._started.set()
+        state = self.record.state
+        if isinstance(state, Waiting) and self.record.last is not None:
+            self.record.state = self.record.last  # it was stopped while it waited to be started again
+        elif isinstance(state, Waiting):
+            now = self.settings.now()
+            message = "The container was stopped before it started"
+            self.record.state = Terminated(_START_ERROR + 9, "ContainerStatusUnknown", now, now, message)
+        self.changed()
+        return isinstance(self.record.state, Terminated) and self.record.state.exit_code == 0
+
+    async def wait_started(self) -> None:
+        """Return once the container has started and its startup probe has succeeded, or it has ended for good."""
+        await self._started.wait()
+
+    async def stop(self, grace: float) -> None:
+        """Stop the container for good: SIGTERM, and SIGKILL after ``grace`` seconds. It may be called again."""
+        first = not self._stopping.is_set()
+        self._grace = grace
+        self._stopping.set()
+        await self._end(grace, hook=first)
+
+    async def kill(self, reason: str, grace: int | None = None) -> None:
+        """End the process, which is started again by the policy, unless the container is stopped.
+
+        Without a ``grace``, that of the pod counts.
+        """
+        if self._stopping.is_set():
+            return
+        self.settings.record(
+            self.pod, "Killing", f"Container {self.container.name} {reason}, will be restarted"
+        )
+        if grace is None:
+            grace = self.pod.spec.termination_grace_period_seconds
+        await self._end(30.0 if grace is None else float(grace), hook=True)
+
+    async def _end(self, grace: float, *, hook: bool) -> None:
+        running = self._process
+        if running is None:
+            return
+        with anyio.move_on_after(grace):
+            if hook and grace > 0:
+                await self._pre_stop()
+            await running.signal(self._stop_signal())
+            while self._process is running:  # noqa: ASYNC110 several tasks wait for it
+                await anyio.sleep(0.02)
+        await running.signal(signal.SIGKILL.name)
+
+    def _stop_signal(self) -> str:
+        lifecycle = self.container.lifecycle
+        wanted = (lifecycle.stop_signal if lifecycle else None) or ""
+        return wanted if wanted in signal.Signals.__members__ else signal.SIGTERM.name
+
+    async def _pre_stop(self) -> None:
+        lifecycle = self.container.lifecycle
+        if lifecycle is not None and lifecycle.pre_stop is not None and self._target is not None:
+            if lifecycle.pre_stop.sleep is not None:
+                await anyio.sleep(lifecycle.pre_stop.sleep.seconds or 0)
+                return
+            ok, message = await self._target.check(lifecycle.pre_stop, timeout=3600)
+            if not ok:
+                self.settings.record(self.pod, "FailedPreStopHook", message)
+
+    def _is_over(self, ended: Terminated) -> bool:
+        """Return True if the container is not started again."""
+        over = self.policy == NEVER or (self.policy == ON_FAILURE and ended.exit_code == 0)
+        return over or self.pod_ends()
+
+    async def _wait_to_restart(self) -> None:
+        """Wait after an end, longer each time."""
+        ended = self.record.state
+        if not isinstance(ended, Terminated):
+            return
+        if (ended.finished_at - ended.started_at).total_seconds() >= self.settings.back_off.reset:
+            self._failures = 0
+        delay = self.settings.back_off.delay(self._failures)
+        self._failures += 1
+        self.record.last = ended
+        name = self.container.name
+        message = (
+            f"back-off {delay:g}s restarting failed container={name} pod={self.pod.name}_{self.pod.namespace}"
+        )
+        self.record.state = Waiting("CrashLoopBackOff", message)
+        self.changed()
+        if self._failures > 1:
+            self.settings.record(self.pod, "BackOff", f"Back-off restarting failed container {name}")
+        with anyio.move_on_after(delay):
+            await self._stopping.wait()
+
+    async def _run_once(self) -> None:
+        """Run the process once, from its start to its end."""
+        plan = await self._plan()
+        if plan is None:
+            return
+        began = self.settings.now()
+        self.record.starting = self.record.next_start
+        try:
+            self._process = await process.start(plan)
+        except OSError as error:  # the machine has too many processes or open files, for example
+            await self._wait_to_create("CreateContainerError", error)
+            return
+        except process.StartError as error:
+            self._count_start()
+            self.settings.record(self.pod, "Failed", f"Error: {error}")
+            self._ended(Terminated(_START_ERROR, "StartError", began, self.settings.now(), str(error)))
+            return
+        finally:
+            self.record.starting = None
+        self._count_start()
+        try:
+            await self._watch(self._process, plan, began)
+        finally:
+            running, self._process, self._target = self._process, None, None
+            await running.close()
+
+    def _count_start(self) -> None:
+        self.record.restarts = self.record.next_start
+        self.record.identity = identity(self.pod, self.container.name, self.record.restarts)
+
+    async def _watch(self, running: process.Process, plan: process.Plan, began: datetime) -> None:
+        self.record.state = Running(began)
+        self._target = target = ProbeTarget(running.id, plan, self.address, self.container.ports or [])
+        stopping = self._stopping.is_set
+        report = self.settings.record
+        probes = Probes(self.pod, self.container, self.record, target, report, self._probed, stopping)
+        if self.container.startup_probe is None:
+            self.record.started = True
+            self._started.set()
+        if self.container.readiness_probe is None:
+            self.record.ready = self.record.started
+        self.changed()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(probes.run, self.kill)
+            tasks.start_soon(self._post_start, target)
+            if self._stopping.is_set():  # it was stopped while it started
+                tasks.start_soon(partial(self._end, self._grace, hook=False))
+            ended = await running.wait()
+            tasks.cancel_scope.cancel()
+        end = terminated(ended, began, self.settings.now())
+        message = messages.read(self.container, plan, failed=bool(end.exit_code))
+        self._ended(replace(end, message=message))
+
+    async def _post_start(self, target: ProbeTarget) -> None:
+        lifecycle = self.container.lifecycle
+        if lifecycle is not None and lifecycle.post_start is not None:
+            ok, message = await target.check(lifecycle.post_start, timeout=3600)
+            if not ok:
+                self.settings.record(self.pod, "FailedPostStartHook", message)
+                await self.kill("failed its postStart hook")
+
+    def _probed(self) -> None:
+        if self.record.started:
+            self._started.set()
+        self.changed()
+
+    def _ended(self, ended: Terminated) -> None:
+        self.record.ready = self.record.started = False
+        self.record.state = ended
+        self.changed()
+
+    async def _plan(self) -> process.Plan | None:
+        """Return the plan once everything that it needs exists, or None if the container is stopped before."""
+        while not self._stopping.is_set():
+            try:
+                return await self.make_plan(self.container, self.record)
+            except ConfigError as error:
+                await self._wait_to_create("CreateContainerConfigError", error)
+            except (StatusError, RestError, OSError) as error:
+                await self._wait_to_create("CreateContainerError", error)
+        return None
+
+    async def _wait_to_create(self, reason: str, error: Exception) -> None:
+        """Report why the container cannot be started, and wait until it is tried again."""
+        if not isinstance(self.record.state, Waiting) or self.record.state.message != str(error):
+            self.settings.record(self.pod, "Failed", f"Error: {error}")
+            self.record.state = Waiting(reason, str(error))
+            self.changed()
+        with anyio.move_on_after(self.settings.retry):
+            await self._stopping.wait()

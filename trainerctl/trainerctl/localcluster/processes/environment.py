@@ -1,0 +1,145 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The environment of a container, by Kubernetes' rules, and the expansion of $(NAME) in it and in commands."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
+
+from controller_runtime.apis.core.v1 import ConfigMap, Container, EnvFromSource, EnvVar, Pod, Secret
+from controller_runtime.client import Reader
+from controller_runtime.machinery import GVK, Object, metadata_only
+from controller_runtime.machinery.errors import NotFoundError
+
+from trainerctl.localcluster.processes import downward
+from trainerctl.localcluster.processes.downward import ConfigError
+
+T = TypeVar("T", bound=Object)
+_CLAIM: Final = metadata_only(GVK("", "v1", "PersistentVolumeClaim"))
+_REFERENCE: Final = re.compile(r"\$(?:\$|\(([^()]*)\))")
+
+
+def expand(text: str, values: Mapping[str, str]) -> str:
+    """Return ``text`` with values in place of $(NAME). $$ is one $; an unknown name stays as it is."""
+
+    def value(found: re.Match[str]) -> str:
+        return "$" if found[1] is None else values.get(found[1], found[0])
+
+    return _REFERENCE.sub(value, text)
+
+
+@dataclass
+class References:
+    """Reads the Secrets, ConfigMaps and claims of one namespace, each that exists at most once."""
+
+    reader: Reader
+    namespace: str
+    _read: dict[tuple[str, str], Object] = field(default_factory=dict)
+
+    async def secret(self, name: str, *, optional: bool | None) -> dict[str, bytes] | None:
+        """Return the data of a Secret, or None if it is optional and does not exist.
+
+        Raises:
+            ConfigError: it does not exist.
+            StatusError: it cannot be read.
+        """
+        found = await self._get(Secret, name, "secret", optional)
+        return (
+            None
+            if found is None
+            else {key: base64.b64decode(each) for key, each in (found.data or {}).items()}
+        )
+
+    async def config_map(self, name: str, *, optional: bool | None) -> dict[str, bytes] | None:
+        """Return the data of a ConfigMap. Raises like `secret`."""
+        found = await self._get(ConfigMap, name, "configmap", optional)
+        if found is None:
+            return None
+        texts = {key: each.encode() for key, each in (found.data or {}).items()}
+        return {**texts, **{key: base64.b64decode(each) for key, each in (found.binary_data or {}).items()}}
+
+    async def claim(self, name: str) -> str:
+        """Return the uid of a claim. Raises like `secret`."""
+        found = await self._get(_CLAIM, name, "persistentvolumeclaim", optional=False)
+        return (found.metadata.uid or "") if found is not None else ""
+
+    async def _get(self, kind: type[T], name: str, word: str, optional: bool | None) -> T | None:
+        key = (word, name)
+        found = self._read.get(key)
+        if isinstance(found, kind):
+            return found
+        try:
+            made = await self.reader.get(kind, (self.namespace, name))
+        except NotFoundError as error:
+            if optional:
+                return None
+            raise ConfigError(f'{word} "{name}" not found') from error
+        self._read[key] = made
+        return made
+
+
+@dataclass(frozen=True)
+class Environment:
+    """Makes the environments of a pod's containers; ``address`` is the pod's."""
+
+    pod: Pod
+    address: str
+    references: References
+    allocatable: Mapping[str, str]
+
+    async def of(self, container: Container) -> dict[str, str]:
+        """Return the variables of a container.
+
+        Raises:
+            ConfigError: something that is referred to does not exist.
+            StatusError: something cannot be read.
+        """
+        values: dict[str, str] = {}
+        for source in container.env_from or []:
+            values.update(await self._all(source))
+        for variable in container.env or []:
+            value = await self._value(variable, container, values)
+            if value is not None:
+                values[variable.name] = value
+        return values
+
+    async def _all(self, source: EnvFromSource) -> dict[str, str]:
+        data: Mapping[str, bytes] | None = None
+        if (config_map := source.config_map_ref) is not None:
+            data = await self.references.config_map(config_map.name or "", optional=config_map.optional)
+        elif (secret := source.secret_ref) is not None:
+            data = await self.references.secret(secret.name or "", optional=secret.optional)
+        return {
+            f"{source.prefix or ''}{key}": each.decode(errors="replace") for key, each in (data or {}).items()
+        }
+
+    async def _value(self, variable: EnvVar, container: Container, values: Mapping[str, str]) -> str | None:
+        source = variable.value_from
+        if source is None:
+            return expand(variable.value or "", values)
+        if source.field_ref is not None:
+            return downward.field_text(self.pod, source.field_ref, self.address)
+        if source.resource_field_ref is not None:
+            return downward.resource_text(self.pod, source.resource_field_ref, container, self.allocatable)
+        namespace = self.pod.namespace
+        if (config_map := source.config_map_key_ref) is not None:
+            data = await self.references.config_map(config_map.name or "", optional=config_map.optional)
+            return _entry(
+                data, config_map.key, f"ConfigMap {namespace}/{config_map.name}", config_map.optional
+            )
+        if (secret := source.secret_key_ref) is not None:
+            data = await self.references.secret(secret.name or "", optional=secret.optional)
+            return _entry(data, secret.key, f"Secret {namespace}/{secret.name}", secret.optional)
+        raise ConfigError(f"the source of variable {variable.name} is not supported")
+
+
+def _entry(data: Mapping[str, bytes] | None, key: str, where: str, optional: bool | None) -> str | None:
+    if data is not None and key in data:
+        return data[key].decode(errors="replace")
+    if optional:
+        return None
+    raise ConfigError(f"couldn't find key {key} in {where}")

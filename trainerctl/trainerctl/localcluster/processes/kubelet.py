@@ -1,0 +1,190 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The reconciler of pods: it starts and stops the runner of each pod of its nodes, and writes its status."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import anyio
+import msgspec
+from controller_runtime import client, log, reconcile
+from controller_runtime.apis.core.v1 import Pod
+from controller_runtime.apis.meta.v1 import ObjectMeta
+from controller_runtime.machinery import NamespacedName
+from controller_runtime.machinery.errors import NotFoundError
+from controller_runtime.source import Queue
+
+from trainerctl.localcluster.processes import status
+from trainerctl.localcluster.processes.pod import PodRunner
+from trainerctl.localcluster.processes.ports import Ports, group_of
+from trainerctl.localcluster.processes.refusals import REASON, refusal
+from trainerctl.localcluster.processes.settings import Settings
+
+_log = log.logger_from("processes")
+_Status = dict[str, Any]
+
+
+@dataclass
+class _Entry:
+    """A pod that this kubelet runs."""
+
+    uid: str
+    runner: PodRunner
+    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    written: _Status | None = None
+    version: str | None = None
+    """The version of the pod that was read before the last write."""
+    deleted: bool = False
+
+
+class Kubelet:
+    """Runs the pods whose node ``is_mine`` accepts. Reconcile nothing outside of `running`."""
+
+    def __init__(self, client_: client.Client, settings: Settings, is_mine: Callable[[str], bool]) -> None:
+        self._client = client_
+        self._settings = settings
+        self._is_mine = is_mine
+        self._entries: dict[NamespacedName, _Entry] = {}
+        self._ports = Ports()
+        self._refused: dict[NamespacedName, str] = {}
+        self._tasks: anyio.abc.TaskGroup | None = None
+        self._queue: Queue | None = None
+        self._fed = anyio.Event()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Own the runners; at the end, all processes end."""
+        async with anyio.create_task_group() as self._tasks:
+            yield
+            self._tasks.cancel_scope.cancel()
+
+    async def feed(self, queue: Queue) -> None:
+        """Add requests for pods whose runners report changes, until cancelled."""
+        self._queue = queue
+        await anyio.sleep_forever()
+
+    def runner(self, namespace: str, name: str) -> PodRunner | None:
+        """Return the runner of a pod, or None if the pod does not run here."""
+        entry = self._entries.get(NamespacedName(namespace, name))
+        return entry.runner if entry else None
+
+    async def reconcile(self, request: reconcile.Request) -> reconcile.Result:
+        """Start, stop or report one pod."""
+        key = NamespacedName(request.namespace, request.name)
+        try:
+            pod = await self._client.get(Pod, key)
+        except NotFoundError:
+            pod = None
+            self._refused.pop(key, None)
+        entry = self._entries.get(key)
+        if entry is not None and (pod is None or pod.metadata.uid != entry.uid):
+            await self._discard(key, entry)
+            entry = None
+        if pod is None or not self._is_mine(pod.spec.node_name or ""):
+            return reconcile.Result()
+        if entry is None:
+            entry = await self._accept(key, pod)
+        if entry is None:
+            if pod.metadata.deletion_timestamp:
+                await self._delete(pod)
+            return reconcile.Result()
+        if pod.metadata.deletion_timestamp and not entry.runner.finished.is_set():
+            grace = pod.metadata.deletion_grace_period_seconds
+            if not entry.runner.is_stopping:
+                _log.info("Stopping a pod", pod=str(key), grace=grace)
+            entry.runner.stop(float(grace or 0))
+        await self._report(pod, entry)
+        if pod.metadata.deletion_timestamp and entry.runner.finished.is_set() and not entry.deleted:
+            await self._delete(pod)
+            entry.deleted = True
+        return reconcile.Result()
+
+    def forget_others(self, uids: set[str]) -> None:
+        """Remove the folders of pods that do not exist."""
+        folder = self._settings.directory / "pods"
+        for path in folder.iterdir() if folder.is_dir() else ():
+            if path.name not in uids:
+                shutil.rmtree(path, ignore_errors=True)
+
+    async def _accept(self, key: NamespacedName, pod: Pod) -> _Entry | None:
+        """Start the runner of a pod; return None if the pod has ended or cannot run."""
+        uid = pod.metadata.uid or ""
+        if pod.status.phase in status.TERMINAL or self._tasks is None or self._refused.get(key) == uid:
+            return None
+        if reason := refusal(pod):
+            self._settings.record(pod, REASON, reason)
+            await self._write(pod, status.refused(pod, REASON, reason, self._settings.now()))
+            self._refused[key] = uid
+            return None
+        running = {
+            group_of(each.runner.pod) for each in self._entries.values() if not each.runner.finished.is_set()
+        }
+        ports = self._ports.of(pod, {*running, group_of(pod)})
+        for port, substitute in ports.items():
+            message = f"Port {port} is used by another program of this machine; the pods of the job use {substitute}"
+            self._settings.record(pod, "PortReplaced", message)
+        runner = PodRunner(pod, self._settings, lambda: self._changed(key), ports)
+        entry = self._entries[key] = _Entry(uid, runner)
+        if pod.metadata.deletion_timestamp:
+            runner.stop(0)
+        self._tasks.start_soon(self._run, entry)
+        _log.info("Starting a pod", pod=str(key), address=runner.record.address)
+        return entry
+
+    async def _run(self, entry: _Entry) -> None:
+        with entry.scope:
+            try:
+                await entry.runner.run()
+            except Exception as error:  # the others must not end with one pod
+                _log.error("A pod cannot be run", pod=str(entry.runner.pod.key), error=error)
+
+    async def _report(self, pod: Pod, entry: _Entry) -> None:
+        """Write the status, unless it is written already and no other writer has changed it since.
+
+        The node controller does that: it makes the pods of a node unready whose lease was not renewed for a while.
+        """
+        version = pod.metadata.resource_version
+        if entry.written is not None and version != entry.version and status.is_changed(entry.written, pod):
+            entry.written = None
+        desired = status.render(entry.runner.record, pod, self._settings.now(), entry.written)
+        if entry.written is None or desired != entry.written:
+            await self._write(pod, desired)
+            entry.written, entry.version = desired, version
+
+    async def _write(self, pod: Pod, desired: _Status) -> None:
+        body = msgspec.json.encode({"metadata": {"uid": pod.metadata.uid}, "status": desired})
+        patch = client.raw_patch(client.STRATEGIC, body)
+        try:
+            await self._client.status.patch(pod, patch)
+        except NotFoundError:
+            return
+
+    async def _delete(self, pod: Pod) -> None:
+        """Let the API server remove a pod whose processes have ended."""
+        if pod.metadata.deletion_grace_period_seconds == 0 and pod.metadata.finalizers:
+            return
+        gone = Pod(metadata=ObjectMeta(name=pod.name, namespace=pod.namespace))
+        try:
+            await self._client.delete(
+                gone, grace_period_seconds=0, preconditions={"uid": pod.metadata.uid or ""}
+            )
+        except NotFoundError:
+            return
+
+    async def _discard(self, key: NamespacedName, entry: _Entry) -> None:
+        """End a pod that does not exist any more, and remove its folder."""
+        if not entry.runner.finished.is_set():
+            entry.scope.cancel()
+            await entry.runner.finished.wait()
+        del self._entries[key]
+        folder = self._settings.pod(entry.uid)
+        await anyio.to_thread.run_sync(lambda: shutil.rmtree(folder, ignore_errors=True))
+
+    def _changed(self, key: NamespacedName) -> None:
+        if self._queue is not None:
+            self._queue.add(reconcile.Request(*key))

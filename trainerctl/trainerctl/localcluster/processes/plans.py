@@ -1,0 +1,141 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The plans of a pod's containers: command, environment, mounts, working directory and limits."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from controller_runtime.apis.core.v1 import Container, Pod
+from controller_runtime.machinery import quantity
+
+from trainerctl.localcluster.processes import logs, messages, names
+from trainerctl.localcluster.processes.environment import Environment, expand
+from trainerctl.localcluster.processes.ports import replace_ports
+from trainerctl.localcluster.processes.process import IDENTITY, Plan
+from trainerctl.localcluster.processes.settings import Settings
+from trainerctl.localcluster.processes.status import ContainerRecord, identity
+from trainerctl.localcluster.processes.volumes import mounted
+
+MOUNTS: Final = "POD_MOUNTS"
+"""On machines where containers have no mounts of their own: the folder with the volumes at their mount paths."""
+_KEPT_LOGS: Final = 2
+
+
+@dataclass(frozen=True)
+class Plans:
+    """Makes the plans of the containers of one pod whose volumes exist."""
+
+    pod: Pod
+    settings: Settings
+    volumes: Mapping[str, Path]
+    environment: Callable[[], Environment]
+    ports: Mapping[int, int] = field(default_factory=dict)
+    """Substitutes of ports that other programs use."""
+
+    async def make(self, container: Container, record: ContainerRecord) -> Plan:
+        """Return the plan for the next start of a container.
+
+        Raises:
+            ConfigError: something that the container refers to does not exist.
+            StatusError: something cannot be read.
+        """
+        start = record.next_start
+        folder = self.settings.pod(self.pod.metadata.uid or "") / "containers" / container.name
+        work, scratch = folder / "work", folder / "scratch"
+        for path in (work, scratch):
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = await self.environment().of(container)
+        given = {name: replace_ports(value, self.ports) for name, value in found.items()}
+        mounts = [mounted(each, self.volumes, given) for each in container.volume_mounts or []]
+        values = {
+            **self._base(container, folder),
+            **given,
+            IDENTITY: identity(self.pod, container.name, start),
+        }
+        if "PYTHONPATH" in given:
+            values["PYTHONPATH"] = os.pathsep.join([str(folder / "site"), given["PYTHONPATH"]])
+        words = [*(container.command or []), *(container.args or [])]
+        argv = [replace_ports(expand(each, given), self.ports) for each in words]
+        cwd = container.working_dir or str(work)
+        if self.settings.isolated:
+            mounts += self._files(container, folder, {str(each["target"]) for each in mounts})
+        else:
+            values, argv, cwd = self._without_mounts(values, argv, cwd, mounts)
+        return Plan(
+            argv=argv,
+            env=values,
+            cwd=cwd,
+            log=str(self._log(container, start)),
+            scratch=str(scratch),
+            hostname=names.host_name(self.pod),
+            mounts=mounts,
+            isolated=self.settings.isolated,
+            memory=_memory(container),
+            ports=self.ports,
+        )
+
+    def _base(self, container: Container, folder: Path) -> dict[str, str]:
+        """Return the variables that an image would bring."""
+        host, _, port = self.settings.server.rpartition(":")
+        home = self.settings.directory / "home"
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return {
+            **names.passed_environment(),
+            "PATH": self.settings.images.search_path(container.image or ""),
+            "HOME": str(home),
+            "HOSTNAME": names.host_name(self.pod),
+            "KUBERNETES_SERVICE_HOST": host,
+            "KUBERNETES_SERVICE_PORT": port,
+            "PIP_TARGET": str(folder / "site"),
+            "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+            "PYTHONPATH": str(folder / "site"),
+            "PYTHONUNBUFFERED": "1",
+        }
+
+    def _files(self, container: Container, folder: Path, taken: set[str]) -> list[dict[str, object]]:
+        """Return the mounts that every container has: its hosts file and the file of its last message."""
+        message = folder / "message"
+        message.write_bytes(b"")
+        hosts = self.settings.hosts.path(self.pod.namespace)
+        files = {"/etc/hosts": hosts, messages.path_of(container): message}
+        return [
+            {"source": str(source), "target": target, "read_only": False}
+            for target, source in files.items()
+            if target not in taken
+        ]
+
+    def _without_mounts(
+        self, values: dict[str, str], argv: list[str], cwd: str, mounts: list[dict[str, object]]
+    ) -> tuple[dict[str, str], list[str], str]:
+        """Show mounts below one folder, and addresses in place of the names of pods."""
+        root = self.settings.pod(self.pod.metadata.uid or "") / "root"
+        for each in mounts:
+            link = root / str(each["target"]).strip("/")
+            link.parent.mkdir(parents=True, exist_ok=True)
+            if not link.is_symlink():
+                link.symlink_to(str(each["source"]))
+        addresses = self.settings.hosts.addresses(self.pod.namespace)
+        replaced = {name: names.replace_names(value, addresses) for name, value in values.items()}
+        if not Path(cwd).is_dir():
+            cwd = str(root / cwd.strip("/"))
+            Path(cwd).mkdir(parents=True, exist_ok=True)
+        return {**replaced, MOUNTS: str(root)}, [names.replace_names(each, addresses) for each in argv], cwd
+
+    def _log(self, container: Container, start: int) -> Path:
+        """Return the folder of a start's log, after removing the oldest logs."""
+        folder = self.settings.logs(self.pod.metadata.uid or "", container.name)
+        for old in logs.attempts(folder):
+            if old <= start - _KEPT_LOGS:
+                shutil.rmtree(folder / str(old), ignore_errors=True)
+        return folder / str(start)
+
+
+def _memory(container: Container) -> int | None:
+    limits = (container.resources.limits if container.resources else None) or {}
+    return quantity.value(limits["memory"]) if "memory" in limits else None

@@ -1,0 +1,261 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""One pod: its volumes are made, its containers run in the order of a kubelet, and its record follows them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+import anyio
+from controller_runtime.apis.core.v1 import Container, Pod
+from controller_runtime.machinery.errors import StatusError
+from controller_runtime.machinery.time import parse_time
+from controller_runtime.rest import RestError
+
+from trainerctl.localcluster.processes import logs, names, process, status
+from trainerctl.localcluster.processes.container import ALWAYS, NEVER, ON_FAILURE, ContainerRunner, terminated
+from trainerctl.localcluster.processes.downward import ConfigError
+from trainerctl.localcluster.processes.environment import Environment, References
+from trainerctl.localcluster.processes.plans import Plans
+from trainerctl.localcluster.processes.process import Plan
+from trainerctl.localcluster.processes.settings import Settings
+from trainerctl.localcluster.processes.status import ContainerRecord, PodRecord, Terminated
+from trainerctl.localcluster.processes.volumes import Volumes
+
+DEADLINE: Final = "DeadlineExceeded"
+_RENEW_AFTER: Final = 0.4
+"""The part of a token's life after which it is renewed."""
+
+_LEAST_GRACE: Final = 2.0
+"""The seconds that a sidecar has for its end after the others have used up the pod's, as with a kubelet."""
+
+
+class PodRunner:
+    """Runs a pod; ``changed`` is called when its record has changed."""
+
+    def __init__(
+        self,
+        pod: Pod,
+        settings: Settings,
+        changed: Callable[[], None],
+        ports: Mapping[int, int] | None = None,
+    ) -> None:
+        self.pod = pod
+        self._ports = ports or {}
+        self.finished = anyio.Event()
+        """Set once no process of the pod is left."""
+        self._settings = settings
+        self._changed = changed
+        self._stopping = anyio.Event()
+        self._only_sidecars = False
+        """True once the other containers have ended for good."""
+        self._grace: float = 30.0
+        now = settings.now()
+        started = parse_time(pod.status.start_time) if pod.status.start_time else now
+        spec = pod.spec
+        self._init = [self._runner(each) for each in spec.init_containers or []]
+        self._containers = [self._runner(each) for each in spec.containers or []]
+        self._sidecars = [runner for runner in self._init if runner.policy == ALWAYS]
+        self.record = PodRecord(names.address(pod, settings.cluster), started, [], [])
+        for runners, into, init in (
+            (self._init, self.record.init, True),
+            (self._containers, self.record.containers, False),
+        ):
+            containers = [each.container for each in runners]
+            starts = self._starts(containers)
+            ends = self._ends(starts)
+            into.extend(status.records(pod, containers, starts, ends, init=init, now=now))
+            for runner, record in zip(runners, into, strict=True):
+                runner.record = record
+                runner.address = self.record.address
+
+    async def run(self) -> None:
+        """Run until every container has ended for good. If it is cancelled, all processes end at once."""
+        try:
+            await self._end_earlier()
+            await self._run()
+        finally:
+            self.finished.set()
+            self._update()
+
+    def stop(self, grace: float) -> None:
+        """Stop the pod: its containers get SIGTERM, and SIGKILL after ``grace`` seconds. It may be called again."""
+        self._grace = min(grace, self._grace) if self._stopping.is_set() else grace
+        self._stopping.set()
+
+    @property
+    def is_stopping(self) -> bool:
+        """True after `stop`."""
+        return self._stopping.is_set()
+
+    async def _end_earlier(self) -> None:
+        """End processes that an earlier kubelet left, which was killed with its shims or whose shims end just now."""
+        for record in (*self.record.init, *self.record.containers):
+            if record.identity:
+                await process.end_all(record.identity)
+
+    async def _run(self) -> None:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._stop_when_asked)
+            if self.pod.spec.active_deadline_seconds is not None:
+                tasks.start_soon(self._stop_at_deadline, float(self.pod.spec.active_deadline_seconds))
+            if await self._prepare():
+                tasks.start_soon(self._renew_tokens)
+                await self._run_containers()
+            tasks.cancel_scope.cancel()
+        for runner in self._init + self._containers:
+            if not isinstance(runner.record.state, Terminated) and self._stopping.is_set():
+                await runner.stop(0)  # the pod may have been stopped before anything of it ran
+                await runner.run()  # it is stopped, so this only writes its end
+
+    async def _prepare(self) -> bool:
+        """Make the volumes; return False if the pod is stopped before they exist."""
+        settings, spec = self._settings, self.pod.spec
+        folder = settings.pod(self.pod.metadata.uid or "")
+        reported = ""
+        while not self._stopping.is_set():
+            references = References(settings.reader, self.pod.namespace)
+            claims, address, rooms = settings.claims, self.record.address, settings.allocatable
+            volumes = Volumes(
+                self.pod, folder / "volumes", claims, address, references, settings.tokens, rooms
+            )
+            try:
+                settings.hosts.add(self.pod, settings.cluster)
+                made = await volumes.make()
+                self._volumes = volumes
+                self._plans = Plans(self.pod, settings, made, self._environment, self._ports)
+            except (ConfigError, StatusError, RestError, OSError) as error:
+                if reported != str(error):
+                    reported = str(error)
+                    settings.record(self.pod, "FailedMount", f"MountVolume.SetUp failed: {error}")
+                with anyio.move_on_after(settings.retry):
+                    await self._stopping.wait()
+                continue
+            self.record.sandboxed = True
+            self.record.initialized = not spec.init_containers
+            self._update()
+            return True
+        return False
+
+    def _environment(self) -> Environment:
+        """Return an environment that reads every reference again: a value may be missing or change between starts."""
+        references = References(self._settings.reader, self.pod.namespace)
+        return Environment(self.pod, self.record.address, references, self._settings.allocatable)
+
+    async def _renew_tokens(self) -> None:
+        """Renew the tokens of service accounts before they expire."""
+        life, reported = self._volumes.token_seconds, ""
+        while life is not None:
+            await self._let_pass(life * _RENEW_AFTER if not reported else self._settings.retry)
+            try:
+                await self._volumes.renew_tokens()
+                reported = ""
+            except (StatusError, RestError, OSError) as error:
+                if reported != str(error):
+                    reported = str(error)
+                    self._settings.record(self.pod, "FailedMount", f"a token cannot be renewed: {error}")
+
+    async def _let_pass(self, seconds: float) -> None:
+        """Return after ``seconds`` of either clock: that of sleeps stands still while the machine sleeps."""
+        began, end = self._settings.now(), anyio.current_time() + seconds
+        while anyio.current_time() < end and (self._settings.now() - began).total_seconds() < seconds:  # noqa: ASYNC110
+            await anyio.sleep(min(self._settings.retry, max(0.0, end - anyio.current_time())))
+
+    async def _run_containers(self) -> None:
+        """Run the init containers one after the other, then the containers; sidecars run until the others end."""
+        async with anyio.create_task_group() as sidecars:
+            for runner in self._init:
+                if self._stopping.is_set():
+                    break
+                if runner.policy == ALWAYS:
+                    sidecars.start_soon(runner.run)
+                    await runner.wait_started()
+                elif not await runner.run():
+                    break
+            else:
+                self.record.initialized = True
+                self._update()
+                async with anyio.create_task_group() as containers:
+                    for runner in self._containers:
+                        containers.start_soon(runner.run)
+            self._only_sidecars = True
+            for runner in reversed(self._sidecars):
+                if not self._stopping.is_set():  # then they are stopped with the pod
+                    await runner.stop(self._own_grace)
+
+    async def _stop_when_asked(self) -> None:
+        await self._stopping.wait()
+        while True:
+            grace = self._grace
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._stop_in_order, grace)
+                while self._grace == grace:  # noqa: ASYNC110 a second call may shorten it
+                    await anyio.sleep(0.1)
+                tasks.cancel_scope.cancel()
+
+    async def _stop_in_order(self, grace: float) -> None:
+        """Stop the containers, and the sidecars after them, the last one first, within the rest of ``grace``."""
+        end = anyio.current_time() + grace
+        async with anyio.create_task_group() as tasks:
+            for runner in self._containers + self._init:
+                if runner not in self._sidecars:
+                    tasks.start_soon(runner.stop, grace)
+        for runner in reversed(self._sidecars):
+            await runner.stop(max(end - anyio.current_time(), min(grace, _LEAST_GRACE)))
+
+    async def _stop_at_deadline(self, seconds: float) -> None:
+        passed = (self._settings.now() - self.record.started_at).total_seconds()
+        await self._let_pass(seconds - passed)
+        self.record.reason = DEADLINE
+        self.record.message = "Pod was active on the node longer than the specified deadline"
+        self.stop(self._own_grace)
+
+    @property
+    def _own_grace(self) -> float:
+        grace = self.pod.spec.termination_grace_period_seconds
+        return 30.0 if grace is None else float(grace)
+
+    def _starts(self, containers: Sequence[Container]) -> dict[str, int]:
+        """Return the number of the last start of each container that has a log of this machine."""
+        uid = self.pod.metadata.uid or ""
+        found = {each.name: logs.attempts(self._settings.logs(uid, each.name)) for each in containers}
+        return {name: starts[-1] for name, starts in found.items() if starts}
+
+    def _ends(self, starts: Mapping[str, int]) -> dict[str, Terminated]:
+        """Return the ends of starts, by container, that this machine's disk has."""
+        uid = self.pod.metadata.uid or ""
+        found = {
+            name: process.end(self._settings.logs(uid, name) / str(start)) for name, start in starts.items()
+        }
+        return {name: terminated(*end) for name, end in found.items() if end is not None}
+
+    def _runner(self, container: Container) -> ContainerRunner:
+        policy = self.pod.spec.restart_policy or ALWAYS
+        if any(each is container for each in self.pod.spec.init_containers or []):
+            own = container.restart_policy
+            policy = ALWAYS if own == ALWAYS else NEVER if policy == NEVER else ON_FAILURE
+        record = ContainerRecord(container.name, container.image or "", status.Waiting("ContainerCreating"))
+        return ContainerRunner(
+            self.pod, container, record, policy, self._settings, self._plan, self._update, self._ends_now, ""
+        )
+
+    async def _plan(self, container: Container, record: ContainerRecord) -> Plan:
+        return await self._plans.make(container, record)
+
+    def _ends_now(self) -> bool:
+        return self._only_sidecars or self.is_stopping
+
+    def _update(self) -> None:
+        self.record.phase = self._phase()
+        self._changed()
+
+    def _phase(self) -> str:
+        """Return the phase, which becomes terminal only when no process is left."""
+        ends = [each.record.state for each in self._containers]
+        codes = [end.exit_code for end in ends if isinstance(end, Terminated)]
+        if self.finished.is_set():
+            succeeded = len(codes) == len(ends) and not any(codes) and not self.record.reason
+            return status.SUCCEEDED if succeeded else status.FAILED
+        begun = any(each.record.identity for each in self._containers)
+        return status.RUNNING if self.record.initialized and begun else status.PENDING

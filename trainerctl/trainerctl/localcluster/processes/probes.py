@@ -1,0 +1,179 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Probes of a running container: startup, liveness and readiness, by a command, HTTP, gRPC or a connection."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import anyio
+from anyio.streams.tls import TLSStream
+from controller_runtime.apis.core.v1 import (
+    Container,
+    ContainerPort,
+    HTTPGetAction,
+    LifecycleHandler,
+    Pod,
+    Probe,
+)
+
+from trainerctl.localcluster.processes import grpchealth, process
+from trainerctl.localcluster.processes.status import ContainerRecord
+
+_Kill = Callable[[str, int | None], Awaitable[None]]
+_LONGEST_ANSWER: Final = 10 << 10
+
+
+@dataclass(frozen=True)
+class ProbeTarget:
+    """A running container, as probes and hooks reach it."""
+
+    id: process.ProcessID
+    plan: process.Plan
+    address: str
+    ports: Sequence[ContainerPort]
+
+    async def check(self, handler: Probe | LifecycleHandler, timeout: float) -> tuple[bool, str]:
+        """Return True if the container answers, and otherwise the reason."""
+        try:
+            with anyio.fail_after(timeout):
+                if handler.exec is not None:
+                    plan = replace(self.plan, argv=handler.exec.command or [])
+                    code, output = await process.run_beside(self.id, plan, timeout)
+                    return code == 0, output or f"exit code {code}"
+                if handler.http_get is not None:
+                    return await self._http(handler.http_get)
+                if handler.tcp_socket is not None:
+                    port = self._port(handler.tcp_socket.port)
+                    await (await anyio.connect_tcp(handler.tcp_socket.host or self.address, port)).aclose()
+                    return True, ""
+                if isinstance(handler, Probe) and handler.grpc is not None:
+                    port = self._port(handler.grpc.port)
+                    return await grpchealth.check(self.address, port, handler.grpc.service or "")
+        except TimeoutError:
+            return False, f"timed out after {timeout:g} s"
+        except (anyio.EndOfStream, anyio.BrokenResourceError):
+            return False, "the server closed the connection"
+        except (OSError, ValueError) as error:
+            return False, str(error)
+        return False, "this kind of probe is not supported by local processes"
+
+    async def _http(self, action: HTTPGetAction) -> tuple[bool, str]:
+        host, port = action.host or self.address, self._port(action.port)
+        path = f"/{(action.path or '/').removeprefix('/')}"
+        tls = None
+        if (action.scheme or "HTTP").upper() == "HTTPS":
+            tls = ssl.create_default_context()
+            tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE  # as a kubelet does
+        given = {each.name.title(): each.value for each in action.http_headers or []}
+        headers = {
+            "Host": f"{host}:{port}",
+            "User-Agent": "kube-probe",
+            "Accept": "*/*",
+            **given,
+            "Connection": "close",
+        }
+        lines = [f"GET {path} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
+        async with await anyio.connect_tcp(host, port) as connection:
+            stream: anyio.abc.ByteStream = connection
+            if tls is not None:
+                stream = await TLSStream.wrap(
+                    connection, server_side=False, ssl_context=tls, standard_compatible=False
+                )
+            await stream.send("\r\n".join([*lines, "", ""]).encode())
+            answer = b""
+            while b"\r\n" not in answer and len(answer) < _LONGEST_ANSWER:
+                try:
+                    answer += await stream.receive()
+                except anyio.EndOfStream:
+                    break
+        words = answer.partition(b"\r\n")[0].split(b" ")
+        if len(words) < 2 or not words[1].isdigit():
+            return False, "the answer is not HTTP"
+        code = int(words[1])
+        return 200 <= code < 400, f"HTTP probe failed with statuscode: {code}"
+
+    def _port(self, port: object) -> int:
+        """Return a port by its number or by its name in the container.
+
+        Raises:
+            ValueError: no port has the name.
+        """
+        text = str(port)
+        if text.isdecimal():
+            number = int(text)
+            return self.plan.ports.get(number, number)
+        found = next((each.container_port for each in self.ports if each.name == text), None)
+        if found is None:
+            raise ValueError(f"port {text} not found")
+        return self.plan.ports.get(found, found)
+
+
+@dataclass(frozen=True)
+class Probes:
+    """The probes of one start of a container. They write their results into its record."""
+
+    pod: Pod
+    container: Container
+    record: ContainerRecord
+    target: ProbeTarget
+    report: Callable[[Pod, str, str], None]
+    changed: Callable[[], None]
+    is_stopping: Callable[[], bool]
+    """Returns True once the container is stopped: only its readiness is probed then."""
+
+    async def run(self, kill: _Kill) -> None:
+        """Probe until cancelled; ``kill`` is called with the probe's own grace when the container has failed it."""
+        startup, liveness = self.container.startup_probe, self.container.liveness_probe
+        if startup is not None:
+            if not await self._until(startup, "Startup", wanted=True):
+                await kill("failed startup probe", startup.termination_grace_period_seconds)
+                return
+            self.record.started = True
+            self.record.ready = self.container.readiness_probe is None
+            self.changed()
+        async with anyio.create_task_group() as tasks:
+            if self.container.readiness_probe is not None:
+                tasks.start_soon(self._readiness, self.container.readiness_probe)
+            if liveness is not None:
+                await self._until(liveness, "Liveness", wanted=False)
+                await kill("failed liveness probe", liveness.termination_grace_period_seconds)
+                tasks.cancel_scope.cancel()
+
+    async def _until(self, probe: Probe, kind: str, *, wanted: bool) -> bool:
+        """Probe until the result is settled: ``wanted``, or a failure. It is not settled while the container stops."""
+        await anyio.sleep(probe.initial_delay_seconds or 0)
+        failures = 0
+        while not self.is_stopping():
+            ok = await self._once(probe, kind)
+            failures = 0 if ok else failures + 1
+            if ok and wanted:
+                return True
+            if failures >= (probe.failure_threshold or 3) and not self.is_stopping():
+                return False
+            await anyio.sleep(probe.period_seconds or 10)
+        while True:
+            await anyio.sleep_forever()
+
+    async def _readiness(self, probe: Probe) -> None:
+        await anyio.sleep(probe.initial_delay_seconds or 0)
+        same = 0
+        last: bool | None = None
+        while True:
+            ok = await self._once(probe, "Readiness")
+            same = same + 1 if ok == last else 1
+            last = ok
+            needed = (probe.success_threshold or 1) if ok else (probe.failure_threshold or 3)
+            if same >= needed and ok != self.record.ready:
+                self.record.ready = ok
+                self.changed()
+            await anyio.sleep(probe.period_seconds or 10)
+
+    async def _once(self, probe: Probe, kind: str) -> bool:
+        ok, message = await self.target.check(probe, float(probe.timeout_seconds or 1))
+        if not ok:
+            self.report(self.pod, "Unhealthy", f"{kind} probe failed: {message}")
+        return ok

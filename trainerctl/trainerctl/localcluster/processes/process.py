@@ -1,0 +1,217 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The process of a container, run by a shim that ends it when this program ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import anyio
+import msgspec
+from anyio.streams.buffered import BufferedByteReceiveStream
+
+from trainerctl.localcluster.processes.shim import ends, marks
+
+IDENTITY: Final = marks.IDENTITY
+_SHIM: Final = "trainerctl.localcluster.processes.shim"
+_LONGEST_REPORT: Final = 1 << 20
+_LONGEST_OUTPUT: Final = 4096
+_LOST: Final = 137
+_TIMED_OUT: Final = 124
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that a shim needs to run a container."""
+
+    argv: Sequence[str]
+    env: Mapping[str, str]
+    cwd: str
+    log: str
+    scratch: str
+    hostname: str
+    mounts: Sequence[Mapping[str, object]]
+    isolated: bool
+    """False on machines where mounts cannot be made."""
+    memory: int | None = None
+    ports: Mapping[int, int] = field(default_factory=dict)
+    """Substitutes of the container's ports."""
+
+
+class StartError(Exception):
+    """The program of a container cannot be run."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """The end of a process."""
+
+    code: int
+    out_of_memory: bool = False
+
+
+class _End(msgspec.Struct):
+    """The end of a start, as the shim writes it."""
+
+    code: int
+    oom: bool
+    began: float
+    ended: float
+
+
+class ProcessID(NamedTuple):
+    """A process that no later one with the same number is taken for."""
+
+    number: int
+    began: int
+    """The time of its start in clock ticks since the start of the machine."""
+
+
+class Process:
+    """A process that has started."""
+
+    def __init__(
+        self, shim: anyio.abc.Process, reports: BufferedByteReceiveStream, id_: ProcessID, identity: str
+    ) -> None:
+        self.id = id_
+        self._identity = identity
+        self._shim = shim
+        self._reports = reports
+        self._alone = False
+
+    async def wait(self) -> Ended:
+        """Return when the process and all other processes of its container have ended."""
+        report = await _report(self._reports)
+        await self._shim.wait()
+        # A killed shim left processes, and the container's hooks may have started daemons.
+        await end_all(self._identity)
+        self._alone = True
+        if "ended" not in report:  # the shim was killed
+            return Ended(_LOST)
+        return Ended(report["ended"], bool(report.get("oom")))
+
+    async def signal(self, name: str) -> None:
+        """Send a signal, by its name, to the group of the process; it may have ended."""
+        if self._shim.stdin is not None:
+            try:
+                await self._shim.stdin.send(f"{name}\n".encode())
+            except (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
+                return
+
+    async def close(self) -> None:
+        """End the process at once, if it runs, and release the pipes. The end is that of the kubelet, not its own."""
+        with anyio.CancelScope(shield=True):
+            await _release(self._shim)
+            if not self._alone:
+                await end_all(self._identity)
+
+
+async def start(plan: Plan) -> Process:
+    """Start a process.
+
+    Raises:
+        OSError: the machine does not allow another process; nothing was started.
+        StartError: the program cannot be run.
+    """
+    shim = await anyio.open_process(_command(), stdin=subprocess.PIPE, stderr=None, env=_environment())
+    if shim.stdin is None or shim.stdout is None:
+        raise StartError("the shim has no pipes")
+    reports, identity = BufferedByteReceiveStream(shim.stdout), plan.env[IDENTITY]
+    try:
+        with suppress(anyio.BrokenResourceError):  # the shim has ended, and reports nothing
+            await shim.stdin.send(msgspec.json.encode(asdict(plan)) + b"\n")
+        id_ = await _started(reports)
+    except BaseException:
+        with anyio.CancelScope(shield=True):
+            await _release(shim)
+            await end_all(identity)
+        raise
+    return Process(shim, reports, id_, identity)
+
+
+async def _started(reports: BufferedByteReceiveStream) -> ProcessID:
+    report = await _report(reports)
+    if "started" not in report:
+        raise StartError(report.get("failed", "the shim ended"))
+    return ProcessID(*report["started"])
+
+
+async def _release(shim: anyio.abc.Process) -> None:
+    """Return when a shim, which ends with its standard input, has ended its container."""
+    if shim.stdin is not None:
+        await shim.stdin.aclose()
+    await shim.wait()
+    await shim.aclose()
+
+
+async def end_all(identity: str) -> None:
+    """End the processes of one start of a container, by its name in their environment."""
+    await anyio.to_thread.run_sync(marks.kill, identity)
+
+
+def end(folder: Path) -> tuple[Ended, datetime, datetime] | None:
+    """Return the end, and the times of begin and end, of the start whose log is in ``folder``, or None without them."""
+    try:
+        found = msgspec.convert(ends.read(str(folder)), _End)
+        began, ended = (datetime.fromtimestamp(each, UTC) for each in (found.began, found.ended))
+    except (msgspec.ValidationError, ValueError, OverflowError, OSError):
+        return None
+    return Ended(found.code, found.oom), began, ended
+
+
+async def run_beside(process: ProcessID, plan: Plan, timeout: float) -> tuple[int, str]:
+    """Run a command with the mounts of a running container; return its exit code and its output."""
+    command = [*_command(), "--enter", str(process.number), str(process.began)]
+    shim = await anyio.open_process(command, stderr=None, env=_environment(), start_new_session=True)
+    output = b""
+    try:
+        with anyio.fail_after(timeout):
+            if shim.stdin is not None:
+                await shim.stdin.send(msgspec.json.encode(asdict(plan)) + b"\n")
+                await shim.stdin.aclose()
+            if shim.stdout is not None:
+                async for chunk in shim.stdout:
+                    output = (output + chunk)[:_LONGEST_OUTPUT]
+            code = await shim.wait()
+    except TimeoutError:
+        return _TIMED_OUT, f"timed out after {timeout:g} s"
+    finally:
+        with anyio.CancelScope(shield=True):
+            if shim.returncode is None:
+                with suppress(ProcessLookupError):  # it has ended, and the event loop does not know yet
+                    os.killpg(shim.pid, signal.SIGKILL)
+            await shim.aclose()
+    return code, output.decode(errors="replace").strip()
+
+
+async def can_mount() -> str:
+    """Return why this machine does not allow mounts of a container's own, or an empty text if it does."""
+    done = await anyio.run_process([*_command(), "--check"], check=False, env=_environment())
+    return done.stdout.decode(errors="replace").strip() if done.returncode else ""
+
+
+async def _report(reports: BufferedByteReceiveStream) -> dict[str, Any]:
+    try:
+        line = await reports.receive_until(b"\n", _LONGEST_REPORT)
+        return msgspec.json.decode(line, type=dict[str, Any])
+    except (anyio.IncompleteRead, anyio.ClosedResourceError, anyio.EndOfStream, anyio.DelimiterNotFound):
+        return {}
+    except (msgspec.MsgspecError, RecursionError):  # a program of the same user can write to the pipe
+        return {}
+
+
+def _command() -> list[str]:
+    return [sys.executable, "-S", "-P", "-m", _SHIM]
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}

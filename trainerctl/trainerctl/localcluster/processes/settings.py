@@ -1,0 +1,72 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The settings that all pods share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from controller_runtime.apis.core.v1 import Pod
+from controller_runtime.client import Reader
+
+from trainerctl.localcluster.processes.images import Images
+from trainerctl.localcluster.processes.names import Hosts
+from trainerctl.localcluster.processes.volumes import Tokens
+
+Record = Callable[[Pod, str, str], None]
+"""Records an event: pod, reason, message."""
+
+
+@dataclass(frozen=True)
+class BackOff:
+    """The delays of restarts, in seconds; a container that ran for ``reset`` seconds begins again with the first."""
+
+    first: float = 1.0
+    longest: float = 60.0
+    reset: float = 600.0
+
+    def delay(self, failures: int) -> float:
+        """Return the delay after so many restarts in a row."""
+        return min(self.first * 2.0 ** min(failures, 32), self.longest)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The folders, the images and the clocks of all pods."""
+
+    directory: Path
+    images: Images
+    hosts: Hosts
+    reader: Reader
+    tokens: Tokens
+    record: Record
+    server: str = ""
+    """The API server's address, HOST:PORT, for clients in pods."""
+    isolated: bool = True
+    """True if containers have mounts of their own."""
+    allocatable: Mapping[str, str] = field(default_factory=dict)
+    back_off: BackOff = field(default_factory=BackOff)
+    retry: float = 2.0
+    """Seconds until a missing Secret, ConfigMap or volume is looked up again."""
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)
+
+    @property
+    def cluster(self) -> str:
+        """The part of addresses that differs between clusters."""
+        return str(self.directory)
+
+    @property
+    def claims(self) -> Path:
+        """The folder of claims, which outlive their pods."""
+        return self.directory / "claims"
+
+    def pod(self, uid: str) -> Path:
+        """Return the folder of a pod."""
+        return self.directory / "pods" / uid
+
+    def logs(self, uid: str, container: str) -> Path:
+        """Return the folder of a container's logs, which has a folder for each start."""
+        return self.pod(uid) / "logs" / container

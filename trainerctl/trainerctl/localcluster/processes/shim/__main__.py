@@ -1,0 +1,35 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""``python -m trainerctl.localcluster.processes.shim``: run one container.
+
+The first line of standard input is the plan. The lines after it are commands: the name of a signal for the container.
+The end of standard input is the end of the kubelet, and with it the container ends. Each line of standard output is
+a report: ``started`` with the process and the time of its start, ``failed`` with a message, or ``ended`` with the exit
+code.
+With ``--enter PID BEGAN``, run a command beside a container's process. With ``--check``, try to make a mount.
+"""
+
+import json
+import os
+import sys
+
+from trainerctl.localcluster.processes.shim import enter, mounts, supervise
+
+
+def main(argv: list[str]) -> int:
+    """Return the exit code."""
+    if argv[:1] == ["--check"]:
+        try:
+            mounts.unshare()
+        except OSError as error:
+            print(error)
+            return 1
+        return 0
+    plan = json.loads(sys.stdin.buffer.readline())
+    if argv[:1] == ["--enter"]:
+        enter.execute(int(argv[1]), int(argv[2]), plan)
+    return supervise.run(plan)
+
+
+if __name__ == "__main__":
+    os._exit(main(sys.argv[1:]))

@@ -1,0 +1,167 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the process of a container from its start until no process of it is left."""
+
+import json
+import os
+import selectors
+import signal
+import sys
+import time
+from typing import Any, Final
+
+from trainerctl.localcluster.processes.shim import ends, marks, mounts, tree
+from trainerctl.localcluster.processes.shim.output import LogWriter
+
+_TICK: Final = 0.25
+_REAP_SECONDS: Final = 5.0
+_READ_BYTES: Final = 1 << 18
+_DRAIN_SECONDS: Final = 2.0
+_NOT_FOUND: Final = 127
+
+
+def run(plan: dict[str, Any]) -> int:
+    """Run a container; return 0 once its end is reported."""
+    os.makedirs(plan["log"], mode=0o700, exist_ok=True)
+    log = LogWriter(plan["log"])
+    tree.adopt_orphans()
+    output, child_output = os.pipe()
+    failure, child_failure = os.pipe()
+    shim = os.getpid()
+    pid = os.fork()
+    if pid == 0:
+        os.close(output)
+        os.close(failure)
+        _execute(plan, shim, child_output, child_failure)
+    os.close(child_output)
+    os.close(child_failure)
+    with open(failure, "rb") as file:
+        message = file.read().decode(errors="replace")
+    if message:
+        os.waitpid(pid, 0)
+        _report(failed=message)
+        return 0
+    began = time.time()
+    _report(started=[pid, tree.start_time(pid)])
+    container = _Container(pid, output, log, plan.get("memory"))
+    code = container.watch()
+    if container.abandoned:
+        marks.kill(plan["env"][marks.IDENTITY])
+    else:
+        ends.write(plan["log"], code=code, oom=container.out_of_memory, began=began, ended=time.time())
+    _report(ended=code, oom=container.out_of_memory)
+    return 0
+
+
+class _Container:
+    def __init__(self, pid: int, output: int, log: LogWriter, memory: int | None) -> None:
+        self.out_of_memory = False
+        self.abandoned = False
+        """True if the process was ended because the kubelet has ended."""
+        self._pid = pid
+        self._output = output
+        self._log = log
+        self._memory = memory
+        self._selector = selectors.DefaultSelector()
+        os.set_blocking(output, False)
+        os.set_blocking(0, False)
+        self._selector.register(output, selectors.EVENT_READ, self._copy)
+        self._selector.register(0, selectors.EVENT_READ, self._command)
+        self._commands = b""
+
+    def watch(self) -> int:
+        """Return the exit code once the process and all processes that it started have ended."""
+        self._selector.register(os.pidfd_open(self._pid), selectors.EVENT_READ, lambda: None)
+        sampled = 0.0
+        while (status := tree.reap(self._pid)) is None:
+            ready = self._selector.select(_TICK if self._memory or self._log.has_part else _REAP_SECONDS)
+            for key, _ in ready:
+                key.data()
+            if not ready:
+                self._log.flush()
+            if self._memory and time.monotonic() - sampled >= _TICK:
+                sampled = time.monotonic()
+                self._check_memory(self._memory)
+        self._finish()
+        code = os.waitstatus_to_exitcode(status)
+        return 128 - code if code < 0 else code
+
+    def _finish(self) -> None:
+        """End the processes that are left, and write the rest of the output."""
+        tree.kill()
+        deadline = time.monotonic() + _DRAIN_SECONDS
+        while self._output in self._selector.get_map() and time.monotonic() < deadline:
+            if not self._copy():
+                break
+        self._log.flush()
+
+    def _copy(self) -> bool:
+        """Copy output into the log; return False if there is none."""
+        try:
+            data = os.read(self._output, _READ_BYTES)
+        except BlockingIOError:
+            return False
+        if not data:
+            self._selector.unregister(self._output)
+            return False
+        self._log.write(data)
+        return True
+
+    def _command(self) -> None:
+        data = os.read(0, 4096)
+        if not data:  # the kubelet has ended
+            self._selector.unregister(0)
+            self.abandoned = True
+            self._kill()
+        *lines, self._commands = (self._commands + data).split(b"\n")
+        for line in lines:
+            number = signal.Signals[line.decode()]
+            if number == signal.SIGKILL:
+                self._kill()
+            else:
+                self._signal(number)
+
+    def _signal(self, number: signal.Signals) -> None:
+        try:
+            os.killpg(self._pid, number)
+        except ProcessLookupError:
+            return
+
+    def _kill(self) -> None:
+        """Kill the process; the others are killed when it has ended."""
+        self._signal(signal.SIGKILL)
+
+    def _check_memory(self, limit: int) -> None:
+        if tree.memory() > limit:
+            self.out_of_memory = True
+            self._kill()
+
+
+def _execute(plan: dict[str, Any], shim: int, output: int, failure: int) -> None:
+    """Become the container's process. An error is written to ``failure``, which a started program closes."""
+    try:
+        os.setsid()
+        tree.end_with_parent(shim)
+        if plan["isolated"]:
+            mounts.prepare(plan)
+        os.chdir(plan["cwd"])
+        null = os.open(os.devnull, os.O_RDONLY)
+        for source, to in ((null, 0), (output, 1), (output, 2)):
+            os.dup2(source, to)
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+        try:
+            os.execvpe(plan["argv"][0], plan["argv"], plan["env"])
+        except (FileNotFoundError, NotADirectoryError):
+            place = "" if "/" in plan["argv"][0] else " in $PATH"
+            os.write(failure, f'exec: "{plan["argv"][0]}": executable file not found{place}'.encode())
+    except (OSError, ValueError) as error:
+        os.write(failure, str(error).encode())
+    os._exit(_NOT_FOUND)
+
+
+def _report(**fields: object) -> None:
+    try:
+        sys.stdout.write(json.dumps(fields) + "\n")
+        sys.stdout.flush()
+    except BrokenPipeError:  # the kubelet has ended; the end of standard input says so as well
+        return

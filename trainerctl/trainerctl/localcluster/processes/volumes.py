@@ -1,0 +1,226 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Volumes as folders of this machine. Files of Secrets and ConfigMaps keep their content of the pod's start."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Final, Protocol
+
+from controller_runtime.apis.core.v1 import (
+    Container,
+    DownwardAPIVolumeFile,
+    HostPathVolumeSource,
+    KeyToPath,
+    Pod,
+    ServiceAccountTokenProjection,
+    Volume,
+    VolumeMount,
+    VolumeProjection,
+)
+
+from trainerctl.localcluster.processes import downward
+from trainerctl.localcluster.processes.downward import ConfigError
+from trainerctl.localcluster.processes.environment import References, expand
+
+_MODE: Final = 0o644
+_TOKEN_MODE: Final = 0o600
+_TOKEN_SECONDS: Final = 3600
+_Files = dict[str, tuple[bytes, int | None]]
+"""Content and mode by path in the volume."""
+
+
+class Tokens(Protocol):
+    """Issues the tokens of service accounts."""
+
+    async def token(self, pod: Pod, projection: ServiceAccountTokenProjection) -> str:
+        """Return a token of the pod's service account."""
+        ...
+
+
+@dataclass(frozen=True)
+class Volumes:
+    """Makes the volumes of one pod below ``folder``; those of claims are below ``claims`` and outlive the pod."""
+
+    pod: Pod
+    folder: Path
+    claims: Path
+    address: str
+    references: References
+    tokens: Tokens
+    allocatable: Mapping[str, str]
+
+    async def make(self) -> dict[str, Path]:
+        """Return the folder of each volume, or the file of a host path.
+
+        Raises:
+            ConfigError: something that a volume refers to does not exist.
+            StatusError: something cannot be read.
+        """
+        return {volume.name: await self._make(volume) for volume in self.pod.spec.volumes or []}
+
+    @property
+    def token_seconds(self) -> int | None:
+        """The shortest life of a token in the volumes, or None without tokens."""
+        lives = [token.expiration_seconds or _TOKEN_SECONDS for _, token in self._token_files()]
+        return min(lives, default=None)
+
+    async def renew_tokens(self) -> None:
+        """Replace each token by a new one. A reader sees the old or the new one.
+
+        Raises:
+            StatusError: a token is refused.
+        """
+        for name, projection in self._token_files():
+            path = self.folder / name / projection.path
+            new = path.with_name(f".{path.name}.new")
+            new.write_text(await self.tokens.token(self.pod, projection))
+            new.chmod(_TOKEN_MODE)
+            new.rename(path)
+
+    def _token_files(self) -> list[tuple[str, ServiceAccountTokenProjection]]:
+        """Return the tokens in projected volumes, each with the name of its volume."""
+        return [
+            (volume.name, source.service_account_token)
+            for volume in self.pod.spec.volumes or []
+            for source in (volume.projected.sources if volume.projected else None) or []
+            if source.service_account_token is not None
+        ]
+
+    async def _make(self, volume: Volume) -> Path:
+        if volume.host_path is not None:
+            return _host_path(volume.host_path)
+        if volume.persistent_volume_claim is not None:
+            name = volume.persistent_volume_claim.claim_name
+            path = folder_of(self.claims, self.pod.namespace, name, await self.references.claim(name))
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            return path
+        path = self.folder / volume.name
+        path.mkdir(mode=0o755, parents=True, exist_ok=True)
+        mode, files = await self._files(volume)
+        _write(path, files, mode or _MODE)
+        return path
+
+    async def _files(self, volume: Volume) -> tuple[int | None, _Files]:
+        if (secret := volume.secret) is not None:
+            data = await self.references.secret(secret.secret_name or "", optional=secret.optional)
+            return secret.default_mode, _selected(data, secret.items, secret.secret_name, secret.optional)
+        if (config_map := volume.config_map) is not None:
+            data = await self.references.config_map(config_map.name or "", optional=config_map.optional)
+            return config_map.default_mode, _selected(
+                data, config_map.items, config_map.name, config_map.optional
+            )
+        if (fields := volume.downward_api) is not None:
+            return fields.default_mode, self._fields(fields.items or [])
+        files: _Files = {}
+        if volume.projected is not None:
+            for source in volume.projected.sources or []:
+                files.update(await self._projected(source))
+            return volume.projected.default_mode, files
+        return None, files
+
+    async def _projected(self, source: VolumeProjection) -> _Files:
+        if (secret := source.secret) is not None:
+            data = await self.references.secret(secret.name or "", optional=secret.optional)
+            return _selected(data, secret.items, secret.name, secret.optional)
+        if (config_map := source.config_map) is not None:
+            data = await self.references.config_map(config_map.name or "", optional=config_map.optional)
+            return _selected(data, config_map.items, config_map.name, config_map.optional)
+        if source.downward_api is not None:
+            return self._fields(source.downward_api.items or [])
+        if (token := source.service_account_token) is not None:
+            return {token.path: ((await self.tokens.token(self.pod, token)).encode(), _TOKEN_MODE)}
+        raise ConfigError("a projected volume has a source that is not supported")
+
+    def _fields(self, items: Iterable[DownwardAPIVolumeFile]) -> _Files:
+        files: _Files = {}
+        for item in items:
+            if item.field_ref is not None:
+                text = downward.field_text(self.pod, item.field_ref, self.address)
+            elif item.resource_field_ref is not None:
+                container = (self.pod.spec.containers or [Container()])[0]
+                text = downward.resource_text(self.pod, item.resource_field_ref, container, self.allocatable)
+            else:
+                continue
+            files[item.path] = (text.encode(), item.mode)
+        return files
+
+
+def folder_of(claims: Path, namespace: str, name: str, uid: str) -> Path:
+    """Return the folder of a claim; a later claim of the same name has another one."""
+    return claims / namespace / f"{name}-{uid}"
+
+
+def forget(claims: Path, namespace: str, name: str, uid: str) -> None:
+    """Remove the data of a claim that was deleted."""
+    shutil.rmtree(folder_of(claims, namespace, name, uid), ignore_errors=True)
+
+
+def mounted(mount: VolumeMount, volumes: Mapping[str, Path], values: Mapping[str, str]) -> dict[str, object]:
+    """Return a mount of a container as its plan has it; a sub-path that does not exist becomes a folder.
+
+    Raises:
+        ConfigError: the volume does not exist, or the sub-path leaves it.
+    """
+    if mount.name not in volumes:
+        raise ConfigError(f"volume {mount.name} not found")
+    source = volumes[mount.name]
+    sub = expand(mount.sub_path_expr, values) if mount.sub_path_expr else mount.sub_path
+    if sub:
+        if not _is_inside(sub):
+            raise ConfigError(f"subPath {sub} of volume {mount.name} must be a path inside the volume")
+        source = source / sub
+        if not source.exists():
+            source.mkdir(parents=True)
+    return {
+        "source": str(source),
+        "target": os.path.normpath(mount.mount_path),
+        "read_only": bool(mount.read_only),
+    }
+
+
+def _selected(
+    data: Mapping[str, bytes] | None, items: list[KeyToPath] | None, name: str | None, optional: bool | None
+) -> _Files:
+    if data is None:
+        return {}
+    if items is None:
+        return {key: (content, None) for key, content in data.items()}
+    if not optional and (missing := [item.key for item in items if item.key not in data]):
+        raise ConfigError(f"references non-existent config key: {missing[0]} of {name}")
+    return {item.path: (data[item.key], item.mode) for item in items if item.key in data}
+
+
+def _write(folder: Path, files: _Files, mode: int) -> None:
+    for name, (content, own) in files.items():
+        if not _is_inside(name):
+            raise ConfigError(f"path {name} must be inside the volume")
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)
+        path.write_bytes(content)
+        path.chmod(mode if own is None else own)
+
+
+def _host_path(source: HostPathVolumeSource) -> Path:
+    path, kind = Path(source.path), source.type or ""
+    if kind == "DirectoryOrCreate":
+        path.mkdir(parents=True, exist_ok=True)
+    elif kind == "FileOrCreate":
+        path.touch()
+    if (
+        not path.exists()
+        or (kind == "Directory" and not path.is_dir())
+        or (kind == "File" and not path.is_file())
+    ):
+        raise ConfigError(f"hostPath {path} does not exist or is not a {kind or 'file or folder'}")
+    return path
+
+
+def _is_inside(name: str) -> bool:
+    path = PurePosixPath(name)
+    return not path.is_absolute() and ".." not in path.parts

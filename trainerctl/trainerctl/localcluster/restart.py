@@ -1,0 +1,113 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Restarts the components of a cluster that have ended, on their existing files: the objects are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from controller_runtime.client import LiveClient
+from controller_runtime.envtest import (
+    Component,
+    Supervisor,
+    etcd_client_flags,
+    etcd_tls_flags,
+    write_etcd_certificates,
+)
+from controller_runtime.rest import Transport, load_config
+
+from trainerctl.localcluster import contents
+from trainerctl.localcluster.access import write_kubeconfig
+from trainerctl.localcluster.components import JOBSET_CONTROLLER, MANAGER
+from trainerctl.localcluster.state import State
+
+STORE: Final = ("etcd", "kube-apiserver")
+"""The components that all others use, in start order."""
+ACCOUNTS: Final[Mapping[str, tuple[str, str]]] = {
+    JOBSET_CONTROLLER: (contents.JOBSET_NAMESPACE, contents.JOBSET_ACCOUNT),
+    MANAGER: (contents.TRAINER_NAMESPACE, contents.TRAINER_ACCOUNT),
+}
+"""Namespace and name of the service account of each component that has one."""
+
+
+async def restart(directory: Path, kept: State, supervisor: Supervisor, *, timeout: float) -> list[str]:
+    """Start the components that have ended, and return their names once every component is ready.
+
+    On any error or cancellation, the components started by this call are stopped again.
+
+    Raises:
+        ComponentError: a component ends again or does not become ready; names its log.
+    """
+    if _lacks_certificates(kept):
+        for name in reversed(STORE):
+            await supervisor.stop(name)
+        kept = _with_certificates(directory, kept)
+    running = {name for name, process in supervisor.processes.items() if process.poll() is None}
+    ended = [component for component in kept.components if component.name not in running]
+    started: list[str] = []
+
+    def start(names: Collection[str]) -> None:
+        for component in ended:
+            if component.name in names:
+                supervisor.start(component)
+                started.append(component.name)
+
+    # The watch is for those that run.
+    supervisor.kill([name for name in supervisor.processes if name not in running])
+    try:
+        async with supervisor.watching():
+            start(STORE)
+            await _ready(kept, supervisor, STORE, timeout)
+            others = {component.name for component in ended} - set(STORE)
+            if others & ACCOUNTS.keys():
+                await write_tokens(directory, kept.server, others & ACCOUNTS.keys())
+            start(others)
+            await _ready(kept, supervisor, kept.names, timeout)
+    except BaseException:
+        supervisor.kill(started)
+        raise
+    return [component.name for component in ended]
+
+
+async def write_tokens(directory: Path, server: str, components: Collection[str]) -> None:
+    """Write a kubeconfig with a new token for each of ``components``."""
+    authority = (directory / "pki" / "ca.crt").read_bytes()
+    async with Transport(await load_config(str(directory / "admin.kubeconfig"))) as transport:
+        client = LiveClient(transport)
+        for component in sorted(components):
+            namespace, name = ACCOUNTS[component]
+            path = directory / f"{component}.kubeconfig"
+            await write_kubeconfig(client, path, server, authority, namespace=namespace, name=name)
+
+
+def _lacks_certificates(kept: State) -> bool:
+    """Return True if etcd serves every client, as in clusters of releases before 0.2."""
+    return any(
+        "=http://" in argument for each in kept.components if each.name == "etcd" for argument in each.argv
+    )
+
+
+def _with_certificates(directory: Path, kept: State) -> State:
+    """Return the state in which etcd requires a certificate of the API server, and write both."""
+    pki = directory / "pki"
+    write_etcd_certificates(pki)
+    flags = {"etcd": etcd_tls_flags(pki), "kube-apiserver": etcd_client_flags(pki)}
+
+    def secured(component: Component) -> Component:
+        if component.name not in flags:
+            return component
+        argv = [argument.replace("=http://", "=https://") for argument in component.argv]
+        return replace(component, argv=[*argv, *flags[component.name]])
+
+    upgraded = replace(kept, components=[secured(each) for each in kept.components])
+    upgraded.write(directory)
+    return upgraded
+
+
+async def _ready(kept: State, supervisor: Supervisor, names: Collection[str], timeout: float) -> None:
+    for component in kept.components:
+        if component.name in names:
+            await supervisor.wait_ready(component, timeout=timeout)

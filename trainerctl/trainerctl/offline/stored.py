@@ -1,0 +1,158 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Admission of a new object by an API server with Trainer's CRDs and webhooks: the problems, or the stored object.
+
+All commands that read TrainJobs or runtimes use it, so that all of them agree about an object.
+"""
+
+from __future__ import annotations
+
+import base64
+import copy
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Final
+
+from controller_runtime.apis.admission.v1 import AdmissionRequest, AdmissionResponse
+from controller_runtime.machinery import GVK, JSON, Object
+from controller_runtime.machinery.patch import apply_json_patch
+from controller_runtime.webhook import Handler, MutatorHandler, ValidatorHandler, admission
+from pkg import shipped, webhooks
+from pkg.apis.config.v1alpha1 import Configuration
+from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
+from pkg.runtime import Runtime
+from pkg.webhooks import newerrules
+
+from trainerctl.offline import objectmeta, schema
+from trainerctl.offline.cel import Evaluator
+from trainerctl.offline.inputfiles import DEFAULT_NAMESPACE
+from trainerctl.offline.problem import Path, Problem
+
+Data = dict[str, JSON]
+
+KINDS: Final[dict[GVK, type[Object]]] = {
+    kind.gvk: kind for kind in (TrainJob, TrainingRuntime, ClusterTrainingRuntime)
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """An object after the server's schema; without ``undecodable`` and ``problems`` it is valid."""
+
+    data: Data
+    """The stored object, without unknown fields and with defaults. Unlike the server, keeps the status."""
+    unknown: list[Path]
+    """Unknown fields: an error with strict field validation, which kubectl uses, else dropped."""
+    undecodable: str | None
+    problems: list[Problem]
+
+
+class Schemas:
+    """Checks objects by the CRDs' schemas and CEL rules. Objects without a namespace are in ``namespace``."""
+
+    def __init__(self, schemas: Mapping[GVK, schema.Schema], namespace: str = DEFAULT_NAMESPACE) -> None:
+        self._schemas = schemas
+        self._namespace = namespace
+        self._evaluate = Evaluator()
+
+    def check(self, data: Data) -> Checked:
+        """Check a create of ``data``, which must be of a Trainer kind."""
+        gvk = GVK.parse(data["apiVersion"], data["kind"])
+        of_kind = self._schemas[gvk]
+        unknown, undecodable = schema.unknown(of_kind, data), objectmeta.undecodable(data)
+        if undecodable:
+            return Checked(data, unknown, undecodable, [])
+        stored = self.stored(data, unknown)
+        created = without_status(stored)
+        problems = [*objectmeta.problems(created), *schema.problems(of_kind, created)]
+        if any(problem.grave for problem in problems):
+            problems.append(Problem(None, f"Invalid value: null: {newerrules.UNCHECKED}"))
+        else:
+            problems += schema.rules(of_kind, created, self._evaluate)
+        return Checked(stored, unknown, None, list(dict.fromkeys(problems)))
+
+    def stored(self, data: Data, unknown: list[Path] | None = None) -> Data:
+        """Return a copy of ``data`` without the ``unknown`` fields, with defaults, a namespace and a name."""
+        gvk = GVK.parse(data["apiVersion"], data["kind"])
+        stored = copy.deepcopy(data)
+        for path in unknown or ():
+            _remove(stored, path)
+        schema.default(self._schemas[gvk], stored)
+        meta = stored["metadata"] = stored.get("metadata") or {}
+        if KINDS[gvk] is not ClusterTrainingRuntime and not meta.get("namespace"):
+            meta["namespace"] = self._namespace
+        if not meta.get("name") and meta.get("generateName"):
+            meta["name"] = f"{meta['generateName']}xxxxx"
+        return stored
+
+
+class Webhooks:
+    """The webhooks' answers, from their validators; ``runtimes`` serve the TrainJobs."""
+
+    def __init__(self, runtimes: Mapping[str, Runtime], cfg: Configuration | None = None) -> None:
+        self._mutator = MutatorHandler(TrainJob, webhooks.TrainJobDefaulter(cfg))
+        self._handlers: dict[GVK, Handler] = {
+            kind.gvk: ValidatorHandler(kind, validator)
+            for kind, validator in webhooks.validators(runtimes, cfg).items()
+        }
+
+    async def mutate(self, data: Data) -> tuple[AdmissionResponse, Data]:
+        """Return the mutating webhook's answer to a create of ``data``, and the changed object."""
+        if GVK.parse(data["apiVersion"], data["kind"]) != TrainJob.gvk:
+            return admission.allowed(), data
+        request = AdmissionRequest(uid="offline", operation="CREATE", object=without_status(data))
+        response = await self._mutator.handle(request)
+        if response.patch is None:
+            return response, data
+        changed: Data = apply_json_patch(copy.deepcopy(data), json.loads(base64.b64decode(response.patch)))
+        return response, changed
+
+    async def review(self, data: Data) -> tuple[AdmissionResponse, str]:
+        """Return the answer to a create of ``data``, and the server's text about a denial."""
+        gvk = GVK.parse(data["apiVersion"], data["kind"])
+        try:
+            request = AdmissionRequest(uid="offline", operation="CREATE", object=without_status(data))
+            response = await self._handlers[gvk].handle(request)
+        except admission.BadRequestError as error:
+            response = admission.errored(400, str(error))
+        return response, denial(f"validator.{gvk.kind.lower()}.{gvk.group}", response)
+
+
+def denial(webhook: str, response: AdmissionResponse) -> str:
+    """Return the server's text about a webhook's refusal."""
+    message = response.status.message if response.status is not None else ""
+    return f'admission webhook "{webhook}" denied the request: {message}'
+
+
+def without_status(data: Data) -> Data:
+    """Return an object without its status, which a create does not set."""
+    return {name: value for name, value in data.items() if name != "status"}
+
+
+@cache
+def schemas() -> dict[GVK, schema.Schema]:
+    """Return the shipped CRDs' schemas by the kinds they serve."""
+    found: dict[GVK, schema.Schema] = {}
+    for crd in shipped.crds():
+        spec = crd["spec"]
+        for version in spec["versions"]:
+            gvk = GVK(spec["group"], version["name"], spec["names"]["kind"])
+            found[gvk] = version["schema"]["openAPIV3Schema"]
+    return found
+
+
+def not_served(gvk: GVK) -> str | None:
+    """Return the server's error for a Trainer kind in an unknown group or version; None for all other kinds."""
+    ours = gvk.group == TrainJob.gvk.group or gvk.kind in {known.kind for known in KINDS}
+    if not ours or gvk in KINDS:
+        return None
+    return f'no matches for kind "{gvk.kind}" in version "{gvk.api_version}"'
+
+
+def _remove(data: JSON, path: Path) -> None:
+    *parents, last = path
+    for step in parents:
+        data = data[step]
+    del data[last]

@@ -1,0 +1,296 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The group of a pod, and the causes of its values.
+
+The causes are found by trial: a field of an object that was read is changed, or an object is removed, and the pod is
+grouped again. The values that differ are due to that change. This holds for every grouper, installed ones included.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import importlib.metadata
+from functools import cache
+from typing import TYPE_CHECKING, Final
+
+import pydantic_core
+from controller_runtime.apis.core.v1 import Pod
+from controller_runtime.machinery import JSON, Object
+from controller_runtime.machinery.errors import StatusError
+from controller_runtime.machinery.yaml import render_path
+from pkg.apis.kai.v2alpha2 import PodGroup
+from pkg.constants import kai
+from pkg.podgrouper import (
+    ENTRY_POINT_GROUP,
+    DirectOwners,
+    PodGrouper,
+    Rules,
+    Settings,
+    new_plugins_hub,
+    rules_of,
+)
+from pkg.podgrouper.plugins import GroupingError, Reads
+from pkg.podgrouper.podgroup import Metadata, SubGroupMetadata, TopologyConstraintMetadata
+from pkg.why.things import at, maps
+
+from trainerctl.offline.snapshot import Key, Snapshot
+from trainerctl.offline.trace.grouptrace import Data, GroupTrace, Values
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+Objects = dict[Key, Data]
+Path = tuple[str | int, ...]
+
+REFUSALS: Final = (GroupingError, StatusError)
+MOST_TRIES: Final = 2_000
+"""Maximum number of changes tried for one pod. Further causes are not found."""
+
+_POD_GROUPS: Final = "podgroups.scheduling.run.ai"
+_JUNK: Final = "x"
+"""Replaces a map or a list."""
+_NOT_TRIED: Final = ("apiVersion", "kind", "metadata")
+_SHORT: Final = {"labels": "label", "annotations": "annotation"}
+
+
+async def trace(objects: Objects, pod: Key, settings: Settings) -> GroupTrace:
+    """Group a pod of ``objects`` as the manager would, and search for the causes of the result."""
+    found = GroupTrace(pod)
+    found.left_alone = _left_alone(objects[pod], settings)
+    if found.left_alone:
+        return found
+    first = _Try(objects, pod, settings)
+    try:
+        found.values = await first.run()
+    except REFUSALS as error:
+        found.refusal = str(error)
+        return found
+    finally:
+        found.owners, found.grouper = first.owners, first.grouper
+        found.missing = [key for key in first.snapshot.missing if key.kind != PodGroup.gvk]
+    await _Search(found, first, settings).run()
+    return found
+
+
+def _left_alone(pod: Data, settings: Settings) -> str:
+    decoded = Pod.from_dict(pod)
+    scheduler = decoded.spec.scheduler_name or "default-scheduler"
+    if scheduler != settings.controller.scheduler_name:
+        return f"its scheduler is {scheduler}"
+    group = decoded.annotations.get(kai.POD_GROUP_ANNOTATION_FOR_POD)
+    if group is not None and not decoded.metadata.owner_references:
+        return f"it has no owner and is already assigned to the group {group}"
+    return ""
+
+
+def with_rules_of(objects: Objects, settings: Settings) -> Settings:
+    """Return ``settings`` with the rules of the PodGroup whose CRD is in ``objects``, unless they name others."""
+    if settings.rules is not None:
+        return settings
+    for key, data in objects.items():
+        if (key.kind.kind, key.name) == ("CustomResourceDefinition", _POD_GROUPS):
+            for version in maps(data, "spec", "versions"):
+                if version.get("name") == PodGroup.gvk.version:
+                    properties = at(version, "schema", "openAPIV3Schema", "properties")
+                    return dataclasses.replace(settings, rules=rules_of(properties))
+    return settings
+
+
+class _Try:
+    """Groups the pod once."""
+
+    def __init__(self, objects: Objects, pod: Key, settings: Settings) -> None:
+        self.objects = objects
+        self.snapshot = Snapshot(objects)
+        self.owners: list[Key] = []
+        self.grouper = ""
+        self.reads = Reads.OBJECT
+        self._pod = pod
+        self._settings = settings
+
+    async def run(self) -> Values:
+        hub = new_plugins_hub(self.snapshot, self._settings.hub, found=_installed())
+        grouper = PodGrouper(DirectOwners(self.snapshot, self.snapshot), hub)
+        pod = Pod.from_dict(self.objects[self._pod])
+        pod.metadata.namespace = self._pod.namespace
+        rules = self._settings.rules or Rules.V0_13
+        found = await grouper.get_pod_owners(pod, rules)
+        self.owners = [_key(each) for each in (found.owners or (found.top_owner,))]
+        self.grouper, self.reads = found.grouper.name, found.grouper.reads
+        metadata = await found.metadata(pod)
+        pool = self._settings.controller.node_pool_label_key
+        if pool and pool in pod.labels:
+            metadata.labels = {pool: pod.labels[pool], **(metadata.labels or {})}
+        return _values(metadata, pod, rules)
+
+
+@cache
+def _installed() -> tuple[EntryPoint, ...]:
+    """Return the installed groupers; finding them takes longer than grouping."""
+    return tuple(importlib.metadata.entry_points(group=ENTRY_POINT_GROUP))
+
+
+class _Search:
+    """Tries changes of all objects that were read, and records the values that differ."""
+
+    def __init__(self, trace: GroupTrace, first: _Try, settings: Settings) -> None:
+        self._trace = trace
+        self._first = first
+        self._settings = settings
+        self._tries = 0
+
+    async def run(self) -> None:
+        pod, first = self._trace.pod, self._first
+        chain = [*self._trace.owners, pod]
+        top = chain[-2]
+        for key in dict.fromkeys(chain):
+            if (renamed := _renamed(first.objects, key)) is not None:
+                await self._try(renamed, f"{key}: uid")
+        beside = sorted((first.snapshot.whole - {*chain}) | (first.snapshot.listed - {pod}))
+        for key in dict.fromkeys((*chain, *beside)):
+            parts = [("metadata", name) for name in _SHORT]
+            if key == pod:
+                parts.append(("spec", "priorityClassName"))
+            for path in parts:
+                await self._look_into(key, path)
+            if key != pod and (key in first.snapshot.whole) and (key != top or first.reads != Reads.METADATA):
+                for name in first.objects[key]:
+                    if name not in _NOT_TRIED:
+                        await self._look_into(key, (name,))
+            if key in beside:
+                without = {k: data for k, data in first.objects.items() if k != key}
+                await self._try(without, f"{key}: that it exists")
+
+    async def _look_into(self, key: Key, path: Path) -> None:
+        """Try other values at ``path`` and below it; below only if the result depends on the presence of the value."""
+        value = _at(self._first.objects[key], path)
+        if isinstance(value, dict | list):
+            in_metadata = path[0] == "metadata"  # the API server validates its types
+            if value and (in_metadata or await self._try(self._changed(key, path, _JUNK))):
+                for step in value if isinstance(value, dict) else range(len(value)):
+                    await self._look_into(key, (*path, step))
+            return
+        short = _SHORT.get(str(path[1])) if path[0] == "metadata" else None
+        what = f"{key}: {f'{short} {path[-1]}' if short else render_path(path)}"
+        for other in _others(value):
+            await self._try(self._changed(key, path, other), what)
+
+    def _changed(self, key: Key, path: Path, value: JSON) -> Objects:
+        return {**self._first.objects, key: _with(self._first.objects[key], path, value)}
+
+    async def _try(self, objects: Objects, what: str = "") -> bool:
+        """Group again, record the values that differ, and return True if there are any."""
+        self._tries += 1
+        if self._tries > MOST_TRIES:
+            return False
+        try:
+            values = await _Try(objects, self._trace.pod, self._settings).run()
+        except (*REFUSALS, pydantic_core.ValidationError):
+            return True  # without it there is no group, so no value can be compared
+        before, sources = self._trace.values, self._trace.sources
+        changed = [name for name in before.keys() | values.keys() if before.get(name) != values.get(name)]
+        for name in changed:
+            if what and name in before and what not in sources.setdefault(name, []):
+                sources[name].append(what)
+        return bool(changed)
+
+
+def _renamed(objects: Objects, key: Key) -> Objects | None:
+    """Return the objects with another uid for one of them and in references to it; None if it has no uid."""
+    uid = (objects[key].get("metadata") or {}).get("uid")
+    if not uid:
+        return None
+    changed = dict(objects)
+    for each, data in objects.items():
+        metadata = dict(data.get("metadata") or {})
+        if each == key:
+            metadata["uid"] = f"{uid}x"
+        metadata["ownerReferences"] = [
+            {**reference, "uid": f"{uid}x"} if reference.get("uid") == uid else reference
+            for reference in metadata.get("ownerReferences") or ()
+        ]
+        changed[each] = {**data, "metadata": metadata}
+    return changed
+
+
+def _others(value: JSON) -> list[JSON]:
+    """Return the values to try in place of a scalar; None removes it."""
+    match value:
+        case bool():
+            return [not value, None]
+        case int():
+            return [value + 1, None]
+        case str():
+            return [f"{value}x", None]
+    return []
+
+
+def _at(data: JSON, path: Path) -> JSON:
+    for step in path:
+        if isinstance(data, dict):
+            data = data.get(str(step))
+        else:
+            data = data[step] if isinstance(data, list) and isinstance(step, int) else None
+    return data
+
+
+def _with(data: Data, path: Path, value: JSON) -> Data:
+    """Return ``data`` with ``value`` at ``path``, or without ``path`` for None. Copies only what it changes."""
+    changed: JSON = copy.copy(data)
+    holder = changed
+    for step in path[:-1]:
+        holder[step] = copy.copy(holder[step])
+        holder = holder[step]
+    if value is not None:
+        holder[path[-1]] = value
+    elif isinstance(holder, dict):
+        del holder[path[-1]]
+    return changed  # type: ignore[no-any-return]  # a copy of data
+
+
+def _key(obj: Object) -> Key:
+    return Key(obj.gvk, obj.namespace, obj.name)
+
+
+def _values(metadata: Metadata, pod: Pod, rules: Rules) -> Values:
+    """Return the group's values by the names of the PodGroup's fields."""
+    own = metadata.find_sub_group_for_pod(pod.namespace, pod.name)
+    values = {
+        "name": metadata.name,
+        "owner": f"{metadata.owner.kind} {metadata.owner.name}",
+        "queue": metadata.queue,
+        "priorityClassName": metadata.priority_class_name,
+        "preemptibility": metadata.preemptibility,
+        **_required(metadata, rules),
+        **_topology(metadata),
+        "subGroups": [_sub_group(each, rules) for each in metadata.sub_groups],
+        "subGroup": own.name if own is not None else "",
+        **{f"labels[{name}]": value for name, value in sorted((metadata.labels or {}).items())},
+        **{f"annotations[{name}]": value for name, value in sorted((metadata.annotations or {}).items())},
+    }
+    return {name: value for name, value in values.items() if value not in ("", [])}
+
+
+def _required(part: Metadata | SubGroupMetadata, rules: Rules) -> Data:
+    if rules is not Rules.V0_13 and part.min_sub_group is not None:
+        return {"minSubGroup": part.min_sub_group}
+    return {"minMember": part.min_available}
+
+
+def _sub_group(group: SubGroupMetadata, rules: Rules) -> Data:
+    written: Data = {"name": group.name, **_required(group, rules)}
+    if group.parent is not None:
+        written["parent"] = group.parent
+    if group.topology_constraints is not None:
+        constraint = _topology(group.topology_constraints)
+        written["topologyConstraint"] = {name: value for name, value in constraint.items() if value}
+    return written
+
+
+def _topology(holder: Metadata | TopologyConstraintMetadata) -> dict[str, str]:
+    return {
+        "topology": holder.topology,
+        "requiredTopologyLevel": holder.required_topology_level,
+        "preferredTopologyLevel": holder.preferred_topology_level,
+    }

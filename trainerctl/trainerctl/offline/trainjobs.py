@@ -1,0 +1,249 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""TrainJobs of the input, and the manager's pipeline over files instead of a cluster.
+
+The runtime of a TrainJob is read from the files, then from the cluster if one is given, else from the shipped
+runtimes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Final, TypeVar
+
+from controller_runtime.apis.core.v1 import ConfigMap
+from controller_runtime.client import Reader
+from controller_runtime.fake import FakeClient
+from controller_runtime.machinery import GVK, NamespacedName, Object, conditions
+from controller_runtime.machinery.errors import NotFoundError, StatusError
+from controller_runtime.machinery.strategicpatch import StrategicMergeError
+from controller_runtime.rest import RestError
+from pkg import shipped
+from pkg.apis.config.v1alpha1 import V2_1, defaulted
+from pkg.apis.trainer.v1alpha1 import (
+    TRAIN_JOB_COMPLETE,
+    TRAIN_JOB_FAILED,
+    ClusterTrainingRuntime,
+    TrainingRuntime,
+    TrainJob,
+)
+from pkg.constants import trainer as constants
+from pkg.runtime import Runtime, UnsupportedRuntimeError, core, runtime_for
+from pkg.runtime.framework import PluginError
+from pkg.util.trainjob import ChildConflictError
+
+from trainerctl.offline import inputfiles
+from trainerctl.offline.inputfiles import DEFAULT_NAMESPACE, InputObject
+from trainerctl.offline.stored import KINDS, Schemas, Webhooks, not_served, schemas
+
+T = TypeVar("T", bound=Object)
+
+UID: Final = "00000000-0000-0000-0000-000000000000"
+"""Stands for the uid that the server sets."""
+
+_RUNTIME_KINDS: Final[dict[str, type[Object]]] = {
+    kind.gvk.kind: kind for kind in (TrainingRuntime, ClusterTrainingRuntime)
+}
+
+
+_REFUSALS: Final = (
+    StatusError,
+    RestError,
+    StrategicMergeError,
+    UnsupportedRuntimeError,
+    PluginError,
+    ChildConflictError,
+)
+
+
+class RefusedError(Exception):
+    """No objects are created for a TrainJob; the text names it and the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A TrainJob of the input, as a server would have stored it."""
+
+    train_job: TrainJob
+    document: InputObject
+    runtime: str
+    """The runtime and its origin: ``ClusterTrainingRuntime torch-distributed (shipped)``."""
+
+
+@dataclass(slots=True)
+class Offline:
+    """The TrainJobs of the input, and the runtimes that serve them."""
+
+    client: FakeClient
+    runtimes: dict[str, Runtime]
+    subjects: list[Subject]
+    warnings: list[str] = field(default_factory=list)
+    has_cluster: bool = False
+
+
+async def prepare(
+    found: Iterable[InputObject],
+    *,
+    namespace: str = DEFAULT_NAMESPACE,
+    cluster: Reader | None = None,
+    version: str = V2_1,
+) -> Offline:
+    """Return the TrainJobs and runtimes among ``found`` with the pipeline that serves them, as in a ``version``.
+
+    Raises:
+        InputError: one of them would be refused or is a duplicate, or the input contains no TrainJob.
+    """
+    client, checks = FakeClient(), Schemas(schemas(), namespace)
+    runtimes = await core.new(client, client, cfg=defaulted(version), store=client)
+    offline = Offline(client, runtimes, [], has_cluster=cluster is not None)
+    train_jobs: list[tuple[InputObject, TrainJob]] = []
+    seen: dict[tuple[GVK, NamespacedName], InputObject] = {}
+    others: list[InputObject] = []
+    for document in found:
+        kind = KINDS.get(document.gvk)
+        if kind is None:
+            if (unserved := not_served(document.gvk)) is not None:
+                raise document.error((), unserved)
+            others.append(document)
+            continue
+        obj = _decode(document, kind, checks, offline.warnings)
+        first = seen.setdefault((kind.gvk, obj.key), document)
+        if first is not document:
+            raise document.error((), f"duplicate of {first.source}, document {first.number}")
+        if isinstance(obj, TrainJob):
+            train_jobs.append((document, obj))
+        else:
+            client.add(obj)
+    if not train_jobs:
+        raise inputfiles.InputError(f"the input contains no TrainJob{_listed([*others, *seen.values()])}")
+    origins: dict[tuple[str, NamespacedName], str] = {}
+    for document, train_job in train_jobs:
+        if (why := _left_alone(train_job)) is not None:
+            offline.warnings.append(f"TrainJob {train_job.key}: {why}; the manager ignores it")
+        runtime = await _fetch_runtime(client, cluster, train_job, origins)
+        offline.subjects.append(Subject(train_job, document, runtime))
+    return offline
+
+
+def runtimes(
+    found: Iterable[InputObject], namespace: str = DEFAULT_NAMESPACE
+) -> tuple[list[InputObject], list[str]]:
+    """Return the runtimes among ``found``, and a warning for each field that a server would drop.
+
+    Raises:
+        InputError: a runtime has no name, is a duplicate, or would be refused.
+    """
+    checks, warnings = Schemas(schemas(), namespace), list[str]()
+    seen: dict[tuple[GVK, NamespacedName], InputObject] = {}
+    for document in found:
+        if (unserved := not_served(document.gvk)) is not None:
+            raise document.error((), unserved)
+        kind = _RUNTIME_KINDS.get(document.gvk.kind)
+        if kind is None or document.gvk not in KINDS:
+            continue
+        if not (document.data.get("metadata") or {}).get("name"):
+            raise document.error(("metadata", "name"), "a name is expected")
+        first = seen.setdefault((kind.gvk, _decode(document, kind, checks, warnings).key), document)
+        if first is not document:
+            raise document.error((), f"duplicate of {first.source}, document {first.number}")
+    return list(seen.values()), warnings
+
+
+async def objects(offline: Offline, train_job: TrainJob) -> list[Object]:
+    """Return the objects that the manager would create for a TrainJob, a snapshot of its runtime first.
+
+    Raises:
+        RefusedError: the manager would apply nothing, and report the reason in an event or condition.
+    """
+    try:
+        made = await runtime_for(offline.runtimes, train_job.spec.runtime_ref).new_objects(train_job)
+        snapshots = await offline.client.list(ConfigMap, namespace=train_job.namespace)
+        return [*(each for each in snapshots if each.name == core.snapshot_name(train_job)), *made]
+    except core.RuntimeNotFoundError as error:
+        hint = (
+            f"; the shipped runtimes are {', '.join(sorted(_shipped()))}" if not offline.has_cluster else ""
+        )
+        raise RefusedError(f"TrainJob {train_job.key}: {error}{hint}") from error
+    except _REFUSALS as error:
+        raise RefusedError(f"TrainJob {train_job.key}: {error}") from error
+
+
+async def denial(offline: Offline, train_job: TrainJob) -> str | None:
+    """Return why the webhook denies a TrainJob; None if it admits it."""
+    response, text = await Webhooks(offline.runtimes).review(train_job.to_dict())
+    return None if response.allowed else f"TrainJob {train_job.key}: {text}"
+
+
+def _decode(document: InputObject, kind: type[T], checks: Schemas, warnings: list[str]) -> T:
+    checked = checks.check(document.data)
+    if checked.undecodable is not None:
+        raise document.error(("metadata",), checked.undecodable)
+    if checked.problems:
+        lines = [str(document.error(each.path or (), each.text)) for each in checked.problems]
+        raise inputfiles.InputError("\n".join(lines))
+    warnings += [str(document.error(path, "unknown field; a server drops it")) for path in checked.unknown]
+    stored = dataclasses.replace(document, data=checked.data)
+    obj = stored.decode(kind)
+    obj.metadata.uid = obj.metadata.uid or UID
+    return obj
+
+
+def _left_alone(train_job: TrainJob) -> str | None:
+    """Return why the manager ignores this TrainJob; None if it does not."""
+    manager = train_job.spec.managed_by
+    if manager not in (None, "", constants.TRAIN_JOB_CONTROLLER_NAME):
+        return f"spec.managedBy names {manager}"
+    if train_job.metadata.deletion_timestamp is not None:
+        return "it is being deleted"
+    for verdict in (TRAIN_JOB_COMPLETE, TRAIN_JOB_FAILED):
+        if conditions.is_true(train_job.status.conditions, verdict):
+            return f"it is {verdict}"
+    return None
+
+
+async def _fetch_runtime(
+    client: FakeClient,
+    cluster: Reader | None,
+    train_job: TrainJob,
+    origins: dict[tuple[str, NamespacedName], str],
+) -> str:
+    """Add the runtime that a TrainJob refers to to the objects; return its name and origin."""
+    ref = train_job.spec.runtime_ref
+    named = f"{ref.kind} {ref.name}"
+    kind = _RUNTIME_KINDS.get(ref.kind or "")
+    if kind is None or ref.api_group != kind.gvk.group:
+        return named
+    key = NamespacedName("" if kind is ClusterTrainingRuntime else train_job.namespace, ref.name)
+    place = (kind.gvk.kind, key)
+    if place not in origins:
+        origins[place] = ""
+        with suppress(NotFoundError):
+            await client.get(kind, key)
+            return named
+        if cluster is not None:
+            with suppress(NotFoundError):
+                client.add(await cluster.get(kind, key))
+                origins[place] = " (from the cluster)"
+        elif kind is ClusterTrainingRuntime and ref.name in _shipped():
+            client.add(_shipped()[ref.name])
+            origins[place] = " (shipped)"
+    return f"{named}{origins[place]}"
+
+
+def _listed(others: Iterable[InputObject]) -> str:
+    kinds = sorted({document.gvk.kind for document in others})
+    return f", only {', '.join(kinds)}" if kinds else ""
+
+
+@cache
+def _shipped() -> dict[str, ClusterTrainingRuntime]:
+    found, checks = {}, Schemas(schemas())
+    for data in (*shipped.manifests("runtimes"), *shipped.manifests("runtimes/data-cache")):
+        if data["kind"] == ClusterTrainingRuntime.gvk.kind:
+            runtime = ClusterTrainingRuntime.from_dict(checks.stored(data))
+            found[runtime.name] = runtime
+    return found

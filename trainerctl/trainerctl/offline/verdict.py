@@ -1,0 +1,147 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The answers of an API server with Trainer's CRDs and webhooks to new objects, without a server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import pydantic_core
+from controller_runtime.apis.admission.v1 import AdmissionResponse
+from controller_runtime.fake import FakeClient
+from controller_runtime.machinery import GVK, JSON
+from pkg import shipped
+from pkg.apis.config.v1alpha1 import V2_1, defaulted
+from pkg.apis.trainer.v1alpha1 import TrainJob
+from pkg.runtime import core
+
+from trainerctl.offline import schema
+from trainerctl.offline.inputfiles import DEFAULT_NAMESPACE, InputObject
+from trainerctl.offline.problem import Problem, parse, render
+from trainerctl.offline.stored import KINDS, Schemas, Webhooks, denial, not_served, without_status
+
+_DEFAULTER: Final = "defaulter.trainjob.trainer.kubeflow.org"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The answer to the creation of one object; without a ``code`` it is admitted."""
+
+    document: InputObject
+    code: int = 0
+    reason: str = ""
+    message: str = ""
+    """The ``message`` of the API server's ``Status``."""
+    problems: list[Problem] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+    def lines(self) -> list[str]:
+        """Return the lines for people: the text that kubectl prints, then each field with its file and line."""
+        lines = [str(self.document.error((), f"Warning: {warning}")) for warning in self.warnings]
+        kind, name = self.document.data["kind"], (self.document.data.get("metadata") or {}).get("name") or ""
+        if not self.code:
+            return [*lines, str(self.document.error((), "valid"))]
+        text = f'The {kind} "{name}" is invalid:'
+        if self.reason != "Invalid":
+            text = f"Error from server ({self.reason}): {self.message}"
+        lines.append(str(self.document.error((), text)))
+        for problem in self.problems:
+            place = str(self.document.error(problem.path or (), "")).partition(": ")[0]
+            lines.append(f"{place}: * {problem if problem.path else problem.text}")
+        return lines
+
+    def to_dict(self) -> dict[str, JSON]:
+        """Return the verdict as JSON."""
+        meta = self.document.data.get("metadata") or {}
+        return {
+            "file": self.document.source,
+            "document": self.document.number,
+            "kind": self.document.data["kind"],
+            "namespace": meta.get("namespace") or "",
+            "name": meta.get("name") or "",
+            "valid": not self.code,
+            "code": self.code or 200,
+            "reason": self.reason,
+            "message": self.message,
+            "causes": [{"field": render(each.path or ()), "message": each.text} for each in self.problems],
+            "warnings": self.warnings,
+        }
+
+
+class Validator:
+    """Validates objects; call :meth:`start` first."""
+
+    def __init__(
+        self,
+        schemas: Mapping[GVK, schema.Schema],
+        namespace: str = DEFAULT_NAMESPACE,
+        version: str = V2_1,
+    ) -> None:
+        self._version = version
+        self._schemas = Schemas(schemas, namespace)
+        self._client = FakeClient()
+        self._webhooks: Webhooks | None = None
+
+    async def start(self, found: Iterable[InputObject]) -> None:
+        """Load the runtimes among ``found``, the shipped runtimes and the webhooks' validators."""
+        manifests = [*shipped.manifests("runtimes"), *shipped.manifests("runtimes/data-cache")]
+        taken = set()
+        for data in [*(document.data for document in found), *manifests]:
+            kind = KINDS.get(GVK.parse(data["apiVersion"], data["kind"]))
+            if kind is None or kind is TrainJob:
+                continue
+            checked = self._schemas.check(data)
+            if checked.unknown or checked.undecodable or checked.problems:
+                continue
+            try:
+                obj = kind.from_dict(without_status(checked.data))
+            except pydantic_core.ValidationError:
+                continue  # its own verdict has the reason
+            if (kind, obj.key) not in taken:
+                taken.add((kind, obj.key))
+                self._client.add(obj)
+        cfg = defaulted(self._version)
+        self._webhooks = Webhooks(await core.new(self._client, self._client, cfg=cfg), cfg)
+
+    async def judge(self, document: InputObject) -> Verdict:
+        """Return the server's answer to a create of ``document`` with strict field validation."""
+        gvk = document.gvk
+        if (unserved := not_served(gvk)) is not None:
+            return Verdict(document, 404, "NotFound", unserved)
+        checked = self._schemas.check(document.data)
+        if checked.unknown or checked.undecodable:
+            listed = ", ".join(f'unknown field "{render(path)}"' for path in checked.unknown)
+            why = checked.undecodable or f"strict decoding error: {listed}"
+            text = f'{gvk.kind} in version "{gvk.version}" cannot be handled as a {gvk.kind}: {why}'
+            fields = [Problem(path, "unknown field") for path in checked.unknown]
+            return Verdict(document, 400, "BadRequest", text, fields)
+        if self._webhooks is None:
+            raise RuntimeError("the validator has not been started")
+        response, changed = await self._webhooks.mutate(checked.data)
+        warnings = response.warnings or []
+        if not response.allowed:
+            return _refused(document, response, denial(_DEFAULTER, response), warnings)
+        if changed is not checked.data:
+            checked = self._schemas.check(changed)
+        if problems := checked.problems:
+            listed = ", ".join(map(str, problems))
+            name = checked.data["metadata"].get("name") or ""
+            body = f"[{listed}]" if len(problems) > 1 else listed
+            text = f'{gvk.kind}.{gvk.group} "{name}" is invalid: {body}'
+            return Verdict(document, 422, "Invalid", text, problems, warnings)
+        response, text = await self._webhooks.review(checked.data)
+        warnings += response.warnings or []
+        if response.allowed:
+            return Verdict(document, warnings=warnings)
+        return _refused(document, response, text, warnings)
+
+
+def _refused(document: InputObject, response: AdmissionResponse, text: str, warnings: list[str]) -> Verdict:
+    status = response.status
+    code, reason = (status.code, status.reason) if status is not None else (403, "Forbidden")
+    details = status.details if status is not None else None
+    causes = (details.causes if details is not None else None) or ()
+    problems = [Problem(parse(each.field or ""), each.message or "") for each in causes]
+    return Verdict(document, code or 403, reason or "Forbidden", text, problems, warnings)
