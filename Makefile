@@ -118,6 +118,7 @@ test-parity: $(VENV)/.dev ## Compare with the recorded results of the Go manager
 .PHONY: test-integration
 test-integration: $(VENV)/.dev binaries ## Run the tests that need a real API server
 	cd $(LIBRARY) && $(abspath $(BIN))/pytest test/integration $(PYTEST_ARGS)
+	cd $(TOOL) && $(abspath $(BIN))/pytest test/integration $(PYTEST_ARGS)
 	$(BIN)/pytest test/integration $(PYTEST_ARGS)
 
 .PHONY: test-fault
@@ -147,6 +148,7 @@ soak: $(VENV)/.dev binaries ## Put 2,000 TrainJobs through the local cluster in 
 
 .PHONY: test-e2e
 test-e2e: $(VENV)/.dev binaries ## Run the tests that need the whole local cluster
+	cd $(TOOL) && $(abspath $(BIN))/pytest test/e2e $(PYTEST_ARGS)
 	$(BIN)/pytest test/e2e $(PYTEST_ARGS)
 
 # Pairs of Kubernetes and JobSet. The first run of a pair builds its programs.

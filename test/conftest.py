@@ -3,7 +3,6 @@
 """Fixtures of tests of every kind: one real API server, one whole cluster, a namespace for each test, figures."""
 
 import os
-import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -23,14 +22,6 @@ from trainerctl.localcluster.tools import DEFAULT_JOBSET, DEFAULT_KUBERNETES
 
 KUBERNETES = os.environ.get("CLUSTER_KUBERNETES", DEFAULT_KUBERNETES)
 JOBSET = os.environ.get("CLUSTER_JOBSET", DEFAULT_JOBSET)
-
-
-@pytest.fixture
-def interruptible() -> Iterator[None]:
-    """Let processes that a test starts receive SIGINT, although one that runs in the background ignores it."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
 
 
 RunCluster = Callable[[Options], AbstractContextManager[Cluster]]

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Requests of probes; test/integration/processes runs probes of real processes."""
+"""Requests of probes; test/integration/localcluster/processes runs probes of real processes."""
 
 from __future__ import annotations
 

@@ -8,10 +8,10 @@ from typing import Any
 import anyio
 import pytest
 from controller_runtime.envtest import Authority, free_ports
+from testkit.local_pods import UID, container, new_pod, read_log, running, until
+
 from trainerctl.localcluster.processes.settings import Settings
 from trainerctl.localcluster.processes.status import Running
-
-from testkit.local_pods import UID, container, new_pod, read_log, running, until
 
 pytestmark = pytest.mark.slow
 

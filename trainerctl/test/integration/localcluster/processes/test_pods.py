@@ -10,10 +10,6 @@ from typing import Any
 
 import anyio
 import pytest
-from trainerctl.localcluster.processes import logs
-from trainerctl.localcluster.processes.settings import BackOff, Settings
-from trainerctl.localcluster.processes.status import Running, Terminated, Waiting, render
-
 from testkit.local_pods import (
     UID,
     commands_below,
@@ -25,6 +21,10 @@ from testkit.local_pods import (
     running,
     until,
 )
+
+from trainerctl.localcluster.processes import logs
+from trainerctl.localcluster.processes.settings import BackOff, Settings
+from trainerctl.localcluster.processes.status import Running, Terminated, Waiting, render
 
 pytestmark = pytest.mark.slow
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 from controller_runtime.envtest import Environment
+
 from trainerctl.cli import completion
 from trainerctl.cli.help import subcommands
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 from controller_runtime.fake import FakeClient
+from testkit.local_pods import Tokens
+
 from trainerctl.localcluster.processes import process
 from trainerctl.localcluster.processes.images import Images
 from trainerctl.localcluster.processes.names import Hosts
 from trainerctl.localcluster.processes.settings import BackOff, Settings
-
-from testkit.local_pods import Tokens
 
 
 @pytest.fixture

@@ -16,10 +16,10 @@ import pytest
 from controller_runtime.apis.core.v1 import ConfigMap, Pod
 from controller_runtime.fake import FakeClient
 from controller_runtime.machinery.errors import ServerError
+from testkit.local_pods import UID, container, exit_code, new_pod, read_log, running, until
+
 from trainerctl.localcluster.processes.settings import Settings
 from trainerctl.localcluster.processes.status import Running, Waiting
-
-from testkit.local_pods import UID, container, exit_code, new_pod, read_log, running, until
 
 pytestmark = pytest.mark.slow
 

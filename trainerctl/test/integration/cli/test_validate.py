@@ -12,6 +12,7 @@ import yaml
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import Environment
 from controller_runtime.rest import Request, Transport
+
 from trainerctl.offline.inputfiles import InputObject
 from trainerctl.offline.stored import schemas
 from trainerctl.offline.verdict import Validator

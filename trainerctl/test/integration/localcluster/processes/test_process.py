@@ -17,10 +17,10 @@ import anyio
 import psutil
 import pytest
 from controller_runtime.envtest import eventually
+from testkit.local_pods import commands
+
 from trainerctl.localcluster.processes import process
 from trainerctl.localcluster.processes.shim import tree
-
-from testkit.local_pods import commands
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.slow]
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import anyio
 import pytest
 from controller_runtime.envtest import eventually
+
 from trainerctl.localcluster import prometheus
 from trainerctl.localcluster.cluster import Cluster
 from trainerctl.localcluster.options import Options

@@ -11,6 +11,7 @@ import anyio
 import pytest
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.envtest import ETCD, HOST, Binaries, Component, Probe, Supervisor, free_ports
+
 from trainerctl.localcluster.processes import process
 from trainerctl.localcluster.processes.grpchealth import check
 from trainerctl.localcluster.processes.probes import ProbeTarget

@@ -20,6 +20,8 @@ from controller_runtime.client import STRATEGIC, interceptor, raw_patch
 from controller_runtime.envtest import eventually
 from controller_runtime.fake import FakeClient
 from controller_runtime.machinery.errors import NotFoundError, ServerError
+from testkit.local_pods import UID
+
 from trainerctl.localcluster.nodes import NodeShape, node
 from trainerctl.localcluster.podlogs.server import LogError
 from trainerctl.localcluster.processes import process
@@ -27,8 +29,6 @@ from trainerctl.localcluster.processes.kubelet import Kubelet
 from trainerctl.localcluster.processes.logserver import ProcessLogs
 from trainerctl.localcluster.processes.nodes import LEASES, Nodes
 from trainerctl.localcluster.processes.settings import BackOff, Settings
-
-from testkit.local_pods import UID
 
 pytestmark = pytest.mark.slow
 

@@ -15,17 +15,17 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import anyio
+import pkg
 import psutil
 import pytest
 from controller_runtime.apis.core.v1 import ConfigMap
 from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.envtest import eventually
 from controller_runtime.machinery import GVK, unstructured
+
 from trainerctl.localcluster.cluster import Cluster
 from trainerctl.localcluster.names import state_directory
 from trainerctl.localcluster.state import State
-
-import pkg
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.usefixtures("interruptible")]
 

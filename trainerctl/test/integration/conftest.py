@@ -1,0 +1,22 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Fixtures of integration tests: an API server that serves Trainer's kinds."""
+
+import anyio
+import pytest
+from controller_runtime.envtest import Binaries, Environment
+
+from trainerctl.localcluster import contents
+from trainerctl.localcluster.tools import JOBSET
+
+
+@pytest.fixture(scope="session")
+def trainer_control_plane(control_plane: Environment) -> Environment:
+    """The run's API server, with the CRDs of JobSet and Trainer."""
+
+    async def install() -> None:
+        binaries = await Binaries().locate(JOBSET)
+        await control_plane.install_crds(*contents.crds(binaries[JOBSET.name]))
+
+    anyio.run(install)
+    return control_plane
