@@ -22,9 +22,10 @@ from controller_runtime.rest import Request
 import pkg
 
 ON_ONE_S_OWN_MACHINE = (
-    "trainerctl.cli", "trainerctl.localcluster", "trainerctl.offline", "controller_runtime.envtest", "controller_runtime.testing",
+    "controller_runtime.envtest",
+    "controller_runtime.testing",
     "controller_runtime.simtest",
-)  # fmt: skip
+)
 INPUTS = 10_000
 LONG = "1" * 4000
 TABLE = Path("docs/architecture.md").read_text(encoding="utf-8").partition("## Bounds on memory")[2]

@@ -1,3 +1,13 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
 """The local cluster: a real control plane, JobSet, simulated GPU nodes and our manager, without containers."""
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # the modules of the face; the parent of a container's processes cannot load them
+    from . import access as access
+    from . import cluster as cluster
+    from . import contents as contents
+    from . import nodes as nodes
+    from . import options as options
+    from . import state as state
+    from . import tools as tools

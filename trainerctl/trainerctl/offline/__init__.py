@@ -1,3 +1,9 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
 """Predicts the results of the manager and of an API server with Trainer's CRDs for objects in files."""
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # the modules of the face; importing one does not load the others
+    from . import inputfiles as inputfiles
+    from . import schema as schema
+    from . import stored as stored
