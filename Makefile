@@ -34,11 +34,12 @@ $(BIN)/python:
 	@$(PYTHON) -m venv $(VENV)
 
 # Modules are compiled when they are first imported: most of them never are, and a first demo would wait for them.
+# The tool comes after the manager: pip would remove its programs with an older manager, which had them.
 $(VENV)/.runtime: requirements/runtime.lock pyproject.toml $(LIBRARY)/pyproject.toml $(TOOL)/pyproject.toml | $(BIN)/python
 	@echo "Installing what the manager and trainerctl need into $(VENV)"
 	$(PIP) install --no-compile --no-deps --require-hashes -r requirements/runtime.lock
 	$(PIP) install --no-deps --no-build-isolation --editable ./$(LIBRARY) --editable .
-	$(PIP) install --no-deps --no-build-isolation --editable ./$(TOOL)  # afterwards: an older manager owned its programs
+	$(PIP) install --no-deps --no-build-isolation --editable ./trainerctl
 	$(BIN)/python -m compileall -q pkg $(LIBRARY)/controller_runtime $(TOOL)/trainerctl
 	@touch $@
 

@@ -62,6 +62,6 @@ def test_every_install_of_a_build_checks_hashes_and_installs_nothing_else() -> N
     assert installs
     open_ended = [line for line in installs if "--no-deps" not in line and line.split()[-1] != "uv"]
     assert open_ended == []
-    local = (".", "./controller-runtime")
+    local = (".", "./controller-runtime", "./trainerctl")
     loose = [line for line in installs if "--require-hashes" not in line and line.split()[-1] not in local]
     assert all(line.split()[-1] == "uv" for line in loose), loose

@@ -64,7 +64,8 @@ def entrants(commit: str) -> tuple[Entrant, Entrant]:
         subprocess.run([sys.executable, "-m", "venv", root / ".venv"], check=True)
         install = [python, "-m", "pip", "install", "--quiet", "--no-deps", "--require-hashes", "-r", _LOCK]
         subprocess.run(install, cwd=root, check=True)
-    suite = {**os.environ, "PYTHONPATH": str(root / "test/bench/suite")}
+    own = (root / "test/bench/suite", root, root / "controller-runtime", root / "trainerctl")
+    suite = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, own))}
     done = subprocess.run(
         [python, "-P", "-c", _START], cwd=root, env=suite, stdout=subprocess.PIPE, text=True, check=True
     )
