@@ -17,6 +17,8 @@ TYPE_CHECKING = False  # typing is not imported: the code before the signals are
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from trainerctl.cli.signals import Signals
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; return its exit code.
@@ -24,19 +26,42 @@ def main(argv: Sequence[str] | None = None) -> int:
     Without ``argv`` this is the whole process: its command line, its signals and its streams belong to the command.
     """
     if argv is not None:
-        from trainerctl.cli import commandline
-
-        return commandline.run(list(argv))
+        return _run(argv)
     from trainerctl.cli.signals import Signals
 
     signals = Signals()
     signals.install()
-    from trainerctl.cli import (  # here: a signal during the imports must not end in a traceback
-        commandline,
-        streams,
-    )
+    from trainerctl.cli import streams  # here: a signal during the imports must not end in a traceback
 
     streams.prepare()
-    code = commandline.run(sys.argv[1:], signals)
+    code = _run(sys.argv[1:], signals)
     signals.ignore()
+    return code
+
+
+def _run(arguments: Sequence[str], signals: Signals | None = None) -> int:
+    """Run the command that ``arguments`` name and return its exit code; ``signals`` cancel it."""
+    import signal
+
+    from trainerctl.cli import flags, parser, streams
+
+    try:
+        try:
+            parsed = parser.parse(arguments)
+            if parsed.function == flags.HELP:
+                from trainerctl.cli import help as help_
+
+                return help_.show(parsed.words, man=parsed.man)
+            from trainerctl.cli import execution  # here: help and usage errors need nothing of it
+
+            code = execution.run(parsed, signals)
+        finally:
+            streams.flush()
+    except BrokenPipeError:
+        streams.discard()
+        return 128 + signal.SIGPIPE
+    except OSError as error:
+        streams.say_error(streams.describe(error))
+        streams.discard()
+        return 1
     return code

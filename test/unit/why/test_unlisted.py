@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from trainerctl.cli.serverclock import ServerClock
+from trainerctl.cli.live import ServerClock
 
 from pkg.why import Reference, State, Thing, diagnose
 from testkit.why.states import NO_GPU, failed, manager_scaled_down, no_gpus_at_all, no_node_for, unread

@@ -1,21 +1,23 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""``trainerctl cluster up|down|stop|start|status|list|build``."""
+"""``trainerctl cluster up|down|stop|start|logs|status|list|build``."""
 
 from __future__ import annotations
 
 import argparse
 import shlex
+from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
+import anyio
 from controller_runtime.apis.core.v1 import Node
 from controller_runtime.envtest import Binaries, EnvtestError, file_lock
 from pkg.app.flags import feature_gates
 
-from trainerctl.cli import firstrun
+from trainerctl.cli import firstrun, streams
 from trainerctl.cli.progress import progress_on
 from trainerctl.cli.terminal import Console
 from trainerctl.localcluster import prometheus
@@ -29,6 +31,8 @@ from trainerctl.localcluster.tools import DEFAULT_JOBSET, DEFAULT_KUBERNETES
 from trainerctl.offline.inputfiles import InputError
 
 _NODES: Final = 4
+_POLL: Final = 0.2
+_SUFFIX: Final = ".log"
 _WORDS: Final = {"200": "healthy", "ended": "not running"}
 
 
@@ -180,6 +184,54 @@ def _absent(cluster: str, err: Console) -> int:
     name = "" if cluster == DEFAULT_NAME else f" --name {cluster}"
     err.say(f"Cluster {cluster} does not exist; create it with: trainerctl cluster up{name}")
     return 1
+
+
+async def logs_command(parsed: argparse.Namespace, out: Console, err: Console) -> int:
+    """Print the logs; return 1 if the cluster has none, or none of a component."""
+    folder = state_directory(parsed.name) / "logs"
+    found = {path.name.removesuffix(_SUFFIX): path for path in sorted(folder.glob(f"*{_SUFFIX}"))}
+    if not found:
+        streams.say_error(f"cluster {parsed.name} has no logs")
+        return 1
+    if unknown := [name for name in parsed.components if name not in found]:
+        streams.say_error(f"there are logs of {', '.join(found)}, and none of {', '.join(unknown)}")
+        return 1
+    names = parsed.components or list(found)
+    logs = [_Log(found[name], f"{name}: " if len(names) > 1 else "", out) for name in names]
+    for each in logs:
+        each.print(parsed.tail, to_the_end=not parsed.follow)
+    while parsed.follow:
+        await anyio.sleep(_POLL)
+        for each in logs:
+            each.print()
+        streams.flush()
+    return 0
+
+
+class _Log:
+    """The log of one component."""
+
+    def __init__(self, path: Path, prefix: str, out: Console) -> None:
+        self._path = path
+        self._prefix = prefix
+        self._out = out
+        self._read = 0
+        self._part = b""
+
+    def print(self, tail: int | None = None, *, to_the_end: bool = False) -> None:
+        """Print the lines that were written since the last call, of these only the last ``tail``.
+
+        A last line without its end waits for the next call, except ``to_the_end``.
+        """
+        with self._path.open("rb") as file:
+            file.seek(self._read)
+            added = file.read()
+        self._read += len(added)
+        *lines, self._part = (self._part + added).split(b"\n")
+        if to_the_end and self._part:
+            lines.append(self._part)
+        for line in lines if tail is None else deque(lines, maxlen=tail):
+            self._out.say(self._prefix + line.decode("utf-8", "replace").expandtabs())
 
 
 async def status_command(parsed: argparse.Namespace, out: Console, err: Console) -> int:

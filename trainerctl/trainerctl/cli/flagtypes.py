@@ -69,30 +69,6 @@ def name(text: str) -> str:
     return rest
 
 
-def filenames(parser: argparse.ArgumentParser, about: str) -> None:
-    """Add the required flag ``--filename``, which takes several files each time."""
-    parser.add_argument(
-        "-f",
-        "--filename",
-        dest="files",
-        metavar="FILE",
-        nargs="+",
-        action="extend",
-        required=True,
-        help=about,
-    )
-
-
-def compatibility_version(parser: argparse.ArgumentParser) -> None:
-    """Add the flag ``--compatibility-version``."""
-    parser.add_argument(
-        "--compatibility-version",
-        choices=("2.1", "2.3"),
-        default="2.1",
-        help="release of Trainer whose behaviour applies, as in the manager's Configuration (default 2.1)",
-    )
-
-
 def image(text: str) -> tuple[str, str]:
     """Return an image and the existing folder of its programs, which must have a Python."""
     from trainerctl.localcluster.processes import images  # few commands use it

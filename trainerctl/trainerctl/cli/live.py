@@ -6,21 +6,48 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
 from typing import Final, NamedTuple
 
 from controller_runtime.client import LiveClient
 from controller_runtime.machinery import unstructured
-from controller_runtime.rest import Transport, load_config
+from controller_runtime.rest import Request, Response, RoundTripper, Transport, load_config
 from pkg.why import Snapshot, Thing, kinds, reading
-
-from trainerctl.cli.serverclock import ServerClock
 
 FIELD_OWNER: Final = "trainerctl"
 DEFAULT_NAMESPACE: Final = "default"
 _PAGE: Final = 500
+_TOLERATED: Final = timedelta(seconds=5)
+"""Responses are dated in whole seconds, and a busy server answers late."""
+
+
+class ServerClock:
+    """A round tripper that learns the server's time from its responses: ages of objects count from its clock."""
+
+    def __init__(
+        self, inner: RoundTripper, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+    ) -> None:
+        self._inner = inner
+        self._clock = clock
+        self._ahead = timedelta()
+
+    async def send(self, request: Request) -> Response:
+        """Return the response of the inner round tripper."""
+        response = await self._inner.send(request)
+        try:
+            found = parsedate_to_datetime(response.headers.get("Date", ""))
+        except (ValueError, OverflowError):
+            return response
+        if found.tzinfo is not None:
+            self._ahead = found - self._clock()
+        return response
+
+    def corrected(self, local: datetime) -> datetime:
+        """Return the server's time at a time of this machine."""
+        return local + self._ahead if abs(self._ahead) > _TOLERATED else local
 
 
 class Cluster(NamedTuple):

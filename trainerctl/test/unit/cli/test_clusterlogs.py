@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 import trainerctl
-from trainerctl.cli import clusterlogs, parser
+from trainerctl.cli import cluster, parser
 from trainerctl.cli.terminal import Console
 
 
@@ -52,7 +52,7 @@ async def test_new_lines_follow_and_half_a_line_waits_for_its_end(
     parsed = parser.parse(["cluster", "logs", "etcd", "--follow", "--tail", "0"])
     with anyio.move_on_after(5):
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(clusterlogs.logs_command, parsed, Console(), Console(stderr=True))
+            tasks.start_soon(cluster.logs_command, parsed, Console(), Console(stderr=True))
             await anyio.sleep(1)
             with (logs / "etcd.log").open("a") as file:
                 file.write("ine\nfour\n")

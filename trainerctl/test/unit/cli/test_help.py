@@ -130,7 +130,7 @@ def test_the_shell_accepts_its_script(shell: str, capsys: pytest.CaptureFixture[
 @pytest.mark.real_time
 def test_help_loads_nothing_that_is_slow() -> None:
     code = (
-        "import sys; from trainerctl.cli import commandline; commandline.run(['help', 'why']); "
+        "import sys, trainerctl; trainerctl.main(['help', 'why']); "
         "print(sorted({'rich', 'pydantic', 'anyio', 'yaml'} & set(sys.modules)), file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

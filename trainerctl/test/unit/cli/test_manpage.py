@@ -12,7 +12,8 @@ import subprocess
 import pytest
 
 import trainerctl
-from trainerctl.cli import completion, examples, manpage, parser
+from trainerctl.cli import completion, examples, parser
+from trainerctl.cli.help import manual_page
 
 COMMANDS = {" ".join(each.path): each.parser for each in completion.commands()}
 
@@ -34,7 +35,7 @@ def test_every_flag_command_and_example_is_on_the_page(name: str, capsys: pytest
 @pytest.mark.skipif(shutil.which("groff") is None, reason="groff is not installed")
 @pytest.mark.parametrize("name", COMMANDS, ids=lambda name: name or "trainerctl")
 def test_the_page_is_formatted_without_a_warning(name: str) -> None:
-    page = manpage.page(COMMANDS[name])
+    page = manual_page(COMMANDS[name])
     done = subprocess.run(
         ["groff", "-man", "-ww", "-Tutf8", "-P-cbou"], input=page, capture_output=True, text=True, check=True
     )
@@ -45,7 +46,7 @@ def test_the_page_is_formatted_without_a_warning(name: str) -> None:
 
 def test_text_has_no_meaning_to_the_formatter() -> None:
     of = argparse.ArgumentParser(prog="trainerctl x", description=".so /etc/passwd\n'nf \\fB--flag")
-    page = manpage.page(of)
+    page = manual_page(of)
     assert "\n\\&.so /etc/passwd\n\\&'nf \\efB\\-\\-flag\n" in page
     assert not re.search(r"(?m)^\.so", page)
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from trainerctl.cli import clusterflags, execution, parser
+from trainerctl.cli import execution, flags, parser
 
 pytestmark = pytest.mark.real_time
 
@@ -97,8 +97,8 @@ def test_the_function_of_a_command_exists_and_takes_what_it_is_given(words: tupl
 
 
 def test_every_registered_command_runs_something_unless_it_has_commands_of_its_own() -> None:
-    registered: list[tuple[str, ...]] = [("cluster", name) for name, *_ in clusterflags.COMMANDS]
-    registered += [(name,) for name, *_ in parser.COMMANDS if name != "cluster"]
+    registered: list[tuple[str, ...]] = [("cluster", name) for name, *_ in flags.CLUSTER_COMMANDS]
+    registered += [(name,) for name, *_ in flags.COMMANDS if name != "cluster"]
     assert sorted(LEAVES) == sorted(registered)
     assert COMMANDS.keys() == {(), ("cluster",), *registered}
 

@@ -16,7 +16,7 @@ from testkit.why.world import World, condition
 
 from trainerctl.cli import live, wait
 from trainerctl.cli.get import KIND
-from trainerctl.cli.serverclock import ServerClock
+from trainerctl.cli.live import ServerClock
 from trainerctl.cli.terminal import Console
 
 

@@ -1,0 +1,507 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The commands, their flags, and the function that runs each command.
+
+A function is given as ``module:name`` and loaded by :mod:`trainerctl.cli.execution`, so that help, ``--version`` and
+usage errors do not load the commands.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from trainerctl.cli import flagtypes
+from trainerctl.localcluster.names import DEFAULT_NAME
+
+HELP: Final = "trainerctl.cli.help:help_command"
+_FILES: Final = (
+    "YAML or JSON files with any number of documents, folders of such files, or - for standard input"
+)
+
+Add = Callable[[argparse.ArgumentParser], None]
+
+
+def _demo(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add(
+        "--nodes",
+        type=flagtypes.integer(1, 100),
+        default=3,
+        metavar="N",
+        help="nodes of the TrainJob (default 3)",
+    )
+    add(
+        "--timeout",
+        type=flagtypes.seconds,
+        default=60,
+        metavar="SECONDS",
+        help="time limit of the TrainJob (default 60)",
+    )
+    parser.set_defaults(function="trainerctl.cli.demo:demo_command", cleans_up=True)
+
+
+def _run(parser: argparse.ArgumentParser) -> None:
+    _cluster_name(parser, "local cluster")
+    parser.add_argument(
+        "--kubeconfig", help="use the cluster of this kubeconfig, with its credentials, instead"
+    )
+    parser.epilog = (
+        "All other flags, and all arguments after --, are passed to trainer-controller-manager. With --kubeconfig the "
+        "manager runs with --webhooks=false, because the cluster's API server cannot reach this machine; --webhooks "
+        "serves the webhooks nevertheless."
+    )
+    parser.set_defaults(function="trainerctl.cli.run:run_command", passes_flags=True)
+
+
+def _render(parser: argparse.ArgumentParser) -> None:
+    _files(parser, outputs=("yaml", "json", "table"))
+    _runtimes_from_cluster(parser)
+    _compatibility_version(parser)
+    parser.set_defaults(function="trainerctl.cli.render:render_command")
+
+
+def _explain(parser: argparse.ArgumentParser) -> None:
+    _files(parser, outputs=("text", "json", "yaml"))
+    _runtimes_from_cluster(parser)
+    _compatibility_version(parser)
+    parser.set_defaults(function="trainerctl.cli.explain:explain_command")
+
+
+def _validate(parser: argparse.ArgumentParser) -> None:
+    _files(parser, outputs=("text", "json"))
+    _compatibility_version(parser)
+    parser.set_defaults(function="trainerctl.cli.validate:validate_command")
+
+
+def _convert(parser: argparse.ArgumentParser) -> None:
+    _filenames(parser, _FILES)
+    parser.add_argument(
+        "--to",
+        choices=("2.1", "2.3"),
+        required=True,
+        help="release of Trainer whose fields the objects are to have: 2.1, or 2.3 for v2.2 and v2.3",
+    )
+    _output(parser, ("yaml", "json"))
+    parser.set_defaults(function="trainerctl.cli.convert:convert_command")
+
+
+def _group(parser: argparse.ArgumentParser) -> None:
+    _files(parser, outputs=("text", "json", "yaml"))
+    parser.add_argument(
+        "--config", metavar="FILE", help="Configuration of the manager, for the pod grouper's settings"
+    )
+    parser.add_argument(
+        "--groupers",
+        metavar="FILE",
+        nargs="+",
+        action="extend",
+        default=[],
+        help="files that declare how the pods of a kind are grouped, in addition to those of the Configuration",
+    )
+    parser.add_argument(
+        "--rules",
+        choices=("v0.13", "v0.17"),
+        help="KAI-Scheduler release whose rules apply (default: that of the PodGroup's CRD in the files, else v0.13)",
+    )
+    parser.set_defaults(function="trainerctl.cli.group:group_command")
+
+
+def _crds(parser: argparse.ArgumentParser) -> None:
+    _output(parser, ("yaml", "json"))
+    parser.add_argument(
+        "--apply", action="store_true", help="apply the CRDs (server-side) instead of printing them"
+    )
+    parser.add_argument("--kubeconfig", help="kubeconfig of the cluster for --apply (default as kubectl)")
+    parser.set_defaults(function="trainerctl.cli.crds:crds_command")
+
+
+def _completion(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("shell", choices=("bash", "zsh", "fish"), help="shell that runs the script")
+    parser.set_defaults(function="trainerctl.cli.completion:completion_command")
+
+
+def _help(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("words", metavar="COMMAND", nargs="*", help="command, such as cluster up")
+    parser.add_argument(
+        "--man", action="store_true", help="print the manual page of the command, for man -l -"
+    )
+    parser.set_defaults(function=HELP)
+
+
+def _why(parser: argparse.ArgumentParser) -> None:
+    _named(parser, ("text", "json"))
+    parser.epilog = (
+        "The exit code is 0 if the TrainJob runs, starts or is complete, 1 if something is wrong, and 3 if it waits: "
+        "for a person, a queue, or free capacity."
+    )
+    parser.set_defaults(function="trainerctl.cli.why:why_command")
+
+
+def _get(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "name",
+        metavar="NAME",
+        nargs="?",
+        type=flagtypes.name,
+        help="TrainJob to show with its JobSet, Jobs and pods",
+    )
+    parser.add_argument(
+        "-A", "--all-namespaces", action="store_true", help="list the TrainJobs of all namespaces"
+    )
+    parser.add_argument(
+        "-w", "--watch", action="store_true", help="show changes, of one TrainJob until it has ended"
+    )
+    _live(parser, ("table", "json", "yaml", "name"))
+    parser.set_defaults(function="trainerctl.cli.get:get_command")
+
+
+def _history(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("-A", "--all-namespaces", action="store_true", help="include the TrainJobs of all namespaces")
+    add("--limit", type=flagtypes.integer(1, 1 << 20), metavar="N", help="number of TrainJobs (default all)")
+    _live(parser, ("table", "json"))
+    parser.set_defaults(function="trainerctl.cli.history:history_command")
+
+
+def _describe(parser: argparse.ArgumentParser) -> None:
+    _named(parser)
+    parser.set_defaults(function="trainerctl.cli.describe:describe_command")
+
+
+def _wait(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    _named(parser)
+    states = ("complete", "failed", "finished", "running", "suspended", "deleted")
+    add(
+        "--for",
+        dest="state",
+        choices=states,
+        default="complete",
+        metavar="STATE",
+        help=f"state to wait for: {', '.join(states)} (default complete)",
+    )
+    add(
+        "--timeout", type=flagtypes.seconds, default=3600, metavar="SECONDS", help="time limit (default 3600)"
+    )
+    parser.epilog = (
+        "The exit code is 0 once the state is reached, 1 if it is out of reach, and 3 after the time limit."
+    )
+    parser.set_defaults(function="trainerctl.cli.wait:wait_command")
+
+
+def _events(parser: argparse.ArgumentParser) -> None:
+    _named(parser, ("table", "json"))
+    parser.add_argument(
+        "--types",
+        nargs="+",
+        action="extend",
+        choices=("Normal", "Warning"),
+        help="types of events to show (default all)",
+    )
+    parser.set_defaults(function="trainerctl.cli.events:events_command")
+
+
+def _logs(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    _named(parser)
+    add("--step", default="node", help="replicated job whose log to print (default node)")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument(
+        "--rank",
+        type=flagtypes.integer(0, 1 << 20),
+        default=0,
+        metavar="N",
+        help="pod of the step (default 0)",
+    )
+    which.add_argument(
+        "--all", action="store_true", help="print the logs of all pods of the step, with a prefix"
+    )
+    add("--tail", type=flagtypes.integer(0, 1 << 30), metavar="N", help="number of last lines (default all)")
+    add("-f", "--follow", action="store_true", help="print new lines until the containers end")
+    add("--previous", action="store_true", help="print the log of the previous run of the container")
+    parser.set_defaults(function="trainerctl.cli.logs:logs_command")
+
+
+def _change(verb: str) -> Add:
+    def add_flags(parser: argparse.ArgumentParser) -> None:
+        parser.add_argument(
+            "names", metavar="NAME", nargs="+", type=flagtypes.name, help=f"names of the TrainJobs to {verb}"
+        )
+        _live(parser)
+        parser.set_defaults(function=f"trainerctl.cli.change:{verb}_command")
+
+    return add_flags
+
+
+def _diff(parser: argparse.ArgumentParser) -> None:
+    _filenames(parser, "YAML or JSON files with the changed runtimes, or - for standard input")
+    _live(parser)
+    _compatibility_version(parser)
+    parser.epilog = "The exit code is 0 if the objects of no TrainJob change, and 1 if those of one do."
+    parser.set_defaults(function="trainerctl.cli.diff:diff_command")
+
+
+def _new(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add(
+        "name", metavar="NAME", nargs="?", type=flagtypes.name, help="its name; without one, questions follow"
+    )
+    add("--runtime", default="torch-distributed", help="name of the runtime (default torch-distributed)")
+    add(
+        "--kind",
+        choices=("ClusterTrainingRuntime", "TrainingRuntime"),
+        default="ClusterTrainingRuntime",
+        help="kind of the runtime (default ClusterTrainingRuntime)",
+    )
+    add("--with-runtime", action="store_true", help="write a TrainingRuntime, too: a copy of the shipped one")
+    add("--image", help="image of the nodes")
+    add("--nodes", type=flagtypes.integer(1, 1 << 20), metavar="N", help="number of nodes")
+    add("--gpus", type=flagtypes.integer(0, 1 << 10), metavar="N", help="GPUs per node (nvidia.com/gpu)")
+    add("--cpu", metavar="QUANTITY", help="CPUs per node")
+    add("--memory", metavar="QUANTITY", help="memory per node")
+    add(
+        "--env",
+        type=flagtypes.variable,
+        metavar="NAME=VALUE",
+        nargs="+",
+        action="extend",
+        default=[],
+        help="environment variables",
+    )
+    add("--queue", metavar="NAME", help="LocalQueue of Kueue")
+    add("--suspend", action="store_true", help="create it suspended")
+    add(
+        "-f",
+        "--filename",
+        dest="files",
+        metavar="FILE",
+        nargs="+",
+        action="extend",
+        help="files of runtimes to validate against",
+    )
+    add("-n", "--namespace", type=flagtypes.namespace, help="namespace of the TrainJob")
+    _compatibility_version(parser)
+    _output(parser, ("yaml", "json"))
+    add(
+        "--command",
+        metavar="WORD",
+        nargs=argparse.REMAINDER,
+        default=[],
+        help="command: the rest of the line",
+    )
+    parser.set_defaults(function="trainerctl.cli.new:new_command")
+
+
+def _cluster(parser: argparse.ArgumentParser) -> None:
+    """Add the commands of ``cluster`` and their flags."""
+    parser.set_defaults(cleans_up=True)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND", title="commands")
+    for name, about, flags in CLUSTER_COMMANDS:
+        command = commands.add_parser(name, help=about, description=f"{about[0].upper()}{about[1:]}.")
+        command.set_defaults(function=f"trainerctl.cli.cluster:{name}_command")
+        if flags is not None:
+            flags(command)
+
+
+def _cluster_name(parser: argparse.ArgumentParser, about: str = "cluster") -> None:
+    parser.add_argument(
+        "--name",
+        type=flagtypes.cluster,
+        default=DEFAULT_NAME,
+        help=f"name of the {about} (default '{DEFAULT_NAME}')",
+    )
+
+
+def _cluster_start(parser: argparse.ArgumentParser) -> None:
+    _cluster_name(parser)
+    _timeout(parser)
+
+
+def _timeout(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--timeout", type=flagtypes.seconds, default=120, metavar="SECONDS", help="time limit (default 120)"
+    )
+
+
+def _cluster_logs(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("components", metavar="COMPONENT", nargs="*", help="components, as status names them (default all)")
+    add("--tail", type=flagtypes.integer(0, 1 << 30), metavar="N", help="number of last lines (default all)")
+    add("-f", "--follow", action="store_true", help="print new lines until it is interrupted")
+    _cluster_name(parser)
+
+
+def _cluster_up(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--nodes", type=flagtypes.integer(0, 5000), metavar="N", help="number of simulated nodes (default 4)")
+    add(
+        "--gpus",
+        type=flagtypes.integer(0, 5000),
+        metavar="N",
+        help="GPUs per node (default 8, or 0 with --run-processes)",
+    )
+    add(
+        "--run-processes",
+        action="store_true",
+        help="run the containers' commands as processes of this machine, without isolation",
+    )
+    add(
+        "--image",
+        type=flagtypes.image,
+        action="append",
+        default=[],
+        metavar="IMAGE=FOLDER",
+        help="with --run-processes: folder with the programs of an image, e.g. the bin folder of a virtual"
+        " environment; can be repeated (default: that of the Python that runs trainerctl)",
+    )
+    add("--without-manager", action="store_true", help="do not start the manager")
+    add(
+        "--coscheduling",
+        action="store_true",
+        help="use the scheduler of scheduler-plugins, for gang scheduling",
+    )
+    add(
+        "--workloads",
+        action="store_true",
+        help="enable Kubernetes' own gang scheduling: the feature gates and the API (1.35 and newer)",
+    )
+    add("--prometheus", action="store_true", help="run Prometheus, with a page of the dashboard's queries")
+    add("--feature-gates", metavar="NAME=BOOL,...", help="feature gates of the manager, as for its own flag")
+    _releases(parser)
+    add(
+        "--kai-scheduler",
+        metavar="PATH",
+        help="program of KAI-Scheduler, run beside the scheduler; the manager groups its pods",
+    )
+    add("--kai-binder", metavar="PATH", help="program that binds for --kai-scheduler")
+    add(
+        "--kai-crds",
+        metavar="FOLDER",
+        help="CRDs of the release of --kai-scheduler (default: those of v0.17)",
+    )
+    add("--recreate", action="store_true", help="replace an existing cluster and all its objects")
+    _timeout(parser)
+    _cluster_name(parser)
+
+
+def _releases(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--kubernetes",
+        metavar="RELEASE",
+        help="release line of Kubernetes: 1.34, 1.35, 1.36 or 1.37 (default 1.35)",
+    )
+    parser.add_argument(
+        "--jobset", metavar="RELEASE", help="release line of JobSet: 0.10, 0.11 or 0.12 (default 0.10)"
+    )
+
+
+CLUSTER_COMMANDS: Final[tuple[tuple[str, str, Add | None], ...]] = (
+    ("up", "start the cluster and leave it running; an existing cluster keeps its objects", _cluster_up),
+    ("down", "stop the cluster and remove it with all its objects", _cluster_name),
+    ("stop", "stop the cluster and keep its objects", _cluster_name),
+    ("start", "start a stopped cluster with its objects", _cluster_start),
+    ("logs", "print the logs of the cluster's components", _cluster_logs),
+    ("status", "show the state of each component; exit code 1 unless all are healthy", _cluster_name),
+    ("list", "list the clusters", None),
+    ("build", "build the programs that the cluster needs, and print their paths", _releases),
+)
+
+
+COMMANDS: Final[tuple[tuple[str, str, Add], ...]] = (
+    (
+        "cluster",
+        "manage local clusters: a real control plane with simulated GPU nodes",
+        _cluster,
+    ),
+    ("demo", "run one TrainJob to completion on a temporary local cluster", _demo),
+    ("run", "run the manager against a local cluster or a kubeconfig", _run),
+    ("render", "print the objects that TrainJobs create, without a cluster", _render),
+    ("explain", "show stage by stage how TrainJobs become objects", _explain),
+    ("validate", "print what an API server would answer to TrainJobs and runtimes", _validate),
+    ("convert", "rewrite TrainJobs and runtimes of Trainer v2.1 for v2.3, or back", _convert),
+    ("group", "show the group that the pod grouper assigns to each pod, and why", _group),
+    ("crds", "print or apply the CRDs", _crds),
+    ("get", "list TrainJobs, or show one with its JobSet, Jobs and pods", _get),
+    ("why", "explain why a TrainJob does not run: the cause, its evidence, and the remedy", _why),
+    ("describe", "show the state of a TrainJob, its objects and their events on one page", _describe),
+    ("events", "print the events of a TrainJob and of all objects that belong to it", _events),
+    ("history", "list the TrainJobs that have ended, and deleted ones that events still name", _history),
+    ("logs", "print the logs of a TrainJob's pods, by step and rank", _logs),
+    ("wait", "wait until a TrainJob reaches a state", _wait),
+    ("diff", "show which TrainJobs a change of a runtime concerns, and how", _diff),
+    ("suspend", "suspend TrainJobs; their pods are deleted", _change("suspend")),
+    ("resume", "resume suspended TrainJobs", _change("resume")),
+    ("delete", "delete TrainJobs with all their objects", _change("delete")),
+    ("new", "write a TrainJob from flags or questions, and validate it", _new),
+    ("completion", "print the script that completes commands, flags and names in a shell", _completion),
+    ("help", "show the help of a command, with examples", _help),
+)
+
+
+def _files(parser: argparse.ArgumentParser, *, outputs: Sequence[str]) -> None:
+    _filenames(parser, _FILES)
+    parser.add_argument(
+        "-n",
+        "--namespace",
+        type=flagtypes.namespace,
+        default="default",
+        help="namespace for objects that do not set one (default 'default')",
+    )
+    _output(parser, outputs)
+
+
+def _output(parser: argparse.ArgumentParser, outputs: Sequence[str]) -> None:
+    parser.add_argument(
+        "-o", "--output", choices=outputs, default=outputs[0], help=f"output format (default {outputs[0]})"
+    )
+
+
+def _runtimes_from_cluster(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--kubeconfig", help="read runtimes missing from the files from this kubeconfig's cluster"
+    )
+    parser.add_argument("--context", help="kubeconfig context of that cluster")
+
+
+def _named(parser: argparse.ArgumentParser, outputs: Sequence[str] = ()) -> None:
+    parser.add_argument("name", metavar="NAME", type=flagtypes.name, help="name of the TrainJob")
+    _live(parser, outputs)
+
+
+def _live(parser: argparse.ArgumentParser, outputs: Sequence[str] = ()) -> None:
+    add = parser.add_argument
+    add(
+        "-n",
+        "--namespace",
+        type=flagtypes.namespace,
+        help="namespace of the TrainJob (default that of the kubeconfig's context)",
+    )
+    add("--kubeconfig", help="kubeconfig of the cluster (default as kubectl)")
+    add("--context", help="context of the kubeconfig")
+    if outputs:
+        _output(parser, outputs)
+
+
+def _filenames(parser: argparse.ArgumentParser, about: str) -> None:
+    """Add the required flag ``--filename``, which takes several files each time."""
+    parser.add_argument(
+        "-f",
+        "--filename",
+        dest="files",
+        metavar="FILE",
+        nargs="+",
+        action="extend",
+        required=True,
+        help=about,
+    )
+
+
+def _compatibility_version(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--compatibility-version",
+        choices=("2.1", "2.3"),
+        default="2.1",
+        help="release of Trainer whose behaviour applies, as in the manager's Configuration (default 2.1)",
+    )
