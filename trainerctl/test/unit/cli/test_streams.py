@@ -71,6 +71,7 @@ def folder(tmp_path: Path) -> Path:
 
 def start(folder: Path, arguments: Sequence[str], **more: object) -> subprocess.Popen[bytes]:
     environ = {**os.environ, "XDG_STATE_HOME": str(folder), "PYTHONPATH": f"{HOME / 'trainerctl'}:{HOME}"}
+    environ["PYTHONUNBUFFERED"] = ""  # as users have it: output that is not flushed loses its errors
     given = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **more}
     environ |= given.pop("env", {})  # type: ignore[call-overload] # a dict where it is given
     program = "pkg.app" if arguments[0].startswith("--kubeconfig") else "trainerctl"
