@@ -21,6 +21,7 @@ from controller_runtime.machinery.errors import (
     AlreadyExistsError,
     ConflictError,
     NotFoundError,
+    StatusError,
 )
 
 from pkg.apis.jobset.v1alpha2 import JobSet
@@ -29,12 +30,17 @@ from pkg.runtime.interface import GeneratedSecret
 from pkg.util import trainjob
 
 from . import drift
-from .oldjobset import ClaimsCheck
 
 _OF_NO_OBJECT: Final = "1"
 """A resourceVersion before the first write of any API server. An apply ignores "0"."""
 _CONFLICTS: Final = 4
 """Most conflicts with other writers of an object that a webhook has just changed."""
+OLD_JOB_SET: Final = (
+    "the installed JobSet CRD has no spec.volumeClaimPolicies, which the runtime needs: "
+    "install JobSet v0.11 or newer"
+)
+_UNDECLARED: Final = ".spec.volumeClaimPolicies: field not declared in schema"
+
 T = TypeVar("T", bound=Object)
 Name = tuple[GVK, NamespacedName]
 
@@ -63,6 +69,12 @@ class Outcome(StrEnum):
     """The object is being deleted. It was not applied."""
 
 
+class OldJobSetError(Exception):
+    """The installed JobSet is too old for a runtime."""
+
+    needs_no_stack = True
+
+
 class Applier:
     """Server-side apply that remembers its results.
 
@@ -71,9 +83,9 @@ class Applier:
 
     def __init__(self, client: Client, reader: Reader | None = None) -> None:
         self._client = client
-        self.claims = ClaimsCheck()
         self.reader: Reader = client if reader is None else reader
         self._settled: dict[NamespacedName, dict[Name, tuple[bytes, bytes]]] = {}
+        self._old_job_set = False
 
     def forget(self, owner: NamespacedName) -> None:
         """Forget the objects of ``owner``."""
@@ -109,13 +121,24 @@ class Applier:
             deleting = live is not None and live.metadata.deletion_timestamp is not None
             return Outcome.DELETING if deleting else Outcome.UNCHANGED
         known = self._known(owner, desired)
-        with self.claims.applying(desired):
+        claims = isinstance(desired, JobSet) and bool(desired.spec.volume_claim_policies)
+        try:
             stored = await self._send(desired, live)
+        except StatusError as error:
+            if claims and _UNDECLARED in str(error):
+                self._old_job_set = True
+                raise OldJobSetError(OLD_JOB_SET) from error
+            raise
+        self._old_job_set = self._old_job_set and not claims
         wanted = _digest(desired.to_dict())  # not before the request, which it would delay
         self._remember(owner, desired, wanted, stored)
         if known is not None and (live is None or known[0] == wanted):
             return Outcome.HEALED
         return Outcome.CREATED if live is None else Outcome.CHANGED
+
+    def remark(self) -> str | None:
+        """Return that JobSet is too old; the manager stays ready, because other TrainJobs run."""
+        return OLD_JOB_SET if self._old_job_set else None
 
     def applied(self, owner: NamespacedName) -> bool:
         """Return True if objects of ``owner`` were compared or applied since this process began."""

@@ -10,14 +10,15 @@ with a spec other than the TrainJob's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime, timedelta
+from enum import StrEnum
 from typing import Final, NoReturn
 
 import msgspec
 from controller_runtime import client, log
-from controller_runtime.cache import CacheDegradedError, CacheError
+from controller_runtime.cache import CacheDegradedError
 from controller_runtime.machinery import NamespacedName, Object
 from controller_runtime.machinery.errors import (
     ConflictError,
@@ -28,7 +29,7 @@ from controller_runtime.machinery.errors import (
 )
 from controller_runtime.machinery.time import parse_time
 from controller_runtime.recorder import EventRecorder
-from controller_runtime.rest import RestError, TransportError
+from controller_runtime.rest import TransportError
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainJob
@@ -37,13 +38,11 @@ from pkg.runtime import Runtime
 from pkg.runtime.interface import IndependentConfigMap
 from pkg.util import trainjob
 
-from . import adoption, deadline, gangs, objects, patches
+from . import gangs, jobconditions, writes
 from .applier import Applier, Outcome, at_version_of
-from .deletions import BeingDeletedError, Deletions, being_deleted, delete
-from .drift import Wire, content
-from .jobsetrule import JobSetRule, ended
-from .missing import MissingSiblings
-from .pending import SOON, UNTIL_DELETED, PendingError
+from .drift import JobSetRule, Wire, content, ended
+from .reports import Reports
+from .writes import SOON, UNTIL_DELETED, BeingDeletedError, PendingError
 
 _UNTIL_NAMESPACE_IS_GONE: Final = timedelta(seconds=60)
 _UNTIL_OBSERVED: Final = timedelta(seconds=10)
@@ -57,7 +56,37 @@ _NOT_FOLLOWED: Final = (
     "the TrainJob is suspended and resumed"
 )
 
+Built = tuple[JobSet | None, list[Object]]
+"""A JobSet and its siblings."""
 Applied = list[tuple[Object, Outcome]]
+
+
+class JobSetState(StrEnum):
+    """The state of the JobSet of an unfinished TrainJob: the first of these that applies."""
+
+    BEING_DELETED = "BeingDeleted"
+    ORPHAN = "Orphan"
+    """It has lost its controller, and only a TrainJob can have built it."""
+    SUSPENDED = "Suspended"
+    STOPPING = "Stopping"
+    """It runs, and its TrainJob is suspended."""
+    MOVING = "Moving"
+    """It runs, and its TrainJob was suspended and resumed meanwhile."""
+    RUNNING = "Running"
+    """It runs, or has ended, as its TrainJob wants it to."""
+
+
+def state_of(train_job: TrainJob, live: JobSet) -> JobSetState:
+    """Return the state of the JobSet ``live`` of a TrainJob."""
+    if live.metadata.deletion_timestamp is not None:
+        return JobSetState.BEING_DELETED
+    if trainjob.controller_of(live) is None:
+        return JobSetState.ORPHAN
+    if live.spec.suspend:
+        return JobSetState.SUSPENDED
+    if train_job.spec.suspend:
+        return JobSetState.STOPPING
+    return JobSetState.RUNNING if trainjob.note(train_job) is None else JobSetState.MOVING
 
 
 class Children:
@@ -71,19 +100,27 @@ class Children:
         self._recorder = recorder
         self._now = now
         self._terminating: dict[NamespacedName, datetime] = {}
-        self._rebuilt: dict[NamespacedName, tuple[bytes, str | None]] = {}
-        self._deletions = Deletions(recorder, now)
-        self._missing = MissingSiblings(client, recorder)
+        self._rebuilt: dict[NamespacedName, bytes] = {}
+        self.reports = Reports(client, recorder, now)
         self._judged: dict[NamespacedName, tuple[str | None, int]] = {}
         """The uid and generation of TrainJobs whose running JobSets were compared with them."""
+        self._steps: Final[
+            Mapping[JobSetState, Callable[[Runtime, TrainJob, JobSet], Awaitable[Applied]]]
+        ] = {
+            JobSetState.BEING_DELETED: self._await_deletion,
+            JobSetState.ORPHAN: self._adopt,
+            JobSetState.SUSPENDED: self._build,
+            JobSetState.STOPPING: self._stop,
+            JobSetState.MOVING: self._move,
+            JobSetState.RUNNING: self._keep,
+        }
 
     def forget(self, owner: NamespacedName) -> None:
         """Forget the children of ``owner``."""
         self._applier.forget(owner)
         self._terminating.pop(owner, None)
         self._rebuilt.pop(owner, None)
-        self._deletions.forget(owner)
-        self._missing.forget(owner)
+        self.reports.forget(owner)
         self._judged.pop(owner, None)
 
     async def job_set(self, train_job: TrainJob) -> JobSet | None:
@@ -92,24 +129,25 @@ class Children:
         Raises:
             PendingError: an earlier TrainJob of the same name controls it.
             ChildConflictError: the TrainJob neither controls it nor may adopt it.
+            StatusError, RestError, CacheError: it cannot be read.
         """
         try:
             live = (await client.peek(self._client, JobSet, train_job.key)).object
-        except (StatusError, RestError, CacheError):
-            return None  # the step that needs the JobSet meets the same error and reports it
+        except NotFoundError:
+            return None
         try:
             trainjob.require_control(live, trainjob.controller_reference(train_job))
         except trainjob.PredecessorError as error:
             if not trainjob.is_finished(train_job):
-                self._deletions.report(train_job, live)
+                self.reports.deletion(train_job, live)
             raise PendingError(str(error)) from error
         except trainjob.ChildConflictError:
-            if not adoption.is_orphan_of_ours(live):
+            if not _is_orphan_of_ours(live):
                 raise
         return live
 
-    async def reconcile(self, runtime: Runtime, train_job: TrainJob) -> Applied:
-        """Apply the objects that differ, and return the outcomes.
+    async def reconcile(self, runtime: Runtime, train_job: TrainJob, live: JobSet | None) -> Applied:
+        """Apply the objects that differ, and return the outcomes; ``live`` is the result of :meth:`job_set`.
 
         Raises:
             PendingError: the children cannot be written yet; siblings were not changed.
@@ -121,34 +159,97 @@ class Children:
         if terminating is not None and self._now() < terminating:
             raise PendingError("the namespace is being terminated", _UNTIL_NAMESPACE_IS_GONE)
         with self._pending(train_job):
-            try:
-                live: JobSet | None = (await client.peek(self._client, JobSet, train_job.key)).object
-            except NotFoundError:
-                live = None
-            adopts = live is not None and trainjob.controller_of(live) is None
-            if live is not None and adopts and live.metadata.deletion_timestamp is None:
-                # Its deletion may have begun meanwhile: the owners alone are tested when they are replaced.
-                live = await adoption.adopt(self._client, self._applier.reader, runtime, train_job, live)
-            if live is not None and live.metadata.deletion_timestamp is not None:
-                raise BeingDeletedError(live)
-            if live is None or live.spec.suspend:
-                await self._settle(train_job)
-            elif not train_job.spec.suspend:
-                if not adopts:
-                    await self._catch_up(runtime, train_job, live)
-                return await self._repair(runtime, train_job, live, adopted=adopts)
-            try:
-                return await self._bring_up_to_date(runtime, train_job, live)
-            except (PendingError, ConflictError, TransportError):
-                raise  # the next attempt comes soon
-            except Exception:  # any error is raised again; a queue may count the TrainJob's pods as stopped
-                if live is not None and not live.spec.suspend:
-                    await self._suspend(train_job)
-                raise
+            if live is None:
+                return await self._build(runtime, train_job, None)
+            return await self._steps[state_of(train_job, live)](runtime, train_job, live)
+
+    async def _build(self, runtime: Runtime, train_job: TrainJob, live: JobSet | None) -> Applied:
+        """Apply the objects of a TrainJob whose JobSet does not exist, or is suspended and follows."""
+        await self._settle(train_job)
+        return await self._bring_up_to_date(runtime, train_job, live)
+
+    async def _await_deletion(self, _runtime: Runtime, _train_job: TrainJob, live: JobSet) -> Applied:
+        raise BeingDeletedError(live)
+
+    async def _adopt(self, runtime: Runtime, train_job: TrainJob, live: JobSet) -> Applied:
+        # Its deletion may have begun meanwhile: the owners alone are tested when they are replaced.
+        live = await self._take_control(runtime, train_job, live)
+        state = state_of(train_job, live)
+        if state in {JobSetState.MOVING, JobSetState.RUNNING}:  # its spec was compared
+            return await self._repair(runtime, train_job, live, adopted=True)
+        return await self._steps[state](runtime, train_job, live)
+
+    async def _stop(self, runtime: Runtime, train_job: TrainJob, live: JobSet) -> Applied:
+        """Suspend the JobSet of a suspended TrainJob, as it is if its objects cannot be built or are refused."""
+        try:
+            return await self._bring_up_to_date(runtime, train_job, live)
+        except (PendingError, ConflictError, TransportError):
+            raise  # the next attempt comes soon
+        except Exception:  # any error is raised again; a queue may count the TrainJob's pods as stopped
+            await self._suspend(train_job)
+            raise
+
+    async def _move(self, runtime: Runtime, train_job: TrainJob, live: JobSet) -> Applied:
+        """Suspend the JobSet if anything that it is built from has changed, so that it follows; else go on.
+
+        Raises:
+            PendingError: the JobSet is being suspended.
+        """
+        newer = await self._newer(runtime, train_job, live)
+        if newer is not None:
+            log.logger_from().info("Suspending the JobSet as its TrainJob was", jobSet=str(live.key))
+            await self._suspend_as_it_is(live, newer)
+        self._judged[train_job.key] = _version_of(train_job)
+        await self._settle(train_job)
+        return await self._repair(runtime, train_job, live)
+
+    async def _keep(self, runtime: Runtime, train_job: TrainJob, live: JobSet) -> Applied:
+        """Restore siblings; report once that the JobSet does not follow a change of the TrainJob or its runtime.
+
+        Where the webhook did not note a suspension, the TrainJob may have been changed while it ran.
+        """
+        version = _version_of(train_job)
+        if version[1] > 1 and self._judged.get(train_job.key) != version:
+            if await self._newer(runtime, train_job, live) is not None:
+                message = _NOT_FOLLOWED.format(live.key)
+                self._recorder.event(train_job, "Warning", _NOT_FOLLOWED_REASON, message)
+            self._judged[train_job.key] = version
+        return await self._repair(runtime, train_job, live)
+
+    async def _newer(self, runtime: Runtime, train_job: TrainJob, live: JobSet) -> JobSet | None:
+        """Return the JobSet that ``live`` would be if it were built now; None if it is that, or has ended."""
+        job_set, _ = await _desired(runtime, train_job)
+        if job_set is None or ended(live) or not await self._applier.pending(train_job.key, job_set):
+            return None
+        return job_set
+
+    async def _take_control(self, runtime: Runtime, train_job: TrainJob, live: JobSet) -> JobSet:
+        """Become the controller of an orphan of ours. If it runs or has ended, its spec must match the TrainJob.
+
+        Raises:
+            ChildConflictError: it runs, or has ended, with another spec. Its end must not become the TrainJob's.
+            PendingError: the TrainJob is being deleted, or another writer changed the JobSet's owners.
+        """
+        job_set, _ = await _desired(runtime, train_job)
+        rule = JobSetRule(live.to_dict())
+        follows = rule.suspended and not rule.ended
+        if job_set is None or not (follows or rule.holds(job_set.to_dict())):
+            trainjob.require_control(live, trainjob.controller_reference(train_job))
+        # The cache may lag behind a deletion of the TrainJob, which would then delete the JobSet too.
+        owner = await self._applier.reader.get(TrainJob, train_job.key)
+        if owner.metadata.uid != train_job.metadata.uid or owner.metadata.deletion_timestamp is not None:
+            raise PendingError(f"trainjob {train_job.key}: it is being deleted")
+        owners = [*(live.metadata.owner_references or ()), trainjob.controller_reference(train_job)]
+        log.logger_from().info("Adopting the JobSet", jobSet=str(live.key))
+        try:
+            return await self._client.patch(live, writes.replace_owners(live, owners))
+        except InvalidError as error:
+            writes.raise_if_stale(error, "another writer changed the owners of the JobSet meanwhile")
+            raise
 
     async def _bring_up_to_date(self, runtime: Runtime, train_job: TrainJob, live: JobSet | None) -> Applied:
         """Apply the objects of a TrainJob whose JobSet does not run, or is to be suspended."""
-        job_set, siblings = await objects.desired(runtime, train_job)
+        job_set, siblings = await _desired(runtime, train_job)
         if live is None or job_set is None:
             return await self._apply_with_gangs(train_job, live, job_set, siblings)
         await self._follow(train_job, live, job_set)
@@ -162,10 +263,12 @@ class Children:
             raise
 
     async def delete(self, train_job: TrainJob) -> None:
-        """Delete the JobSet that a failed TrainJob controls, if it exists, see :func:`.deletions.delete`.
+        """Delete the JobSet that a failed TrainJob controls, if it exists, and its Jobs with it.
 
         Raises:
             PendingError: JobSets cannot be read now. No event of an unchanged JobSet follows when they can.
+            StatusError: the API server refused.
+            TransportError: the API server was unreachable.
         """
         try:
             live = (await client.peek(self._client, JobSet, train_job.key)).object
@@ -174,8 +277,20 @@ class Children:
         except CacheDegradedError as error:
             raise PendingError(str(error), _UNTIL_READABLE) from error
         owner = trainjob.controller_of(live)
-        if owner is not None and owner.uid == train_job.metadata.uid:
-            await delete(self._client, live)
+        if (
+            owner is None
+            or owner.uid != train_job.metadata.uid
+            or live.metadata.deletion_timestamp is not None
+        ):
+            return
+        log.logger_from().debug("Deleting the JobSet", jobSet=str(live.key))
+        try:
+            await writes.delete(self._client, live, "Background")
+        except ConflictError:
+            return  # this JobSet is deleted
+        except NotFoundError as error:
+            if not error.names_object:
+                raise
 
     @contextmanager
     def _pending(self, train_job: TrainJob) -> Iterator[None]:
@@ -183,11 +298,11 @@ class Children:
         try:
             yield
         except BeingDeletedError as error:
-            self._deletions.report(train_job, error.live)
+            self.reports.deletion(train_job, error.live)
             raise
         except trainjob.PredecessorError as error:
             if error.live is not None:
-                self._deletions.report(train_job, error.live)
+                self.reports.deletion(train_job, error.live)
             raise PendingError(str(error)) from error
         except ConflictError as error:
             raise PendingError(f"an object changed meanwhile: {error}") from error
@@ -221,7 +336,7 @@ class Children:
         owner = train_job.key
         starts = job_set is not None and not job_set.spec.suspend
         if job_set is not None and starts and live is not None and siblings:
-            held = objects.with_suspend(job_set, True)
+            held = with_suspend(job_set, True)
             if await self._applier.pending(owner, held):
                 await self._applier.apply(owner, held)
         first: list[Object] = [] if job_set is None or starts else [job_set]
@@ -230,33 +345,17 @@ class Children:
             return applied
         for sibling, outcome in applied:
             if outcome is Outcome.DELETING:
-                raise await being_deleted(self._applier.live, sibling)
-        if live is None and deadline.has_passed(deadline.time_left(train_job, self._now())):
+                raise await self._being_deleted(sibling)
+        if live is None and jobconditions.has_passed(jobconditions.time_left(train_job, self._now())):
             raise PendingError("the deadline has passed")
         return [*applied, (job_set, await self._applier.apply(owner, job_set))]
 
-    async def _catch_up(self, runtime: Runtime, train_job: TrainJob, live: JobSet) -> None:
-        """Suspend the running JobSet of a TrainJob that was suspended, changed and resumed before it was reconciled.
-
-        Return if nothing that the JobSet is built from has changed, or it has ended. Where the webhook did not note a
-        suspension, the TrainJob may have been changed while it ran, or its runtime: this is reported.
-
-        Raises:
-            PendingError: the JobSet is being suspended.
-        """
-        noted = trainjob.note(train_job) is not None
-        state = train_job.metadata.uid, train_job.metadata.generation or 0
-        if not noted and (state[1] <= 1 or self._judged.get(train_job.key) == state):
-            return
-        job_set, _ = await objects.desired(runtime, train_job)
-        rule = JobSetRule(live.to_dict())
-        if job_set is not None and not rule.ended and await self._applier.pending(train_job.key, job_set):
-            if noted:
-                log.logger_from().info("Suspending the JobSet as its TrainJob was", jobSet=str(live.key))
-                await self._stop(live, job_set, rule)
-            self._recorder.event(train_job, "Warning", _NOT_FOLLOWED_REASON, _NOT_FOLLOWED.format(live.key))
-        self._judged[train_job.key] = state
-        await self._settle(train_job)
+    async def _being_deleted(self, sibling: Object) -> PendingError:
+        """Return the error about a sibling that was found being deleted; it may be gone by now."""
+        try:
+            return BeingDeletedError(await self._applier.live(sibling))
+        except NotFoundError:
+            return PendingError(f"{sibling.gvk.kind.lower()} {sibling.key}: it was deleted")
 
     async def _settle(self, train_job: TrainJob) -> None:
         """Remove the note of a suspension from a TrainJob whose JobSet does not run, or needs no suspension.
@@ -267,33 +366,34 @@ class Children:
         if trainjob.note(train_job) is None:
             return
         try:
-            patch = patches.remove_annotation(train_job, constants.SUSPENDED_ANNOTATION)
+            patch = writes.remove_annotation(train_job, constants.SUSPENDED_ANNOTATION)
             await client.patch_lazily(self._client, train_job, patch)
         except NotFoundError as error:
             raise PendingError("the TrainJob was deleted meanwhile") from error
         except InvalidError as error:
-            if not patches.is_stale(error):
-                raise
-            raise PendingError("the TrainJob was suspended meanwhile") from error
+            writes.raise_if_stale(error, "the TrainJob was suspended meanwhile")
+            raise
 
-    async def _repair(self, runtime: Runtime, train_job: TrainJob, live: JobSet, *, adopted: bool) -> Applied:
+    async def _repair(
+        self, runtime: Runtime, train_job: TrainJob, live: JobSet, *, adopted: bool = False
+    ) -> Applied:
         """Restore siblings of a running JobSet, unless the TrainJob has changed since the JobSet was built."""
         if ended(live) and not adopted and self._applier.applied(train_job.key):
             # No more pods are created, and this process has seen the siblings. A missing runtime is still reported.
             await runtime.require(train_job)
             return []
-        _, siblings = objects.split(await runtime.new_objects(train_job))
+        _, siblings = split(await runtime.new_objects(train_job))
         pending = [each for each in siblings if await self._applier.pending(train_job.key, each)]
         if not pending:
-            self._missing.forget(train_job.key)
+            await self.reports.missing(train_job, live, [])
             return []
-        job_set, _ = await objects.desired(runtime, train_job)
+        job_set, _ = await _desired(runtime, train_job)
         if job_set is not None and not JobSetRule(live.to_dict()).holds(job_set.to_dict()):
             held = [each for each in pending if not isinstance(each, IndependentConfigMap)]
             if held:
                 log.logger_from().info("Changes wait until the TrainJob is suspended", jobSet=str(live.key))
             if not ended(live):
-                await self._missing.report(train_job, live, held)
+                await self.reports.missing(train_job, live, held)
             pending = [each for each in pending if isinstance(each, IndependentConfigMap)]
         return [(obj, await self._applier.apply(train_job.key, obj)) for obj in pending]
 
@@ -325,11 +425,12 @@ class Children:
             if rule.keeps(preview) or (rule.suspended and not rule.observed):
                 return
         if not rule.suspended:
-            await self._stop(live, desired, rule)
+            await self._suspend_as_it_is(live, desired)
         await self._rebuild(train_job, live, desired, rule, refusal)
 
-    async def _stop(self, live: JobSet, desired: JobSet, rule: JobSetRule) -> NoReturn:
-        """Suspend a running JobSet exactly as it is. Raises PendingError until its Jobs are suspended."""
+    async def _suspend_as_it_is(self, live: JobSet, desired: JobSet) -> NoReturn:
+        """Suspend a running JobSet without another change. Raises PendingError until its Jobs are suspended."""
+        rule = JobSetRule(live.to_dict())
         await self._send(JobSet.from_dict(rule.suspended_as_it_is(desired.to_dict())), live)
         # No status reports the end of Jobs that were never created.
         after = UNTIL_DELETED if rule.observed else SOON
@@ -353,19 +454,17 @@ class Children:
             raise PendingError(f"jobset {live.key}: its controller may be creating Jobs")
         wanted = msgspec.json.encode(desired.to_dict())
         before = self._rebuilt.get(train_job.key)
-        if before is not None and before[0] == wanted and live.metadata.generation == 1:
+        if before == wanted and live.metadata.generation == 1:
             raise refusal or trainjob.ChildConflictError(
                 f"jobset {live.key}: built again, and another writer changed it when it was created"
             )
-        judged = {"uid": live.metadata.uid, "resourceVersion": live.metadata.resource_version}
-        preconditions = {field: value for field, value in judged.items() if value}
         try:
-            await self._client.delete(live, propagation="Foreground", preconditions=preconditions)
+            await writes.delete(self._client, live, "Foreground", unchanged=True)
         except ForbiddenError as error:
             if refusal is None:
                 raise
             raise refusal from error
-        self._rebuilt[train_job.key] = wanted, live.metadata.uid
+        self._rebuilt[train_job.key] = wanted
         self._applier.forget(train_job.key)
         message = (
             f"JobSet {live.key} is built again: the TrainJob changed fields that are immutable in a JobSet"
@@ -387,3 +486,41 @@ class Children:
         obj = at_version_of(obj, live)
         stored = await self._client.apply(obj, field_owner=constants.FIELD_OWNER, force=True, dry_run=dry_run)
         return stored.to_dict()
+
+
+def _version_of(train_job: TrainJob) -> tuple[str | None, int]:
+    return train_job.metadata.uid, train_job.metadata.generation or 0
+
+
+def _is_orphan_of_ours(job_set: JobSet) -> bool:
+    """Return True if the JobSet has no controller and its jobs have the ancestor-step label."""
+    if trainjob.controller_of(job_set) is not None:
+        return False
+    metadata = [job.template.metadata for job in job_set.spec.replicated_jobs or ()]
+    return any(each and constants.LABEL_TRAIN_JOB_ANCESTOR in (each.labels or {}) for each in metadata)
+
+
+async def _desired(runtime: Runtime, train_job: TrainJob) -> Built:
+    """Return all objects of a TrainJob whose JobSet does not run, including the PodGroup of a resumed one."""
+    suspended = train_job
+    if not train_job.spec.suspend:
+        suspended = train_job.shallow_copy()
+        suspended.spec = train_job.spec.model_copy(update={"suspend": True})
+    objects = await runtime.new_objects(suspended)
+    job_set, siblings = split(objects)
+    return job_set and with_suspend(job_set, train_job.spec.suspend), siblings
+
+
+def with_suspend(job_set: JobSet, suspend: bool | None) -> JobSet:
+    """Return the JobSet with this ``suspend``, itself if it has it."""
+    if job_set.spec.suspend is suspend:
+        return job_set
+    changed = job_set.shallow_copy()
+    changed.spec = job_set.spec.model_copy(update={"suspend": suspend})
+    return changed
+
+
+def split(objects: list[Object]) -> Built:
+    """Return the JobSet or None, and its siblings."""
+    job_set = next((each for each in objects if isinstance(each, JobSet)), None)
+    return job_set, [each for each in objects if each is not job_set]

@@ -10,7 +10,7 @@ from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime
 from pkg.runtime import indexer
 from pkg.util import trainjob
 
-from .runtime_reconciler import RuntimeReconciler
+from .trainingruntime_controller import RuntimeReconciler
 
 NAME: Final = "clustertrainingruntime_controller"
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Kubernetes' own gangs of TrainJobs: replacing an immutable gang, and reporting one that waits or is unavailable."""
+"""Replaces Kubernetes' own gangs, of which some fields are immutable."""
 
 from __future__ import annotations
 
@@ -8,29 +8,20 @@ from collections.abc import Iterable
 from typing import Final
 
 from controller_runtime import client, log
-from controller_runtime.machinery import GVK, NamespacedName, Object
+from controller_runtime.machinery import GVK, Object
 from controller_runtime.machinery.errors import ConflictError, InvalidError, NotFoundError
-from controller_runtime.machinery.printable import printable_line
-from controller_runtime.recorder import EventRecorder
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.scheduling import v1alpha1, v1alpha2, v1beta1
-from pkg.apis.trainer.v1alpha1 import TrainJob
-from pkg.runtime import Runtime
 from pkg.util import trainjob
 
-from . import drift
-from .deletions import BeingDeletedError
-from .drift import Wire
-from .jobsetrule import JobSetRule
-from .pending import UNTIL_DELETED, PendingError
-
-WAITING_REASON: Final = "GangWaiting"
+from . import drift, writes
+from .drift import JobSetRule, Wire
+from .writes import UNTIL_DELETED, BeingDeletedError, PendingError
 
 _GANGS: Final[frozenset[GVK]] = frozenset(
     {v1alpha1.Workload.gvk, v1alpha2.PodGroup.gvk, v1beta1.PodGroup.gvk}
 )
-_MESSAGE_LIMIT: Final = 1000
 
 
 def refuses(error: InvalidError) -> bool:
@@ -68,18 +59,12 @@ async def make_way(
             continue
         if job_set is not None and JobSetRule(job_set.to_dict()).active:
             raise PendingError(f"{where}: it is replaced when the Jobs have stopped", UNTIL_DELETED)
-        await _delete(writer, live)
+        log.logger_from().info("Replacing the gang", gang=str(live.key))
+        try:
+            await writes.delete(writer, live, "Background", unchanged=True)
+        except (NotFoundError, ConflictError) as error:
+            raise PendingError(f"{where}: it changed meanwhile") from error
         raise PendingError(f"{where}: it is built again with other immutable fields")
-
-
-async def _delete(writer: client.Client, gang: Object) -> None:
-    judged = {"uid": gang.metadata.uid, "resourceVersion": gang.metadata.resource_version}
-    preconditions = {name: value for name, value in judged.items() if value}
-    log.logger_from().info("Replacing the gang", gang=str(gang.key))
-    try:
-        await writer.delete(gang, propagation="Background", preconditions=preconditions)
-    except (NotFoundError, ConflictError) as error:
-        raise PendingError(f"{gang.gvk.kind} {gang.key}: it changed meanwhile") from error
 
 
 def _fixed(gang: Object) -> Wire:
@@ -90,25 +75,3 @@ def _fixed(gang: Object) -> Wire:
         policy["gang"] = drift.without(policy.get("gang") or {}, {"minCount"})
         spec["schedulingPolicy"] = policy
     return spec
-
-
-class GangReports:
-    """Reports with an event why a gang waits, once for each reason."""
-
-    def __init__(self, recorder: EventRecorder) -> None:
-        self._recorder = recorder
-        self._reported: dict[NamespacedName, tuple[str, str]] = {}
-
-    async def report(self, runtime: Runtime, train_job: TrainJob) -> None:
-        """Record an event if the TrainJob's gang waits for another reason than before."""
-        waiting = None if train_job.spec.suspend else await runtime.why_waiting(train_job)
-        if waiting is None:
-            self._reported.pop(train_job.key, None)
-        elif self._reported.get(train_job.key) != (report := (train_job.metadata.uid or "", waiting.reason)):
-            self._reported[train_job.key] = report
-            message = printable_line(f"{waiting.reason}: {waiting.message}")[:_MESSAGE_LIMIT]
-            self._recorder.event(train_job, "Warning", WAITING_REASON, message)
-
-    def forget(self, owner: NamespacedName) -> None:
-        """Forget the reports of a TrainJob."""
-        self._reported.pop(owner, None)

@@ -15,7 +15,6 @@ from pkg.apis.config.v1alpha1 import Configuration
 from pkg.runtime import Runtime
 
 from .clustertrainingruntime_controller import ClusterTrainingRuntimeReconciler
-from .lifecycle import Lifecycle
 from .starts import Starts
 from .storednumbers import StoredNumbers
 from .trainingruntime_controller import TrainingRuntimeReconciler
@@ -48,14 +47,11 @@ def setup_controllers(
         recorder = mgr.event_recorder_for(EVENT_SOURCE)
         after = config.seconds(cfg.not_started_after) if cfg is not None and cfg.not_started_after else 0.0
         starts = Starts(mgr.client, recorder, after, runtimes=runtimes) if after > 0 else None
-        lifecycle = Lifecycle(starts)
-        reconciler = TrainJobReconciler(
-            mgr.client, recorder, runtimes, reader=mgr.api_reader, lifecycle=lifecycle
-        )
+        reconciler = TrainJobReconciler(mgr.client, recorder, runtimes, reader=mgr.api_reader, starts=starts)
         if starts is not None:
             mgr.add(starts)
         reconciler.setup_with_manager(mgr, options)
-        mgr.add_readyz_check("jobset", reconciler.claims.remark)
+        mgr.add_readyz_check("jobset", reconciler.remark)
         mgr.add(StoredNumbers(mgr.client, mgr.api_reader, mgr.cache))
     if enabled(TRAINING_RUNTIME):
         TrainingRuntimeReconciler(mgr.client, cfg).setup_with_manager(mgr, options)

@@ -1,18 +1,135 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The TrainingRuntime controller."""
+"""The TrainingRuntime controller, and the base that it shares with the ClusterTrainingRuntime controller.
+
+A runtime that TrainJobs refer to is protected from deletion: it gets the finalizer
+``trainer.kubeflow.org/resource-in-use`` with its first TrainJob, and loses it when it is deleted and no TrainJob is
+left.
+"""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
 
-from pkg.apis.trainer.v1alpha1 import TrainingRuntime
+import controller_runtime as ctrl
+from controller_runtime import client, event, handler, log, predicate
+from controller_runtime.cache import CacheError
+from controller_runtime.controller import controllerutil
+from controller_runtime.machinery import Object
+from controller_runtime.machinery.errors import NotFoundError, StatusError
+from controller_runtime.rest import RestError
+
+from pkg.apis.config.v1alpha1 import Configuration
+from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
+from pkg.constants import trainer as constants
 from pkg.runtime import indexer
 from pkg.util import trainjob
 
-from .runtime_reconciler import RuntimeReconciler
+if TYPE_CHECKING:
+    from controller_runtime import controller
 
 NAME: Final = "trainingruntime_controller"
+
+_FINALIZER: Final = constants.RESOURCE_IN_USE_FINALIZER
+_REFERENCES_CHANGE: Final = predicate.Funcs[TrainJob](
+    update=lambda evt: evt.old.spec.runtime_ref != evt.new.spec.runtime_ref
+)
+# Every runtime is reconciled once at the start, after all TrainJobs are indexed.
+_NEWS: Final = predicate.Funcs[TrainJob](create=lambda evt: not evt.is_in_initial_list)
+
+
+class RuntimeReconciler:
+    """Protects the runtimes of one kind, which the subclass names.
+
+    In the second generation TrainJobs keep a snapshot of their runtime: no runtime needs protection, and the finalizer
+    is removed.
+
+    It watches TrainJobs itself, so it works in a manager that runs no TrainJob controller.
+    """
+
+    kind: type[Object]
+    name: str
+    index: str
+    """The TrainJob index whose values are names of runtimes of this kind."""
+    refers: Callable[[trainjob.Reference], bool]
+    """Returns True if a reference is to this kind."""
+
+    def __init__(self, client: client.Client, cfg: Configuration | None = None) -> None:
+        self._client = client
+        self._protects = not (cfg is not None and cfg.second_generation)
+
+    async def reconcile(self, request: ctrl.Request) -> ctrl.Result:
+        """Add or remove the finalizer of one runtime."""
+        try:
+            runtime = (await client.peek(self._client, self.kind, request)).object
+        except NotFoundError:
+            return ctrl.Result()
+        log.logger_from().debug("Reconciling runtime")
+        deleted = runtime.metadata.deletion_timestamp is not None
+        if not self._protects:
+            if _FINALIZER in (runtime.metadata.finalizers or ()):
+                await self._change(runtime, controllerutil.remove_finalizer)
+            return ctrl.Result()
+        if _is_guarded(runtime) or (deleted and _FINALIZER not in (runtime.metadata.finalizers or ())):
+            return ctrl.Result()  # correct with and without references
+        in_use = bool(
+            await self._client.list(
+                TrainJob, namespace=request.namespace, fields={self.index: request.name}, limit=1
+            )
+        )
+        if in_use and not deleted:
+            await self._change(runtime, controllerutil.add_finalizer)
+        elif not in_use and deleted:
+            await self._change(runtime, controllerutil.remove_finalizer)
+        return ctrl.Result()
+
+    async def _change(self, runtime: Object, change: Callable[[Object, str], bool]) -> None:
+        changed = runtime.deep_copy()
+        change(changed, _FINALIZER)
+        await self._client.patch(changed, client.merge_from(runtime, optimistic_lock=True))
+
+    def setup_with_manager(self, mgr: ctrl.Manager, options: controller.Options) -> None:
+        """Register the controller with watches of its runtimes and of the TrainJobs that refer to one."""
+        (
+            ctrl.new_controller_managed_by(mgr)
+            .named(self.name)
+            .for_(self.kind)
+            .watches(
+                TrainJob,
+                handler.enqueue_requests_from_map_func(self.runtime_of),
+                predicates=[_NEWS, predicate.NotOwnWrite(), _REFERENCES_CHANGE, self.references()],
+            )
+            .with_options(options)
+            .complete(self)
+        )
+
+    def references(self) -> predicate.Predicate[TrainJob]:
+        """Return a predicate for TrainJobs that refer, or referred, to a runtime of this kind.
+
+        :meth:`runtime_of` would find no runtime for others, in a task that has to be woken for it.
+        """
+
+        def refer(evt: event.Event[TrainJob]) -> bool:
+            return self._protects and any(
+                self.refers(job.spec.runtime_ref) for job in evt.views(indexer.TrainJobReference)
+            )
+
+        return predicate.Funcs(create=refer, update=refer, delete=refer, generic=refer)
+
+    @client.reads(indexer.TrainJobReference)
+    async def runtime_of(self, train_job: TrainJob | indexer.TrainJobReference) -> list[ctrl.Request]:
+        """Return the runtime that ``train_job`` refers to, if it is of this kind and not protected yet."""
+        if not self._protects or not self.refers(train_job.spec.runtime_ref):
+            return []
+        namespaced = self.kind.resource is not None and self.kind.resource.namespaced
+        namespace = (train_job.metadata.namespace or "") if namespaced else ""
+        request = ctrl.Request(namespace, train_job.spec.runtime_ref.name)
+        try:
+            runtime = (await client.peek(self._client, self.kind, request)).object
+        except (StatusError, RestError, CacheError):
+            return [request]  # the reconcile gets the same error and reports it
+        return [] if _is_guarded(runtime) else [request]
 
 
 # +kubebuilder:rbac:groups=trainer.kubeflow.org,resources=trainingruntimes,verbs=get;list;watch;update;patch
@@ -26,3 +143,9 @@ class TrainingRuntimeReconciler(RuntimeReconciler):
     name = NAME
     index = indexer.TRAIN_JOB_RUNTIME_REF_KEY
     refers = staticmethod(trainjob.runtime_ref_is_training_runtime)
+
+
+def _is_guarded(runtime: Object) -> bool:
+    """Return True if a runtime has the finalizer and is not being deleted: no TrainJob changes that."""
+    meta = runtime.metadata
+    return meta.deletion_timestamp is None and _FINALIZER in (meta.finalizers or ())

@@ -5,36 +5,38 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 import controller_runtime as ctrl
-from controller_runtime import cancellation, client, log, predicate
+from controller_runtime import cache, cancellation, client, event, handler, log, predicate, source
 from controller_runtime.apis.meta.v1 import ObjectMeta
-from controller_runtime.cache import CacheDegradedError, UndecodableObjectError
-from controller_runtime.machinery import raised
-from controller_runtime.machinery.errors import InvalidError, NotFoundError
+from controller_runtime.cache import CacheDegradedError, CacheError, UndecodableObjectError
+from controller_runtime.machinery import NamespacedName, Object, raised
+from controller_runtime.machinery.errors import InvalidError, NotFoundError, StatusError
+from controller_runtime.machinery.time import parse_time
 from controller_runtime.recorder import EventRecorder
+from controller_runtime.rest import RestError
 
 from pkg import metrics
 from pkg.apis.jobset.v1alpha2 import JobSet
-from pkg.apis.trainer.v1alpha1 import TrainJob, TrainJobStatus
+from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob, TrainJobStatus
 from pkg.constants import trainer as constants
-from pkg.runtime import Runtime, runtime_ref_to_runtime_registry_key
+from pkg.runtime import Runtime, indexer, runtime_ref_to_runtime_registry_key
 from pkg.util import trainjob
 from pkg.util.trainjob import ChildConflictError
 
-from . import deadline, jobconditions, patches, wake
+from . import jobconditions, reports, writes
 from .applier import Applier, Outcome
-from .arrivals import Arrivals
 from .children import Children
-from .gangs import GangReports
-from .lifecycle import Lifecycle, log_created, log_outcome
-from .pending import PendingError
-from .unbuilt import unbuilt_first
+from .starts import Starts
+from .writes import PendingError
 
 if TYPE_CHECKING:
     from controller_runtime import controller
+    from controller_runtime.builder import Builder
 
 NAME: Final = "trainjob_controller"
 EVENT_SOURCE: Final = "trainer-trainjob-controller"
@@ -46,11 +48,61 @@ _EVENT_ERROR_LIMIT: Final = 950
 _WHILE_A_NAME_IS_TAKEN: Final = timedelta(seconds=60)
 """The longest time between two attempts: the end of a foreign object does not enqueue the TrainJob."""
 
+_APPEARED: Final = predicate.Funcs[Object](
+    create=lambda evt: not evt.is_in_initial_list,  # every TrainJob is reconciled then
+    update=lambda evt: evt.new_metadata.generation != evt.old_metadata.generation,
+    delete=lambda _evt: False,
+)
+_GONE: Final = predicate.Funcs[JobSet](create=lambda _evt: False, update=lambda _evt: False)
+
 
 # +kubebuilder:rbac:groups="",resources=events,verbs=create;watch;update;patch
 # +kubebuilder:rbac:groups=trainer.kubeflow.org,resources=trainjobs,verbs=get;list;watch;update;patch
 # +kubebuilder:rbac:groups=trainer.kubeflow.org,resources=trainjobs/status,verbs=get;update;patch
 # +kubebuilder:rbac:groups=trainer.kubeflow.org,resources=trainjobs/finalizers,verbs=get;update;patch
+
+
+class State(StrEnum):
+    """The state of a TrainJob when it is reconciled: the first of these that applies."""
+
+    DELETED = "Deleted"
+    """It no longer exists."""
+    FOREIGN = "Foreign"
+    """It is being deleted, or ``managedBy`` names another controller."""
+    FINISHED = "Finished"
+    """It is Complete or Failed."""
+    NAME_TAKEN = "NameTaken"
+    """A JobSet that it does not control has its name: that of an earlier TrainJob, or of another owner."""
+    UNSUPPORTED = "Unsupported"
+    """No runtime is registered for the kind that it refers to."""
+    EXPIRED = "Expired"
+    """Its deadline has passed."""
+    ACTIVE = "Active"
+    """It has a JobSet, or is to get one, see :class:`.children.JobSetState`."""
+
+
+@dataclass(slots=True)
+class _Pass:
+    """One reconcile of a TrainJob, as its steps share it."""
+
+    stored: TrainJob
+    train_job: TrainJob
+    """The TrainJob with the status that is to be written."""
+    runtime: Runtime | None
+    job_set: JobSet | None = None
+    obstacle: Exception | None = None
+    """Why the JobSet of the TrainJob's name cannot be used: the TrainJob does not control it, or it cannot be read."""
+    left: timedelta | None = None
+    """The time until the deadline of an unfinished TrainJob."""
+    errors: list[Exception] = field(default_factory=list)
+
+    def raise_obstacle(self) -> None:
+        """Raise the obstacle, if there is one, and forget it: its traceback refers to the frames, and they to this."""
+        try:
+            if self.obstacle is not None:
+                raise self.obstacle
+        finally:
+            self.obstacle = None
 
 
 class TrainJobReconciler:
@@ -68,19 +120,33 @@ class TrainJobReconciler:
         *,
         reader: client.Reader | None = None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
-        lifecycle: Lifecycle | None = None,
+        starts: Starts | None = None,
     ) -> None:
         self._client = client
         self._recorder = recorder
         self._runtimes = runtimes
         self._now = now
-        applier = Applier(client, reader)
-        self.claims = applier.claims
-        self._children = Children(client, applier, recorder, now)
-        self._gangs = GangReports(recorder)
-        self._lifecycle = lifecycle or Lifecycle()
-        self.alarms = deadline.Alarms()
-        self.arrivals = Arrivals(now)
+        self._applier = Applier(client, reader)
+        self._children = Children(client, self._applier, recorder, now)
+        self._starts = starts
+        self._phases = metrics.TrainJobPhases()
+        self._arrived: dict[NamespacedName, datetime] = {}
+        self.remark = self._applier.remark
+        self.timer = Timer()
+        self._life: Final[Mapping[State, tuple[Callable[[_Pass], Awaitable[None]], ...]]] = {
+            State.FINISHED: (self._read_status, self._write_status, self._delete_expired),
+            State.NAME_TAKEN: (self._stand_back, self._fail_expired, self._write_status),
+            State.UNSUPPORTED: (self._fail_unsupported, self._write_status),
+            State.EXPIRED: (
+                self._reconcile_children,  # if it has a JobSet: one that was orphaned is adopted, to be deleted
+                self._read_status,  # the JobSet may have ended in time
+                self._fail_expired,
+                self._write_status,
+                self._delete_expired,
+            ),
+            State.ACTIVE: (self._reconcile_children, self._read_status, self._write_status),
+        }
+        """The steps of each state but the first two. An error of one does not keep the next from running."""
 
     async def reconcile(self, request: ctrl.Request) -> ctrl.Result:
         """Bring one TrainJob's children and status up to date.
@@ -92,116 +158,132 @@ class TrainJobReconciler:
         try:
             stored = await self._get(request)
         except NotFoundError:
+            self._phases.forget(request)
             self._children.forget(request)
-            self._gangs.forget(request)
-            self._lifecycle.forget(request)
-            self.arrivals.forget(request)
+            self._skip(request)
             return ctrl.Result()
         if stored.metadata.deletion_timestamp is not None or stored.spec.managed_by not in _MANAGED_BY_US:
-            self._lifecycle.skip(request)
-            self.arrivals.forget(request)
+            self._skip(request)
             return ctrl.Result()
-        log.logger_from().debug("Reconciling TrainJob")
-        self._lifecycle.observe(stored, failing=True)  # until this reconcile has ended
+        self._observe(stored, failing=True)  # until this reconcile has ended
+        this = await self._begin(stored)
+        state = _state_of(this)
+        log.logger_from().debug("Reconciling TrainJob", state=str(state))
+        for step in self._life[state]:
+            await _attempt(this, step(this))
+        return self._conclude(request, this)
+
+    async def _begin(self, stored: TrainJob) -> _Pass:
+        """Read the JobSet and the time until the deadline, on which the state of a TrainJob depends."""
+        key = runtime_ref_to_runtime_registry_key(stored.spec.runtime_ref)
+        this = _Pass(stored, _with_own_status(stored), self._runtimes.get(key))
         try:
-            job_set = await self._children.job_set(stored)
-        except (PendingError, ChildConflictError) as error:
-            return await self._stand_back(stored, error)
-        orphan = job_set is not None and trainjob.controller_of(job_set) is None
+            this.job_set = await self._children.job_set(stored)
+        except (ChildConflictError, PendingError, StatusError, RestError, CacheError) as error:
+            this.obstacle = error
+        if not trainjob.is_finished(stored):
+            this.left = jobconditions.time_left(stored, self._now())
+        return this
 
-        train_job = _with_own_status(stored)
-        left = None if trainjob.is_finished(stored) else deadline.time_left(stored, self._now())
-        expired = deadline.has_passed(left)
-        errors = await self._advance(
-            train_job, orphan=orphan, expired=expired, builds=not expired or job_set is not None
-        )
-        await _attempt(errors, self._write_status(stored, train_job, job_set))
-        if trainjob.deadline_exceeded(train_job):
-            await _attempt(errors, self._children.delete(train_job))
-        return self._concluded(train_job, errors, left)
-
-    def _concluded(self, train_job: TrainJob, errors: list[Exception], left: timedelta | None) -> ctrl.Result:
-        """Return when the TrainJob is reconciled again, at the latest after ``left``; raise the errors."""
-        request = ctrl.Request.for_object(train_job)
-        self._lifecycle.observe(train_job, failing=any(not isinstance(each, PendingError) for each in errors))
-        if trainjob.is_finished(train_job):
+    def _conclude(self, request: ctrl.Request, this: _Pass) -> ctrl.Result:
+        """Return when the TrainJob is reconciled again; raise the errors of the steps."""
+        errors, left = this.errors, this.left
+        this.errors, this.obstacle = [], None
+        finished = trainjob.is_finished(this.train_job)
+        self._observe(this.train_job, failing=any(not isinstance(each, PendingError) for each in errors))
+        if finished:
             self._children.forget(request)
-            self._gangs.forget(request)
-            self.arrivals.forget(request)
+            self._arrived.pop(request, None)
             left = None
+        elif any(isinstance(each, ChildConflictError) for each in errors):
+            self.timer.set(request, _WHILE_A_NAME_IS_TAKEN)
         if errors and left is not None:
-            self.alarms.set(request, left)
-        if any(isinstance(each, ChildConflictError) for each in errors) and not trainjob.is_finished(
-            train_job
-        ):
-            self.alarms.set(request, _WHILE_A_NAME_IS_TAKEN)
+            self.timer.set(request, left)
         return _result(errors, left)
 
-    async def _advance(
-        self, train_job: TrainJob, *, orphan: bool, expired: bool, builds: bool
-    ) -> list[Exception]:
-        """Bring the children and the status of ``train_job`` up to date, and return the errors.
-
-        The status of an orphan is not used before it is adopted. An expired TrainJob fails, unless its JobSet has ended
-        before.
-        """
-        errors: list[Exception] = []
-        key = runtime_ref_to_runtime_registry_key(train_job.spec.runtime_ref)
-        runtime, finished = self._runtimes.get(key), trainjob.is_finished(train_job)
-        if runtime is None:
-            if not finished:
-                jobconditions.set_unsupported(train_job, key, self._now)
-            return errors
-        if not finished:
-            jobconditions.clear_unsupported(train_job)
-            if builds:
-                await _attempt(errors, self._reconcile_objects(runtime, train_job))
-            for error in errors:
-                if not isinstance(error, PendingError):
-                    self._report(train_job, error)
-            jobconditions.set_unavailable(train_job, errors, self._now)
-            await _attempt(errors, self._gangs.report(runtime, train_job))
-        jobconditions.set_suspended(train_job, self._now)
-        if not orphan or not (finished or errors):
-            pending = any(isinstance(error, PendingError) for error in errors)
-            may_be_gone = finished or expired or pending
-            await _attempt(errors, self._set_status(runtime, train_job, may_be_gone=may_be_gone))
-        if expired and not trainjob.is_finished(train_job):
-            jobconditions.set_deadline_exceeded(train_job, self._now)
-        return errors
-
-    async def _stand_back(self, stored: TrainJob, error: PendingError | ChildConflictError) -> ctrl.Result:
-        """Ignore a JobSet that this TrainJob does not control; its status must not become the TrainJob's.
+    async def _stand_back(self, this: _Pass) -> None:
+        """Leave alone a JobSet that the TrainJob does not control; its status must not become the TrainJob's.
 
         The JobSet of a deleted TrainJob of the same name is awaited: the garbage collector deletes it. Meanwhile the
         condition Suspended and the deadline hold as for any other TrainJob.
-
-        Raises:
-            ChildConflictError: the JobSet will not be deleted.
-            ExceptionGroup: nor could the status be written.
         """
-        if trainjob.is_finished(stored):
-            self._lifecycle.observe(stored, failing=not isinstance(error, PendingError))
-            return ctrl.Result()
-        if not isinstance(error, PendingError):
-            self._report(stored, error)
-        train_job = _with_own_status(stored)
-        errors: list[Exception] = [error]
-        del error  # see _result
-        left = deadline.time_left(stored, self._now())
-        jobconditions.set_suspended(train_job, self._now)
-        if deadline.has_passed(left):
-            jobconditions.set_deadline_exceeded(train_job, self._now)
-        await _attempt(errors, self._write_status(stored, train_job, None))
-        return self._concluded(train_job, errors, left)
+        jobconditions.set_suspended(this.train_job, self._now)
+        if this.obstacle is not None and not isinstance(this.obstacle, PendingError):
+            self._report(this.stored, this.obstacle)
+        this.raise_obstacle()
 
-    async def _reconcile_objects(self, runtime: Runtime, train_job: TrainJob) -> None:
-        for obj, outcome in await self._children.reconcile(runtime, train_job):
+    async def _fail_unsupported(self, this: _Pass) -> None:
+        key = runtime_ref_to_runtime_registry_key(this.stored.spec.runtime_ref)
+        jobconditions.set_unsupported(this.train_job, key, self._now)
+
+    async def _fail_expired(self, this: _Pass) -> None:
+        if jobconditions.has_passed(this.left) and not trainjob.is_finished(this.train_job):
+            jobconditions.set_deadline_exceeded(this.train_job, self._now)
+
+    async def _reconcile_children(self, this: _Pass) -> None:
+        """Apply the children, and say in conditions and events why they cannot be applied or their gang waits."""
+        train_job, runtime = this.train_job, this.runtime
+        if runtime is None:
+            return
+        jobconditions.clear_unsupported(train_job)
+        if this.job_set is not None or not jobconditions.has_passed(this.left):
+            await _attempt(this, self._apply(this, runtime))
+        for error in this.errors:
+            if not isinstance(error, PendingError):
+                self._report(train_job, error)
+        jobconditions.set_unavailable(train_job, this.errors, self._now)
+        await self._children.reports.gang(runtime, train_job)
+
+    async def _apply(self, this: _Pass, runtime: Runtime) -> None:
+        this.raise_obstacle()
+        train_job = this.train_job
+        for obj, outcome in await self._children.reconcile(runtime, train_job, this.job_set):
             if outcome is Outcome.HEALED:
                 metrics.DRIFT_HEALED.labels(obj.gvk.kind).inc()
             elif outcome is Outcome.CREATED and isinstance(obj, JobSet):
-                metrics.TIME_TO_CHILDREN.observe(self.arrivals.take(train_job))
-                log_created(train_job, self._now())
+                metrics.TIME_TO_CHILDREN.observe(self._since_arrival(train_job))
+                reports.log_created(train_job, self._now())
+
+    async def _read_status(self, this: _Pass) -> None:
+        """Set the conditions and counts from the children, but not from those of an orphan before it is adopted."""
+        train_job, finished = this.train_job, trainjob.is_finished(this.train_job)
+        if this.runtime is None or (finished and this.obstacle is not None and _is_taken(this.obstacle)):
+            return
+        jobconditions.set_suspended(train_job, self._now)
+        orphan = this.job_set is not None and trainjob.controller_of(this.job_set) is None
+        if orphan and (finished or this.errors):
+            return
+        pending = any(isinstance(error, PendingError) for error in this.errors)
+        try:
+            status = await this.runtime.train_job_status(train_job)
+        except (NotFoundError, CacheDegradedError):
+            if not (finished or pending or jobconditions.has_passed(this.left)):
+                raise
+            return  # a finished TrainJob keeps its status when its children are deleted
+        if status is not None:
+            jobconditions.keep_end(train_job, status)
+            train_job.status = status
+
+    async def _write_status(self, this: _Pass) -> None:
+        stored, train_job = this.stored, this.train_job
+        old, new = _wire(stored.status), _wire(train_job.status)
+        if old == new:
+            return
+        try:
+            patch = writes.replace_status(stored, stored.status.to_dict(), new)
+            await client.patch_lazily(self._client.status, train_job, patch)
+        except NotFoundError as error:
+            if not error.names_object:
+                raise
+            return  # it was deleted meanwhile
+        except InvalidError as error:
+            writes.raise_if_stale(error, "another writer changed the conditions meanwhile")
+            raise
+        reports.log_outcome(stored, train_job, this.job_set, self._now())
+
+    async def _delete_expired(self, this: _Pass) -> None:
+        if trainjob.deadline_exceeded(this.train_job):
+            await self._children.delete(this.train_job)
 
     async def _get(self, request: ctrl.Request) -> TrainJob:
         """Return the TrainJob; record an event if it is undecodable or too large to decode."""
@@ -219,45 +301,56 @@ class TrainJobReconciler:
             message += " ..."
         self._recorder.event(train_job, "Warning", _EVENT_REASON, message)
 
-    async def _set_status(self, runtime: Runtime, train_job: TrainJob, *, may_be_gone: bool) -> None:
-        """Set the conditions and counts from the TrainJob's children."""
-        try:
-            status = await runtime.train_job_status(train_job)
-        except (NotFoundError, CacheDegradedError):
-            if not may_be_gone:
-                raise
-            return  # a finished TrainJob keeps its status when its children are deleted
-        if status is not None:
-            jobconditions.keep_end(train_job, status)
-            train_job.status = status
+    def _observe(self, train_job: TrainJob, *, failing: bool) -> None:
+        self._phases.observe(train_job)
+        if self._starts is not None:
+            self._starts.observe(train_job, failing=failing)
 
-    async def _write_status(self, stored: TrainJob, train_job: TrainJob, job_set: JobSet | None) -> None:
-        old, new = _wire(stored.status), _wire(train_job.status)
-        if old == new:
-            return
-        try:
-            patch = patches.replace_status(stored, stored.status.to_dict(), new)
-            await client.patch_lazily(self._client.status, train_job, patch)
-        except NotFoundError as error:
-            if not error.names_object:
-                raise
-            return  # it was deleted meanwhile
-        except InvalidError as error:
-            if not patches.is_stale(error):
-                raise
-            raise PendingError("another writer changed the conditions meanwhile") from error
-        log_outcome(stored, train_job, job_set, self._now())
+    def _skip(self, request: ctrl.Request) -> None:
+        """Expect no start of a TrainJob."""
+        self._arrived.pop(request, None)
+        if self._starts is not None:
+            self._starts.forget(request)
+
+    def arrives(self, evt: event.CreateEvent[TrainJob]) -> bool:
+        """Note when a TrainJob arrived by its watch: its creation timestamp has whole seconds only."""
+        if not evt.is_in_initial_list:
+            self._arrived[evt.key] = self._now()
+        return True
+
+    def _since_arrival(self, train_job: TrainJob) -> float:
+        """Return the seconds since a TrainJob arrived, or, if it is older than this process, since its creation."""
+        since, created = self._arrived.pop(train_job.key, None), train_job.metadata.creation_timestamp
+        if since is None and created:
+            since = parse_time(created)
+        return max(0.0, (self._now() - since).total_seconds()) if since is not None else 0.0
 
     def setup_with_manager(self, mgr: ctrl.Manager, options: controller.Options) -> None:
         """Register the controller with the watches of TrainJobs, of the runtimes' plugins and of obstacles."""
         builder = ctrl.new_controller_managed_by(mgr).named(NAME).with_options(options)
         # A reconcile that writes a status has finished all other work before.
-        builder = builder.for_(TrainJob, predicates=[predicate.NotOwnWrite(), self.arrivals])
+        builder = builder.for_(
+            TrainJob, predicates=[predicate.NotOwnWrite(), predicate.Funcs(create=self.arrives)]
+        )
         for runtime in self._runtimes.values():
             for registrar in runtime.event_handler_registrars():
                 builder = registrar(builder, mgr.client, mgr.cache)
-        builder = wake.watch_obstacles(builder, mgr.client)
-        builder.watches_raw_source(self.alarms).watches_raw_source(unbuilt_first(mgr.cache)).complete(self)
+        builder = _watch_obstacles(builder, mgr.client)
+        builder.watches_raw_source(self.timer).watches_raw_source(unbuilt_first(mgr.cache)).complete(self)
+
+
+def _state_of(this: _Pass) -> State:
+    if trainjob.is_finished(this.stored):
+        return State.FINISHED
+    if this.obstacle is not None and _is_taken(this.obstacle):
+        return State.NAME_TAKEN
+    if this.runtime is None:
+        return State.UNSUPPORTED
+    return State.EXPIRED if jobconditions.has_passed(this.left) else State.ACTIVE
+
+
+def _is_taken(obstacle: Exception | None) -> bool:
+    return isinstance(obstacle, ChildConflictError | PendingError)
 
 
 def _with_own_status(stored: TrainJob) -> TrainJob:
@@ -272,7 +365,7 @@ def _wire(status: TrainJobStatus) -> dict[str, object]:
     return {key: value for key, value in status.to_dict().items() if value != []}
 
 
-async def _attempt(errors: list[Exception], step: Awaitable[None]) -> None:
+async def _attempt(this: _Pass, step: Awaitable[None]) -> None:
     """Await ``step`` and collect its error, so that the following steps still run.
 
     Plugins are third-party code and may raise anything. :func:`_result` raises the collected errors.
@@ -280,11 +373,7 @@ async def _attempt(errors: list[Exception], step: Awaitable[None]) -> None:
     try:
         await step
     except cancellation.FAILURES as error:
-        errors.append(cancellation.as_error(error))
-    finally:
-        del (
-            errors
-        )  # the error's traceback has this frame: neither would be freed before the next garbage collection
+        this.errors.append(cancellation.as_error(error))
 
 
 def _result(errors: list[Exception], left: timedelta | None = None) -> ctrl.Result:
@@ -303,3 +392,89 @@ def _result(errors: list[Exception], left: timedelta | None = None) -> ctrl.Resu
             log.logger_from().debug("Waiting", reason=str(pending))
             return ctrl.Result(requeue_after=pending.after if left is None else min(pending.after, left))
     return ctrl.Result(requeue_after=left)
+
+
+class Timer(source.Source):
+    """Enqueues TrainJobs after a time, also while their reconciles fail and the retries are minutes apart."""
+
+    def __init__(self) -> None:
+        self._queue: handler.Queue | None = None
+
+    def __str__(self) -> str:
+        return "deadlines of TrainJobs"
+
+    async def start(self, queue: handler.Queue) -> None:
+        """Take the queue of the controller."""
+        self._queue = queue
+
+    def set(self, request: ctrl.Request, left: timedelta) -> None:
+        """Enqueue the TrainJob after the time ``left``, if no other event does so before."""
+        if self._queue is not None and left > timedelta():
+            self._queue.add(request, after=left.total_seconds())
+
+
+def _watch_obstacles(builder: Builder, reader: client.Reader) -> Builder:
+    """Add the watches of runtimes that appear or change, and of conflicting JobSets that are deleted."""
+    for kind, index in (
+        (TrainingRuntime, indexer.TRAIN_JOB_RUNTIME_REF_KEY),
+        (ClusterTrainingRuntime, indexer.TRAIN_JOB_CLUSTER_RUNTIME_REF_KEY),
+    ):
+        builder = builder.watches(kind, followers(reader, index), predicates=[_APPEARED])
+    return builder.watches(JobSet, handler.Funcs(delete=namesake(reader)), predicates=[_GONE])
+
+
+def followers(reader: client.Reader, index: str) -> handler.Funcs[Object]:
+    """Return the handler that enqueues the TrainJobs that follow their runtime, found through ``index``.
+
+    They have no JobSet, or a suspended one. A TrainJob that is not suspended itself may wait for its runtime; of those
+    that are, a queue may hold thousands, so they have low priority.
+    """
+
+    async def wake(evt: event.CreateEvent[Object] | event.UpdateEvent[Object], queue: handler.Queue) -> None:
+        key = evt.key
+        for job in await reader.list(TrainJob, namespace=key.namespace, fields={index: key.name}):
+            if await _follows(reader, job):
+                priority = handler.LOW_PRIORITY if job.spec.suspend else None
+                queue.add(ctrl.Request.for_object(job), priority=priority)
+
+    return handler.Funcs(create=wake, update=wake)
+
+
+async def _follows(reader: client.Reader, job: TrainJob) -> bool:
+    try:
+        return bool((await client.peek(reader, JobSet, job.key)).object.spec.suspend)
+    except NotFoundError:
+        return True
+
+
+def namesake(reader: client.Reader) -> Callable[[event.DeleteEvent[JobSet], handler.Queue], Awaitable[None]]:
+    """Return the handler that enqueues the TrainJob of a deleted JobSet's name if it did not control the JobSet."""
+
+    async def wake(evt: event.DeleteEvent[JobSet], queue: handler.Queue) -> None:
+        owner = trainjob.controller_of(evt.object)
+        if owner is not None and (owner.kind, owner.name) == (TrainJob.gvk.kind, evt.object.name):
+            return  # its owner is enqueued anyway
+        try:
+            await client.peek(reader, TrainJob, evt.object.key)
+        except NotFoundError:
+            return
+        queue.add(ctrl.Request.for_object(evt.object))
+
+    return wake
+
+
+def unbuilt_first(informers: source.Informers) -> source.Expedited:
+    """Return the source that moves TrainJobs without a JobSet to the front of the queue after a start.
+
+    They were created while no manager ran; most of the others need no work.
+    """
+    return source.Expedited(informers, TrainJob, _lacks_job_set, JobSet, name="TrainJobs without a JobSet")
+
+
+def _lacks_job_set(_jobs: cache.Informer[TrainJob], sets: cache.Informer[JobSet]) -> source.NeedsWork:
+    """Return the question whether a TrainJob lacks a JobSet, which has its name: no object is decoded for it."""
+
+    async def lacks(key: NamespacedName) -> bool:
+        return not sets.has(key)
+
+    return lacks

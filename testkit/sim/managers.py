@@ -195,7 +195,9 @@ def _check_trackers(sim: Simulation, name: str, reconciler: TrainJobReconciler) 
         children._applier._settled,
         children._terminating,
         children._rebuilt,
-        children._deletions._reported,
+        children.reports._reported,
+        children._judged,
+        reconciler._arrived,
     )
     for held in remembered:
         left = set(held) - unfinished

@@ -12,7 +12,7 @@ from controller_runtime.rest import Config, Request, Transport
 from trainerctl.localcluster.tools import JOBSET
 
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
-from pkg.controller.oldjobset import MESSAGE
+from pkg.controller.applier import OLD_JOB_SET as MESSAGE
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("leave_no_jobs")]
 

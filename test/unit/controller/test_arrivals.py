@@ -4,62 +4,37 @@
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
-from controller_runtime.event import CreateEvent, UpdateEvent
+import pytest
+from controller_runtime.event import CreateEvent
+from controller_runtime.fake import FakeClient
 from controller_runtime.machinery.time import format_time
+from controller_runtime.metrics import REGISTRY
 
 from pkg.apis.trainer.v1alpha1 import TrainJob
-from pkg.controller.arrivals import Arrivals
+from pkg.controller import TrainJobReconciler
+from testkit.trainjobs import KEY
 
 BEGIN = datetime(2030, 1, 1, microsecond=700_000, tzinfo=UTC)
 MakeJob = Callable[..., TrainJob]
 
 
-class Clock:
-    """A clock that is set."""
-
-    now = BEGIN
-
-    def __call__(self) -> datetime:
-        return self.now
+def seconds() -> float:
+    return REGISTRY.get_sample_value("kubeflow_trainer_trainjob_time_to_children_seconds_sum") or 0.0
 
 
-def job_of(new_train_job: MakeJob) -> TrainJob:
-    job = new_train_job(name="a")
-    job.metadata.creation_timestamp = format_time(BEGIN)
-    return job
-
-
-def test_the_time_counts_from_the_event_in_fractions_of_a_second(new_train_job: MakeJob) -> None:
-    clock, job = Clock(), job_of(new_train_job)
-    arrivals = Arrivals(clock)
-    assert arrivals.create(CreateEvent(job))
-    clock.now += timedelta(milliseconds=30)
-
-    assert arrivals.take(job) == 0.03
-    assert len(arrivals) == 0
-
-
-def test_a_train_job_of_the_first_list_counts_from_its_creation(new_train_job: MakeJob) -> None:
-    clock, job = Clock(), job_of(new_train_job)
-    arrivals = Arrivals(clock)
-    assert arrivals.create(CreateEvent(job, is_in_initial_list=True))
-    clock.now += timedelta(seconds=5)
-
-    assert len(arrivals) == 0
-    assert arrivals.take(job) == 5.7
-
-
-def test_updates_pass_and_are_not_noted(new_train_job: MakeJob) -> None:
-    arrivals, job = Arrivals(Clock()), job_of(new_train_job)
-
-    assert arrivals.update(UpdateEvent(job, job))
-    assert len(arrivals) == 0
-
-
-def test_a_forgotten_train_job_takes_no_memory(new_train_job: MakeJob) -> None:
-    arrivals, job = Arrivals(Clock()), job_of(new_train_job)
-    arrivals.create(CreateEvent(job))
-    arrivals.forget(job.key)
-
-    assert len(arrivals) == 0
+@pytest.mark.parametrize(("listed", "expected"), [(False, 0.03), (True, 0.73)])
+async def test_the_time_counts_from_the_event_or_of_an_older_train_job_from_its_creation(
+    new_train_job: MakeJob, make_runtime: Callable[..., Any], recorder: Any, *, listed: bool, expected: float
+) -> None:
+    job = new_train_job()
+    job.metadata.creation_timestamp = format_time(BEGIN)  # in whole seconds
+    client, clock = FakeClient(job), [BEGIN]
+    runtimes = {"ClusterTrainingRuntime.trainer.kubeflow.org": make_runtime(client=client)}
+    reconciler = TrainJobReconciler(client, recorder, runtimes, now=lambda: clock[0])
+    assert reconciler.arrives(CreateEvent(job, is_in_initial_list=listed))
+    clock[0] += timedelta(milliseconds=30)
+    before = seconds()
+    await reconciler.reconcile(KEY)
+    assert seconds() - before == pytest.approx(expected)

@@ -90,7 +90,7 @@ async def test_a_train_job_is_tried_each_minute_while_the_name_of_a_child_is_tak
     """The deletion of a ConfigMap without an owner enqueues no TrainJob, and the retries become minutes apart."""
     w = await world(MPI, planted(ConfigMap, "job-mpi-hostfile", data={"hostfile": "other"}))
     queue: PriorityQueue[Request] = PriorityQueue()
-    await w.reconciler.alarms.start(queue)
+    await w.reconciler.timer.start(queue)
     began = anyio.current_time()
     with pytest.raises((ChildConflictError, ExceptionGroup)):
         await w.reconcile()
@@ -246,7 +246,7 @@ async def test_a_train_job_is_tried_each_minute_while_the_name_of_its_snapshot_i
     w.reconciler = TrainJobReconciler(w.server, w.recorder, runtimes, now=lambda: w.now)
     w.server.add(planted(ConfigMap, snapshot_name(train_job()), data={"runtime": "{}"}))
     queue: PriorityQueue[Request] = PriorityQueue()
-    await w.reconciler.alarms.start(queue)
+    await w.reconciler.timer.start(queue)
     began = anyio.current_time()
     with pytest.raises((ChildConflictError, ExceptionGroup), match="owned by another object"):
         await w.reconcile()

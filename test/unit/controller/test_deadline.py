@@ -147,7 +147,7 @@ async def test_a_job_set_that_is_adopted_at_the_deadline_is_deleted(world: World
 
 async def test_a_train_job_whose_reconciles_fail_is_enqueued_at_its_deadline(world: World) -> None:
     queue: PriorityQueue[Request] = PriorityQueue()
-    await world.reconciler.alarms.start(queue)
+    await world.reconciler.timer.start(queue)
     world.reconciler._recorder = NoEvents()
     await world.delete(make_cluster_training_runtime("runtime", make_training_runtime_spec()))
     began = anyio.current_time()

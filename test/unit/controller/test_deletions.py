@@ -16,7 +16,7 @@ from controller_runtime.reconcile import Request
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.controller import TrainJobReconciler
-from pkg.controller.deletions import LONG
+from pkg.controller.reports import LONG
 from testkit.trainjobs import MPI, START, train_job, world
 
 BEGAN = "2025-01-01T00:00:00Z"

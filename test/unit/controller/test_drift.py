@@ -7,8 +7,9 @@ import pytest
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
-from pkg.controller import drift, objects
-from pkg.controller.jobsetrule import JobSetRule
+from pkg.controller import drift
+from pkg.controller.children import split
+from pkg.controller.drift import JobSetRule
 
 
 @pytest.mark.parametrize(
@@ -171,5 +172,5 @@ def test_what_the_api_server_adds_to_a_gang_is_no_difference() -> None:
 def test_objects_without_a_job_set_have_none() -> None:
     other = PodGroup.from_dict({"metadata": {"name": "job"}})
     job_set = JobSet.from_dict({"metadata": {"name": "job"}})
-    assert objects.split([other]) == (None, [other])
-    assert objects.split([other, job_set]) == (job_set, [other])
+    assert split([other]) == (None, [other])
+    assert split([other, job_set]) == (job_set, [other])

@@ -14,7 +14,7 @@ from controller_runtime.cache import CacheDegradedError, CacheSyncTimeoutError, 
 from controller_runtime.machinery import NamespacedName, errors
 from controller_runtime.reconcile import ReconcileTimeoutError, TerminalError
 
-from pkg.controller.oldjobset import OldJobSetError
+from pkg.controller.applier import OldJobSetError
 from pkg.podgrouper.plugins import AccessorError, GroupingError, InvalidOwnerError
 from pkg.podgrouper.plugins.defaults import DefaultsError
 from pkg.runtime.framework.interface import PluginError, UnavailableError

@@ -14,7 +14,8 @@ from controller_runtime.machinery.errors import ConflictError, ForbiddenError, S
 
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime
-from pkg.controller import TrainJobReconciler, oldjobset
+from pkg.controller import TrainJobReconciler
+from pkg.controller.applier import OLD_JOB_SET
 from pkg.runtime import core
 from testkit.trainjobs import GANG, KEY, MPI, suspended_world, world
 
@@ -70,13 +71,13 @@ async def test_a_job_set_that_is_too_old_for_claims_has_an_event_and_a_remark_un
         raise ServerError(refusal, code=500, reason="InternalError")
 
     w.server.mutate = refuse
-    with pytest.raises(ExceptionGroup, match=oldjobset.MESSAGE):
+    with pytest.raises(ExceptionGroup, match=OLD_JOB_SET):
         await w.reconcile()
-    assert [each for each in w.recorder.events if oldjobset.MESSAGE in each]
-    assert w.reconciler.claims.remark() == oldjobset.MESSAGE
+    assert [each for each in w.recorder.events if OLD_JOB_SET in each]
+    assert w.reconciler.remark() == OLD_JOB_SET
     w.server.mutate = lambda _spec, _create: None
     assert await w.reconcile() == ["apply JobSet"]
-    assert w.reconciler.claims.remark() is None
+    assert w.reconciler.remark() is None
 
 
 async def test_a_webhook_that_changes_what_is_created_does_not_cause_a_cycle_of_deletions() -> None:

@@ -13,7 +13,7 @@ from controller_runtime.reconcile import Request
 from pkg.apis.config.v1alpha1 import Configuration
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
 from pkg.controller import ClusterTrainingRuntimeReconciler, TrainingRuntimeReconciler
-from pkg.controller.runtime_reconciler import RuntimeReconciler
+from pkg.controller.trainingruntime_controller import RuntimeReconciler
 from pkg.runtime import indexer
 
 FINALIZER = "trainer.kubeflow.org/resource-in-use"

@@ -25,7 +25,6 @@ from pkg.apis.schedulerplugins.v1alpha1 import POD_GROUP_LABEL, PodGroup
 from pkg.apis.scheduling.v1beta1 import PodGroup as NativeGroup
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob
 from pkg.apis.volcano.v1beta1 import PodGroup as VolcanoGroup
-from pkg.controller.lifecycle import Lifecycle
 from pkg.controller.starts import Starts
 from pkg.controller.trainjob_controller import TrainJobReconciler
 from pkg.runtime import core
@@ -81,9 +80,7 @@ class World:
         recorder = broadcaster.recorder_for("trainer-trainjob-controller")
         runtimes = await core.new(self.client, FakeClient())
         starts = Starts(self.client, recorder, self.after, runtimes=runtimes, now=now)
-        self.reconciler = TrainJobReconciler(
-            self.client, recorder, runtimes, now=now, lifecycle=Lifecycle(starts)
-        )
+        self.reconciler = TrainJobReconciler(self.client, recorder, runtimes, now=now, starts=starts)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(broadcaster.start)
             tasks.start_soon(starts.start)

@@ -1,5 +1,7 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +12,8 @@ from controller_runtime.reconcile import Request, Result
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainJob, TrainJobStatus
+from pkg.controller.children import JobSetState
+from pkg.controller.trainjob_controller import State
 from testkit.trainjobs import MakeBench, MakeJob, kinds
 
 
@@ -238,9 +242,9 @@ async def test_the_arrival_of_a_train_job_that_has_ended_is_forgotten(
 ) -> None:
     job = new_train_job(conditions=[{"type": "Complete", "status": "True", "reason": "R", "message": "m"}])
     b = bench(job)
-    b.reconciler.arrivals.create(CreateEvent(job))
+    b.reconciler.arrives(CreateEvent(job))
     await b.reconcile()
-    assert len(b.reconciler.arrivals) == 0
+    assert len(b.reconciler._arrived) == 0
 
 
 async def test_without_job_sets_the_failure_is_told_and_finished_jobs_are_content(
@@ -282,3 +286,10 @@ async def test_a_job_that_cannot_be_decoded_gets_an_event(
     assert (kind, reason) == ("Warning", "TrainJobResourcesCreationFailed")
     assert message.endswith("ns/job: 430003 objects and lists, at most 30000")
     assert b.client.writes == []
+
+
+def test_the_architecture_page_has_every_state() -> None:
+    page = (Path(__file__).parents[3] / "docs/architecture.md").read_text()
+    section = page[page.index("## The life of a TrainJob") : page.index("## From a pod")]
+    rows = re.findall(r"^\| `(\w+)`", section, re.MULTILINE)
+    assert rows == [*map(str, State), *map(str, JobSetState)]

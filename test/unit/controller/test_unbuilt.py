@@ -10,7 +10,7 @@ from controller_runtime.workqueue import LOW_PRIORITY, PriorityQueue
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainJob
-from pkg.controller.unbuilt import unbuilt_first
+from pkg.controller.trainjob_controller import unbuilt_first
 
 
 class Informer:

@@ -1,14 +1,16 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Patches that fail only if the values they replace have changed, not if other parts of the object have.
+"""The controller's patches and deletes, and the errors about writes that have to wait.
 
 A merge patch with the resourceVersion conflicts with every other write. Without it, it would replace a list that
-another writer has just extended. A JSON patch can test the values that it replaces, and the object's uid.
+another writer has just extended. A JSON patch can test the values that it replaces, and the object's uid: it fails only
+if those have changed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Final
 
 import msgspec
@@ -18,12 +20,30 @@ from controller_runtime.machinery import JSON, Object
 from controller_runtime.machinery.errors import InvalidError
 from controller_runtime.machinery.patch import pointer
 
+SOON: Final = timedelta(seconds=1)
+UNTIL_DELETED: Final = timedelta(seconds=10)
+
 _SHARED: Final = frozenset({"conditions"})
 """Status fields to which other writers may add."""
-
 _STALE: Final = ("test failed", "nonexistent key", "missing path", "no such key")
 
 Operation = dict[str, JSON]
+
+
+class PendingError(Exception):
+    """A child cannot be written yet. Retry when a watch reports a change, or ``after`` this time at the latest."""
+
+    def __init__(self, reason: str, after: timedelta = SOON) -> None:
+        super().__init__(reason)
+        self.after = after
+
+
+class BeingDeletedError(PendingError):
+    """A child is being deleted; the next object of its name is built afterwards."""
+
+    def __init__(self, live: Object) -> None:
+        super().__init__(f"{live.gvk.kind.lower()} {live.key}: it is being deleted", UNTIL_DELETED)
+        self.live = live
 
 
 def replace_status(stored: Object, old: Mapping[str, JSON], new: Mapping[str, JSON]) -> client.Patch:
@@ -54,10 +74,29 @@ def remove_annotation(live: Object, name: str) -> client.Patch:
     return _patch(live, [_test(path, (live.metadata.annotations or {}).get(name)), _set(path, None)])
 
 
-def is_stale(error: InvalidError) -> bool:
-    """Return True if a patch of this module was refused because the values it replaces have changed."""
+def raise_if_stale(error: InvalidError, reason: str) -> None:
+    """Raise PendingError if a patch of this module was refused because the values that it tests have changed."""
     texts = [str(error), *(str(cause.get("message")) for cause in error.causes)]
-    return any(sign in text for text in texts for sign in _STALE)
+    if any(sign in text for text in texts for sign in _STALE):
+        raise PendingError(reason) from error
+
+
+async def delete(
+    writer: client.Writer, live: Object, propagation: client.Propagation, *, unchanged: bool = False
+) -> None:
+    """Delete ``live``, and no later object of its name; if ``unchanged``, only this version of it.
+
+    Raises:
+        ConflictError: it is another object, or another version.
+        StatusError: the API server refused otherwise.
+        TransportError: the API server was unreachable.
+    """
+    judged = {
+        "uid": live.metadata.uid,
+        "resourceVersion": live.metadata.resource_version if unchanged else None,
+    }
+    preconditions = {field: value for field, value in judged.items() if value}
+    await writer.delete(live, propagation=propagation, preconditions=preconditions)
 
 
 def _patch(obj: Object, operations: list[Operation]) -> client.Patch:
