@@ -175,9 +175,7 @@ class TrainingRuntime(interface.Runtime):
         )
         self.framework.run_enforce_ml_policy_plugins(info, train_job)
         self.framework.run_enforce_pod_group_policy_plugins(info, train_job)
-        self.framework.run_enforce_pod_spec_plugins(info, train_job)
         self.framework.run_pod_network_plugins(info, train_job)
-        self.framework.run_pre_component_builder_plugins(info, train_job)
         return info
 
     async def train_job_status(self, train_job: trainer.TrainJob) -> trainer.TrainJobStatus | None:

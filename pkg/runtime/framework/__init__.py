@@ -6,13 +6,11 @@ from .interface import ComponentBuilderPlugin as ComponentBuilderPlugin
 from .interface import CustomValidationPlugin as CustomValidationPlugin
 from .interface import EnforceMLPolicyPlugin as EnforceMLPolicyPlugin
 from .interface import EnforcePodGroupPolicyPlugin as EnforcePodGroupPolicyPlugin
-from .interface import EnforcePodSpecPlugin as EnforcePodSpecPlugin
 from .interface import Observer as Observer
 from .interface import Plugin as Plugin
 from .interface import PluginError as PluginError
 from .interface import PluginFactory as PluginFactory
 from .interface import PodNetworkPlugin as PodNetworkPlugin
-from .interface import PreComponentBuilderPlugin as PreComponentBuilderPlugin
 from .interface import TrainJobStatusPlugin as TrainJobStatusPlugin
 from .interface import UnavailableError as UnavailableError
 from .interface import WatchExtensionPlugin as WatchExtensionPlugin

@@ -27,12 +27,10 @@ from .interface import (
     CustomValidationPlugin,
     EnforceMLPolicyPlugin,
     EnforcePodGroupPolicyPlugin,
-    EnforcePodSpecPlugin,
     Observer,
     Plugin,
     PluginFactory,
     PodNetworkPlugin,
-    PreComponentBuilderPlugin,
     TrainJobStatusPlugin,
     WatchExtensionPlugin,
 )
@@ -80,8 +78,6 @@ class Framework:
         every = list(self.plugins.values())
         self._enforce_ml_policy = [p for p in every if isinstance(p, EnforceMLPolicyPlugin)]
         self._enforce_pod_group_policy = [p for p in every if isinstance(p, EnforcePodGroupPolicyPlugin)]
-        self._enforce_pod_spec = [p for p in every if isinstance(p, EnforcePodSpecPlugin)]
-        self._pre_component_builder = [p for p in every if isinstance(p, PreComponentBuilderPlugin)]
         self._custom_validation = [p for p in every if isinstance(p, CustomValidationPlugin)]
         self._watch_extension = [p for p in every if isinstance(p, WatchExtensionPlugin)]
         self._pod_network = [p for p in every if isinstance(p, PodNetworkPlugin)]
@@ -120,13 +116,6 @@ class Framework:
             if self.observer is not None:
                 self.observer.ran(EnforcePodGroupPolicyPlugin, plugin, info, ())
 
-    def run_enforce_pod_spec_plugins(self, info: Info, train_job: TrainJob) -> None:
-        """Change the pods."""
-        for plugin in self._enforce_pod_spec:
-            plugin.enforce_pod_spec(info.template_spec.pod_sets, train_job)
-            if self.observer is not None:
-                self.observer.ran(EnforcePodSpecPlugin, plugin, info, ())
-
     def run_pod_network_plugins(self, info: Info, train_job: TrainJob) -> None:
         """Set the endpoints."""
         for plugin in self._pod_network:
@@ -134,15 +123,10 @@ class Framework:
             if self.observer is not None:
                 self.observer.ran(PodNetworkPlugin, plugin, info, ())
 
-    def run_pre_component_builder_plugins(self, info: Info, train_job: TrainJob) -> None:
-        """Bring the Info in its final form."""
-        for plugin in self._pre_component_builder:
-            plugin.pre_build_sync(info, train_job)
-            if self.observer is not None:
-                self.observer.ran(PreComponentBuilderPlugin, plugin, info, ())
-
     async def run_component_builder_plugins(self, info: Info, train_job: TrainJob) -> list[Object]:
         """Return all plugins' objects."""
+        for plugin in self._component_builder:
+            plugin.sync_parallel_count(info)
         objects: list[Object] = []
         for plugin in self._component_builder:
             built = await plugin.build(info, train_job)

@@ -2,9 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The extension points. A plugin inherits those it implements.
 
-The framework runs each stage in turn: EnforceMLPolicy → EnforcePodGroupPolicy → EnforcePodSpec → PodNetwork →
-PreComponentBuilder → ComponentBuilder for the objects; CustomValidation for admission; TrainJobStatus for the status;
-WatchExtension when the controller is set up.
+The framework runs each stage in turn: EnforceMLPolicy → EnforcePodGroupPolicy → PodNetwork → ComponentBuilder for the
+objects; CustomValidation for admission; TrainJobStatus for the status; WatchExtension when the controller is set up.
 Within a stage the order of plugins must not matter. A plugin that the runtime's policies do not use does nothing.
 Plugins cannot write to the cluster: their client only reads. They keep no state about single TrainJobs. For a large
 TrainJob all stages before ComponentBuilder run in a thread.
@@ -22,7 +21,7 @@ from controller_runtime.machinery import JSON, Object, field
 from pkg.apis.config.v1alpha1 import Configuration
 from pkg.apis.trainer.v1alpha1 import PodGroupPolicy, TrainJob, TrainJobStatus
 from pkg.runtime.interface import ReconcilerBuilder, Waiting
-from pkg.runtime.runtime import Info, PodSet
+from pkg.runtime.runtime import Info
 
 
 class PluginError(Exception):
@@ -104,14 +103,6 @@ class EnforcePodGroupPolicyPlugin(Plugin):
         """Apply the policy to ``info``."""
 
 
-class EnforcePodSpecPlugin(Plugin):
-    """Changes the pods for reasons other than the runtime's policies."""
-
-    @abstractmethod
-    def enforce_pod_spec(self, pod_sets: list[PodSet], train_job: TrainJob) -> None:
-        """Change the pod sets in place. None may be added or removed."""
-
-
 class PodNetworkPlugin(Plugin):
     """Sets the pods' host names."""
 
@@ -120,16 +111,15 @@ class PodNetworkPlugin(Plugin):
         """Set the pod sets' endpoints."""
 
 
-class PreComponentBuilderPlugin(Plugin):
-    """Changes the Info after all policies are applied, before any object is built."""
-
-    @abstractmethod
-    def pre_build_sync(self, info: Info, train_job: TrainJob) -> None:
-        """Change ``info``, such as its template, in agreement with the pod sets."""
-
-
 class ComponentBuilderPlugin(Plugin):
     """Builds objects."""
+
+    def sync_parallel_count(self, info: Info) -> None:
+        """Write the pod sets' counts into the template; all plugins do so before the first one builds.
+
+        See ``ComponentBuilderPlugin.SyncParallelCount`` of Trainer v2.3.
+        """
+        del info
 
     @abstractmethod
     async def build(self, info: Info, train_job: TrainJob) -> list[Object]:

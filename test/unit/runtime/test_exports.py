@@ -39,8 +39,8 @@ def exported(package: types.ModuleType) -> set[str]:
             framework,
             (
                 "ComponentBuilderPlugin CustomValidationPlugin EnforceMLPolicyPlugin EnforcePodGroupPolicyPlugin "
-                "EnforcePodSpecPlugin Observer Plugin PluginError PluginFactory PodNetworkPlugin "
-                "PreComponentBuilderPlugin TrainJobStatusPlugin UnavailableError WatchExtensionPlugin"
+                "Observer Plugin PluginError PluginFactory PodNetworkPlugin "
+                "TrainJobStatusPlugin UnavailableError WatchExtensionPlugin"
             ),
         ),
         (

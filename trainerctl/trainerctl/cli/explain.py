@@ -17,9 +17,7 @@ from trainerctl.offline.trace.trainjob import TrainJobTrace, reviewed
 _STAGES: Final = {
     "EnforceMLPolicy": "applies the runtime's mlPolicy",
     "EnforcePodGroupPolicy": "applies the runtime's podGroupPolicy",
-    "EnforcePodSpec": "changes the pods",
     "PodNetwork": "sets the pods' host names",
-    "PreComponentBuilder": "changes the template",
     "ComponentBuilder": "builds the objects",
 }
 _WHOLE_POLICIES: Final = {

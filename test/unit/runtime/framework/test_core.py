@@ -12,10 +12,11 @@ from controller_runtime.apis.core.v1 import EnvVar, ResourceRequirements, Secret
 from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.client import FieldIndexer, Reader
 from controller_runtime.fake import FakeClient
+from controller_runtime.machinery import Object
 
 from pkg import config
 from pkg.apis.config.v1alpha1 import Configuration
-from pkg.apis.jobset.v1alpha2 import JobSet
+from pkg.apis.jobset.v1alpha2 import JobSet, JobSetSpec
 from pkg.apis.trainer.v1alpha1 import (
     CoschedulingPodGroupPolicySource,
     FluxMLPolicySource,
@@ -30,12 +31,12 @@ from pkg.apis.trainer.v1alpha1 import (
     VolcanoPodGroupPolicySource,
     XGBoostMLPolicySource,
 )
-from pkg.runtime import Info, PodSet
+from pkg.runtime import Info, template_spec_apply
 from pkg.runtime import core as runtimes
 from pkg.runtime.framework import (
-    EnforcePodSpecPlugin,
+    ComponentBuilderPlugin,
+    EnforceMLPolicyPlugin,
     Plugin,
-    PreComponentBuilderPlugin,
     TrainJobStatusPlugin,
     core,
 )
@@ -152,38 +153,37 @@ async def test_each_plugin_receives_the_configuration() -> None:
     assert plugin.cfg == config.load()
 
 
-class Pods(EnforcePodSpecPlugin):
-    name = "Pods"
+class Nodes(EnforceMLPolicyPlugin):
+    name = "Nodes"
 
-    def enforce_pod_spec(self, pod_sets: list[PodSet], train_job: TrainJob) -> None:
-        pod_sets[0].count += 1
-        pod_sets[0].containers[0].env = [EnvVar(name="JOB", value=train_job.name)]
-
-
-class Template(PreComponentBuilderPlugin):
-    name = "Template"
-    hosts: list[str] | None = None
-
-    def pre_build_sync(self, info: Info, train_job: TrainJob) -> None:
-        self.hosts = list(info.template_spec.pod_sets[0].endpoints)
-        info.labels["job"] = train_job.name
+    def enforce_ml_policy(self, info: Info, train_job: TrainJob) -> None:
+        del train_job
+        info.template_spec.pod_sets[0].count += 1
 
 
-async def test_plugins_may_change_the_pods_and_then_the_template(train_job: TrainJob) -> None:
-    client, template = FakeClient(), Template()
+class Counts(ComponentBuilderPlugin):
+    name = "Counts"
+    counts: list[int | None] | None = None
+
+    async def build(self, info: Info, train_job: TrainJob) -> list[Object]:
+        del train_job
+        spec = template_spec_apply(info, JobSetSpec)
+        self.counts = [job.template.spec.parallelism for job in (spec and spec.replicated_jobs) or ()]
+        return []
+
+
+async def test_the_template_has_the_counts_of_the_pod_sets_before_the_first_plugin_builds(
+    train_job: TrainJob,
+) -> None:
+    client, counts = FakeClient(), Counts()
     job_set = await registry.new_registry(found=())["JobSet"](client, client)
-    served = runtimes.TrainingRuntime(core.Framework([template, job_set, Pods()]), client)
+    served = runtimes.TrainingRuntime(core.Framework([counts, job_set, Nodes()]), client)
 
     (built,) = await served.objects_from(SPECS["plain"], train_job)
 
     assert isinstance(built, JobSet)
-    assert built.spec.replicated_jobs is not None
-    (job,) = built.spec.replicated_jobs
-    assert job.template.spec.parallelism == 3
-    assert template.hosts == [f"job-node-0-{pod}.job" for pod in range(3)]
-    assert built.labels == {"job": "job"}
-    containers = job.template.spec.template.spec.containers or []
-    assert [each.name for each in containers[0].env or ()] == ["JOB", "B"]
+    assert counts.counts == [3]
+    assert [job.template.spec.completions for job in built.spec.replicated_jobs or ()] == [3]
 
 
 class Reporter(TrainJobStatusPlugin):

@@ -122,6 +122,14 @@ class JobSetPlugin(
                 replicas.get(pod_set.name, constants.DEFAULT_JOB_REPLICAS),
             )
 
+    def sync_parallel_count(self, info: Info) -> None:
+        """Set the Jobs' numbers of pods to those of the pod sets."""
+        spec = template_spec_apply(info, JobSetSpec)
+        if spec is None:
+            return
+        for job, pod_set in zip(spec.replicated_jobs or (), info.template_spec.pod_sets, strict=True):
+            job.template.spec.parallelism = job.template.spec.completions = pod_set.count
+
     async def build(self, info: Info, train_job: TrainJob) -> list[Object]:
         """Return the JobSet, or nothing while both TrainJob and JobSet run."""
         if not train_job.spec.suspend and await self._runs(train_job):
@@ -222,7 +230,6 @@ def _job_set(info: Info, spec: JobSetSpec, train_job: TrainJob) -> JobSet:
 def _sync_pod_sets(spec: JobSetSpec, pod_sets: list[PodSet]) -> None:
     """Write the plugins' changes of the pod sets back to the template."""
     for job, pod_set in zip(spec.replicated_jobs or (), pod_sets, strict=True):
-        job.template.spec.parallelism = job.template.spec.completions = pod_set.count
         pod_spec = job.template.spec.template.spec
         pod_spec.volumes = apply.upsert_volumes(pod_spec.volumes, pod_set.volumes or ())
         _sync_containers(pod_spec.containers or (), pod_set.containers)
