@@ -4,11 +4,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pydantic_core
+from controller_runtime import log
 from controller_runtime.machinery import JSON, Struct, yaml
 from controller_runtime.machinery.base import wire_name
 
@@ -20,6 +21,7 @@ from . import validation
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
+_log: Final = log.logger_from("config")
 _TYPES: Final = {
     "bool_type": "true or false is expected",
     "int_type": "a whole number is expected",
@@ -31,13 +33,23 @@ _TYPES: Final = {
     "list_type": "a list is expected",
 }
 
+_RETIRED: Final[tuple[yaml.PathSteps, ...]] = (
+    ("mirror",),
+    ("podGrouper", "grouperFiles"),
+    ("podGrouper", "groupersConfigMap"),
+    ("statusServer", "host"),
+)
+"""Settings that were taken out. For one release a stored Configuration may still have them."""
+
 
 class ConfigurationError(Exception):
     """The Configuration is unusable. The text is one line with the file and, if known, the line and the key."""
 
 
-def load(path: str | None = None) -> Configuration:
+def load(path: str | None = None, warn: Callable[[str], object] | None = None) -> Configuration:
     """Return the Configuration in the file ``path``, or the defaults without one.
+
+    ``warn`` is called with a line about each setting that has no effect any more; unset, the log is.
 
     Raises:
         ConfigurationError: the file cannot be read, or does not hold a valid Configuration.
@@ -48,21 +60,25 @@ def load(path: str | None = None) -> Configuration:
         text = Path(path).read_bytes()
     except OSError as error:
         raise ConfigurationError(f"{path}: cannot be read: {error.strerror or error}") from error
-    loaded = _decode(path, text)
+    loaded = _decode(path, text, warn or _log.warning)
     config.set_defaults(loaded)
     if errors := validation.validate(loaded):
         raise ConfigurationError(f"{path}: invalid configuration: {'; '.join(map(str, errors))}")
     return loaded
 
 
-def _decode(path: str, text: bytes) -> Configuration:
+def _decode(path: str, text: bytes, warn: Callable[[str], object]) -> Configuration:
     try:
         data = yaml.load_map(text)
     except yaml.YAMLError as error:
         raise ConfigurationError(f"{path}: {error}") from error
     _check_kind(path, text, data)
+    data = _without_nulls(data)
+    for steps in _drop_retired(data):
+        where = f"{path}: line {yaml.line_of(text, 1, steps)}: {yaml.render_path(steps)}"
+        warn(f"{where}: has no effect any more, and is an error in the next release: remove it")
     try:
-        loaded = Configuration.from_dict(_without_nulls(data))
+        loaded = Configuration.from_dict(data)
     except pydantic_core.ValidationError as error:
         problems = [(tuple(each["loc"]), _explain(each)) for each in error.errors(include_url=False)]
         raise _error(path, text, problems) from error
@@ -102,6 +118,18 @@ def _without_nulls(data: JSON) -> JSON:
     if isinstance(data, dict):
         return {key: _without_nulls(value) for key, value in data.items() if value is not None}
     return data
+
+
+def _drop_retired(data: dict[str, JSON]) -> Iterator[yaml.PathSteps]:
+    """Remove the settings that have no effect any more, and yield their paths."""
+    for steps in _RETIRED:
+        *above, last = steps
+        held: JSON = data
+        for step in above:
+            held = held.get(step) if isinstance(held, dict) else None
+        if isinstance(held, dict) and last in held:
+            del held[last]
+            yield steps
 
 
 def _unknown(struct: Struct, above: yaml.PathSteps) -> Iterator[yaml.PathSteps]:

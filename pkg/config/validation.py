@@ -13,7 +13,6 @@ from pkg.apis.config.v1alpha1 import (
     ALLOW,
     CHOICES,
     COMPATIBILITY_VERSIONS,
-    MIRRORS,
     Configuration,
     RuntimePatches,
 )
@@ -31,7 +30,6 @@ def validate(cfg: Configuration) -> field.ErrorList:
     errors, patches = field.ErrorList(), cfg.runtime_patches or RuntimePatches()
     for name, value, supported in (
         ("compatibilityVersion", cfg.compatibility_version, COMPATIBILITY_VERSIONS),
-        ("mirror", cfg.mirror, MIRRORS),
         ("runtimePatches.securityContext", patches.security_context or ALLOW, CHOICES),
     ):
         if value not in supported:

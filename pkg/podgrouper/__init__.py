@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """KAI-Scheduler's pod grouper: from a pod to its top owner, to the PodGroup that schedules its pods together."""
 
-from .declarations import DeclarationError as DeclarationError
-from .declarations import read_files as read_files
 from .hub import ANY_VERSION as ANY_VERSION
 from .hub import ENTRY_POINT_GROUP as ENTRY_POINT_GROUP
 from .hub import GrouperLoadError as GrouperLoadError

@@ -11,15 +11,12 @@ from typing import TYPE_CHECKING, Final
 
 from controller_runtime import client
 from controller_runtime.apis.core.v1 import Pod
-from controller_runtime.machinery import GVK, GroupKind, NamespacedName, raised
+from controller_runtime.machinery import GVK, GroupKind, raised
 from controller_runtime.manager import ManagerError
 
-from .declarations import ANY_VERSION as ANY_VERSION
-from .declarations import Declarations
 from .plugins import Grouper, Reads
 from .plugins.aml import AmlGrouper
 from .plugins.cronjobs import CronJobGrouper
-from .plugins.declared import Declaration
 from .plugins.defaultgrouper import DefaultGrouper, GrouperOptions
 from .plugins.deployment import DeploymentGrouper
 from .plugins.grove import GroveGrouper
@@ -47,6 +44,8 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 ENTRY_POINT_GROUP: Final = "kai.scheduler.podgrouper.plugins"
+ANY_VERSION: Final = "*"
+"""The version of a row that serves all versions of a kind without a row of their own."""
 
 _WRAPPERS: Final = (
     GVK("argoproj.io", "v1alpha1", "Workflow"),
@@ -98,10 +97,6 @@ class HubOptions:
     grouper: GrouperOptions = field(default_factory=GrouperOptions)
     search_legacy_pod_groups: bool = True
     knative_gang_schedule: bool = True
-    declared: tuple[Declaration, ...] = ()
-    """Declarations from files."""
-    declared_config_map: NamespacedName | None = None
-    """The ConfigMap with more of them."""
 
 
 class PluginsHub:
@@ -112,26 +107,14 @@ class PluginsHub:
         default: DefaultGrouper,
         tables: Mapping[Rules, Mapping[GVK, Grouper]],
         native: NativeGroupers,
-        declarations: Declarations,
     ) -> None:
         self.default = default
         self.native = native
-        self._declarations = declarations
         self._tables = tables
 
     def grouper_for(self, kind: GVK, rules: Rules = OLDEST) -> Grouper:
         """Return the grouper of ``kind``: the row of the kind, the row for any version, or the default grouper."""
         return _row(self._tables[rules], kind) or self.default
-
-    async def find(self, kind: GVK, rules: Rules = OLDEST) -> Grouper:
-        """Return the grouper of ``kind``: its row, that of its declaration, or the default grouper.
-
-        Raises:
-            GroupingError: the kind has no row, and the declaration of a kind is invalid.
-            StatusError, RestError, CacheError: the declarations cannot be read.
-        """
-        row = _row(self._tables[rules], kind)
-        return row or await self._declarations.grouper_for(kind) or self.default
 
     def kinds(self) -> list[GVK]:
         """Return the kinds that have a row."""
@@ -145,13 +128,13 @@ class PluginsHub:
         return max(found, key=_BY_EXTENT.index) if found else Reads.OBJECT
 
     def watches(self, kind: GVK) -> bool:
-        """Return True if owners of ``kind`` may be watched: kinds with a row, declared ones, and those of a workload.
+        """Return True if owners of ``kind`` may be watched: kinds with a row, and those of a workload.
 
         A reference to another kind, such as Secret, does not start a watch of that kind. Pods have their own watch.
         """
         if kind == Pod.gvk:
             return False
-        if kind.group_kind in BETWEEN or self._declarations.known(kind) is not None:
+        if kind.group_kind in BETWEEN:
             return True
         return any(_row(table, kind) for table in self._tables.values())
 
@@ -173,9 +156,8 @@ def new_plugins_hub(
     """
     options = options or HubOptions()
     default = DefaultGrouper(reader, options.grouper)
-    declarations = Declarations(default, reader, options.declared, options.declared_config_map)
-    oldest = _table(default, reader, options, declarations)
-    tables = {Rules.V0_13: oldest, Rules.V0_17: _newest_table(oldest, default, reader, options, declarations)}
+    oldest = _table(default, reader, options)
+    tables = {Rules.V0_13: oldest, Rules.V0_17: _newest_table(oldest, default, reader, options)}
     if found is None:
         found = importlib.metadata.entry_points(group=ENTRY_POINT_GROUP)
     for entry in sorted(found, key=lambda entry: entry.name):
@@ -184,12 +166,10 @@ def new_plugins_hub(
                 if kind in table:
                     raise GrouperLoadError(f"grouper {entry.name} ({entry.value}): {kind} has a grouper")
                 table[kind] = grouper
-    return PluginsHub(default, tables, NativeGroupers(default, reader), declarations)
+    return PluginsHub(default, tables, NativeGroupers(default, reader))
 
 
-def _table(
-    default: DefaultGrouper, reader: client.Reader, options: HubOptions, declarations: Declarations
-) -> Table:
+def _table(default: DefaultGrouper, reader: client.Reader, options: HubOptions) -> Table:
     legacy = options.search_legacy_pod_groups
     grove, mpi = GroveGrouper(default, reader), MpiGrouper(default, reader)
     ray_cluster, ray_job = RayClusterGrouper(default, reader), RayJobGrouper(default, reader)
@@ -234,7 +214,7 @@ def _table(
         GVK("tekton.dev", "v1", "TaskRun"): default,
         GVK("workspace.devfile.io", "v1alpha2", "DevWorkspace"): default,
     }
-    skip = SkipTopOwnerGrouper(default, reader, table, declared=declarations.grouper_for)
+    skip = SkipTopOwnerGrouper(default, reader, table)
     table.update(dict.fromkeys((*_WRAPPERS, _DYNAMO), skip))
     return table
 
@@ -244,7 +224,6 @@ def _newest_table(
     default: DefaultGrouper,
     reader: client.Reader,
     options: HubOptions,
-    declarations: Declarations,
 ) -> Table:
     """Return the table of v0.17: that of v0.13, with other rows for the kinds whose rules changed."""
     rules, legacy = Rules.V0_17, options.search_legacy_pod_groups
@@ -262,7 +241,7 @@ def _newest_table(
         table[GVK("ray.io", version, "RayCluster")] = ray_cluster
         table[GVK("ray.io", version, "RayJob")] = ray_job
         table[GVK("ray.io", version, "RayService")] = ray_service
-    skip = SkipTopOwnerGrouper(default, reader, table, rules, declared=declarations.grouper_for)
+    skip = SkipTopOwnerGrouper(default, reader, table, rules)
     table.update(dict.fromkeys((*_WRAPPERS, _ANY_DYNAMO), skip))
     return table
 

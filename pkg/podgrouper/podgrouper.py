@@ -63,7 +63,7 @@ class PodGrouper:
             StatusError, RestError, CacheError: the top owner cannot be read.
         """
         top, owners = await self._walk(pod)
-        grouper = await self._hub.find(type(top).gvk, rules)
+        grouper = self._hub.grouper_for(type(top).gvk, rules)
         if (gang := native_gang(pod)) is not None:
             grouper = self._hub.native.grouper_for(gang, grouper)
         found = await self._owners.instance(top, grouper.reads)

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
@@ -22,7 +22,6 @@ from pkg.apis.config.v1alpha1 import Configuration, ObjectReference
 from pkg.apis.kai.v2alpha2 import PodGroup
 from pkg.constants import kai
 
-from .declarations import read_files
 from .hub import HubOptions, new_plugins_hub
 from .ownercache import OwnerCache
 from .plugins.defaultgrouper import GrouperOptions
@@ -73,11 +72,7 @@ class Settings:
 
 
 def settings(cfg: Configuration) -> Settings:
-    """Return the settings of a defaulted and valid Configuration.
-
-    Raises:
-        DeclarationError: a file with a grouper cannot be read or is invalid.
-    """
+    """Return the settings of a defaulted and valid Configuration."""
     said = cfg.pod_grouper
     queue, pool = said.queue_label_key or "", said.node_pool_label_key or ""
     return Settings(
@@ -94,8 +89,6 @@ def settings(cfg: Configuration) -> Settings:
             ),
             search_legacy_pod_groups=bool(said.search_legacy_pod_groups),
             knative_gang_schedule=bool(said.knative_gang_schedule),
-            declared=read_files(said.grouper_files or ()),
-            declared_config_map=_named(said.groupers_config_map),
         ),
         max_concurrent_reconciles=said.max_concurrent_reconciles or kai.MAX_CONCURRENT_RECONCILES,
         pod_labels=said.pod_label_selector or {},
@@ -113,7 +106,7 @@ def cache_options(options: Settings) -> dict[type[Object], cache.ByObject]:
     """Return the cache options of the kinds that the pod grouper reads.
 
     The cache holds only our scheduler's pods that have not ended, pod groups without their status, and of ConfigMaps
-    only those with the default priorities and with groupers.
+    only the one with the default priorities.
     """
     ours = {"spec.schedulerName": options.controller.scheduler_name}
     running = "status.phase!=Failed,status.phase!=Succeeded"
@@ -124,20 +117,12 @@ def cache_options(options: Settings) -> dict[type[Object], cache.ByObject]:
         ),
         PodGroup: cache.ByObject(transform=_without_status),
     }
-    wanted = {options.hub.grouper.default_priorities, options.hub.declared_config_map} - {None}
-    if wanted:
-        held[ConfigMap] = cache.ByObject(namespaces=_in_namespaces(filter(None, wanted)))
+    wanted = options.hub.grouper.default_priorities
+    if wanted is not None:
+        only = cache.InNamespace(fields={"metadata.name": wanted.name})
+        held[ConfigMap] = cache.ByObject(namespaces={wanted.namespace: only})
         held[metadata_only(ConfigMap)] = cache.ByObject()
     return held
-
-
-def _in_namespaces(wanted: Iterable[NamespacedName]) -> dict[str, cache.InNamespace | None]:
-    """Return the namespaces with a selector of the one object in each; two objects have no common selector."""
-    namespaces: dict[str, cache.InNamespace | None] = {}
-    for key in wanted:
-        alone = key.namespace not in namespaces
-        namespaces[key.namespace] = cache.InNamespace(fields={"metadata.name": key.name}) if alone else None
-    return namespaces
 
 
 async def setup(mgr: ctrl.Manager, options: Settings) -> None:
@@ -163,8 +148,6 @@ async def setup(mgr: ctrl.Manager, options: Settings) -> None:
     )
     if options.controller.namespace_labels:
         _watch_namespaces(builder, mgr)
-    if options.hub.declared_config_map is not None:
-        _watch_declarations(builder, mgr, options.hub.declared_config_map)
     if served is not None:
         builder.watches_raw_source(_changes_of(served, mgr))
     builder.watches_raw_source(ungrouped_first(mgr.cache, mgr.client))
@@ -216,19 +199,6 @@ def _watch_namespaces(builder: Builder, mgr: ctrl.Manager) -> None:
             predicate.Funcs(create=lambda _event: False, delete=lambda _event: False),
         ],
         only_metadata=True,
-    )
-
-
-def _watch_declarations(builder: Builder, mgr: ctrl.Manager, key: NamespacedName) -> None:
-    """Reconcile every pod when the ConfigMap with groupers changes."""
-
-    async def all_pods(_config_map: Object) -> list[ctrl.Request]:
-        return await _pods(mgr)
-
-    builder.watches(
-        ConfigMap,
-        handler.enqueue_requests_from_map_func(all_pods),
-        predicates=[predicate.from_object(lambda obj: obj.key == key)],
     )
 
 

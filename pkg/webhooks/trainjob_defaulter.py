@@ -15,7 +15,7 @@ from controller_runtime.machinery.intstr import MAX_INT32
 from controller_runtime.machinery.time import format_time
 from controller_runtime.webhook import CustomMutator
 
-from pkg.apis.config.v1alpha1 import MIRROR_ALWAYS, Configuration, defaulted
+from pkg.apis.config.v1alpha1 import Configuration, defaulted
 from pkg.apis.trainer.v1alpha1 import RuntimePatch, TrainJob
 from pkg.constants import trainer as constants
 from pkg.util import generations, trainjob
@@ -45,7 +45,6 @@ class TrainJobDefaulter(CustomMutator[TrainJob]):
         self, cfg: Configuration | None = None, *, now: Callable[[], datetime] = lambda: datetime.now(UTC)
     ) -> None:
         cfg = defaulted() if cfg is None else cfg
-        self._mirror_always = cfg.mirror == MIRROR_ALWAYS
         self._second_generation = cfg.second_generation
         self._now = now
 
@@ -56,7 +55,7 @@ class TrainJobDefaulter(CustomMutator[TrainJob]):
         return bool(
             _moves_number(new)
             or new.spec.runtime_patches
-            or (generations.has_first_generation(new.spec) and self._mirrors(new))
+            or (generations.has_first_generation(new.spec) and _is_mirrored(new))
             or (
                 old is not None and (putguard.dropped(request, old, new) or trainjob.note_of_update(old, new))
             )
@@ -90,7 +89,7 @@ class TrainJobDefaulter(CustomMutator[TrainJob]):
         ):
             mirror.remove(new)
         try:
-            await offload.run(mirror.update, new, wanted=self._mirrors(new))
+            await offload.run(mirror.update, new, wanted=_is_mirrored(new))
         except mirror.NotMirrorableError as error:
             warnings.append(
                 "spec.podTemplateOverrides, spec.labels and spec.annotations take effect, but are not mirrored in "
@@ -99,14 +98,12 @@ class TrainJobDefaulter(CustomMutator[TrainJob]):
         await offload.run(_stamp, old, new, format_time(self._now()))
         return warnings
 
-    def _mirrors(self, train_job: TrainJob) -> bool:
-        """Return True if a client of the second generation reads this TrainJob."""
-        managed_by = train_job.spec.managed_by
-        return (
-            self._mirror_always
-            or constants.KUEUE_QUEUE_LABEL in (train_job.metadata.labels or {})
-            or managed_by not in (None, "", constants.TRAIN_JOB_CONTROLLER_NAME)
-        )
+
+def _is_mirrored(train_job: TrainJob) -> bool:
+    """Return True if a client of the second generation reads this TrainJob: Kueue, or another manager."""
+    managed_by = train_job.spec.managed_by
+    queued = constants.KUEUE_QUEUE_LABEL in (train_job.metadata.labels or {})
+    return queued or managed_by not in (None, "", constants.TRAIN_JOB_CONTROLLER_NAME)
 
 
 def _refused_later(old: TrainJob | None, new: TrainJob) -> list[str]:

@@ -8,7 +8,7 @@ annotations of the wrapper that it does not set.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from typing import TypeVar
 
 from controller_runtime.apis.core.v1 import Pod
@@ -39,12 +39,9 @@ class SkipTopOwnerGrouper(ReadingGrouper):
         client: Reader,
         table: Mapping[GVK, Grouper],
         rules: Rules = OLDEST,
-        *,
-        declared: Callable[[GVK], Awaitable[Grouper | None]] | None = None,
     ) -> None:
-        """Look up kinds in ``table`` for each pod, so the table may be filled later, and then with ``declared``."""
+        """Look up kinds in ``table`` for each pod, so the table may be filled later."""
         super().__init__(default, client)
-        self._declared = declared
         self._table = table
         self._rules = rules
 
@@ -76,10 +73,7 @@ class SkipTopOwnerGrouper(ReadingGrouper):
             labels = await self._default_labels(top_owner)
             owner = _with_labels(owner, labels)
             others = (*others[:-1], _with_labels(others[-1], labels)) if others else ()
-        grouper = self._table.get(below.gvk)
-        if grouper is None and self._declared is not None:
-            grouper = await self._declared(below.gvk)
-        grouper = grouper or self._default
+        grouper = self._table.get(below.gvk) or self._default
         return await grouper.get_pod_group_metadata(_heir(owner, top_owner), pod, *others)
 
     async def _default_labels(self, skipped: Unstructured) -> dict[str, str]:

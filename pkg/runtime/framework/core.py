@@ -82,6 +82,8 @@ class Framework:
         self._watch_extension = [p for p in every if isinstance(p, WatchExtensionPlugin)]
         self._pod_network = [p for p in every if isinstance(p, PodNetworkPlugin)]
         self._component_builder = [p for p in every if isinstance(p, ComponentBuilderPlugin)]
+        inherited = ComponentBuilderPlugin.sync_parallel_count
+        self._with_count = [p for p in self._component_builder if type(p).sync_parallel_count is not inherited]
         reporters = [p for p in every if isinstance(p, TrainJobStatusPlugin)]
         if len(reporters) > 1:
             names = ", ".join(plugin.name for plugin in reporters)
@@ -125,8 +127,10 @@ class Framework:
 
     async def run_component_builder_plugins(self, info: Info, train_job: TrainJob) -> list[Object]:
         """Return all plugins' objects."""
-        for plugin in self._component_builder:
+        for plugin in self._with_count:
             plugin.sync_parallel_count(info)
+            if self.observer is not None:
+                self.observer.ran(ComponentBuilderPlugin, plugin, info, ())
         objects: list[Object] = []
         for plugin in self._component_builder:
             built = await plugin.build(info, train_job)

@@ -9,13 +9,11 @@ from typing import Any
 
 import anyio
 import pytest
-from controller_runtime.apis.core.v1 import ConfigMap, Namespace, Pod
-from controller_runtime.apis.meta.v1 import ObjectMeta
+from controller_runtime.apis.core.v1 import Namespace, Pod
 from controller_runtime.client import MERGE, LiveClient, raw_patch
 from controller_runtime.envtest import consistently, eventually
 from controller_runtime.machinery import GVK, Object, Unstructured
 
-from pkg.apis.config.v1alpha1 import ObjectReference
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.kai.v2alpha2 import PodGroup
 
@@ -247,32 +245,3 @@ async def test_a_crd_of_a_newer_release_changes_the_rules_while_the_manager_runs
         await eventually(has_a_tree, timeout=60, reason="the rules of v0.17 apply")
         assert not (await client.get(PodGroup, old.key)).spec.sub_groups  # a group that exists keeps its form
         assert (await client.get(Pod, loose.key)).annotations[ANNOTATION] == f"pg-loose-0-{job.metadata.uid}"
-
-
-async def test_a_config_map_declares_how_a_kind_is_grouped_and_its_changes_regroup_the_pods(
-    world: Any,
-) -> None:
-    client: LiveClient = world.client
-
-    def declared(minimum: int) -> dict[str, str]:
-        head = "apiVersion: config.trainer.kubeflow.org/v1alpha1\nkind: Grouper\n"
-        return {"a": f"{head}owner: {{group: apps, version: v1, kind: DaemonSet}}\nminMember: {minimum}\n"}
-
-    config_map = ConfigMap(metadata=ObjectMeta(name="groupers", namespace=world.namespace), data=declared(3))
-    stored = await client.create(config_map)
-    template = {"metadata": {"labels": {"app": "a"}}, "spec": POD}
-    spec = {"selector": {"matchLabels": {"app": "a"}}, "template": template}
-    owner = await world.make(GVK("apps", "v1", "DaemonSet"), "agents", None, spec)
-    reference = ObjectReference(name="groupers", namespace=world.namespace)
-
-    async with world.run(groupers_config_map=reference):
-        await world.make(Pod.gvk, "agents-0", owner, OURS)
-        (name,) = await world.grouped(1)
-        assert (await client.get(PodGroup, (world.namespace, name))).spec.min_member == 3
-        stored.data = declared(5)
-        await client.update(stored)
-
-        async def follows() -> bool:
-            return (await client.get(PodGroup, (world.namespace, name))).spec.min_member == 5
-
-        await eventually(follows, timeout=30, reason="the group follows the document")

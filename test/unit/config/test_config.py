@@ -37,6 +37,20 @@ def test_a_file_that_says_nothing_means_the_defaults(tmp_path: Path) -> None:
     assert said.to_dict() == config.load().to_dict()
 
 
+def test_a_setting_that_was_taken_out_is_ignored_with_a_warning(tmp_path: Path) -> None:
+    text = (
+        "mirror: always\npodGrouper: {grouperFiles: [a.yaml], queueLabelKey: q}\nstatusServer:\n  host: a\n"
+    )
+    path, said = write(tmp_path, HEAD + text), list[str]()
+    cfg = config.load(path, said.append)
+    assert cfg.pod_grouper.queue_label_key == "q"
+    text = "has no effect any more, and is an error in the next release: remove it"
+    assert said == [
+        f"{path}: line {line}: {setting}: {text}"
+        for line, setting in ((3, "mirror"), (4, "podGrouper.grouperFiles"), (6, "statusServer.host"))
+    ]
+
+
 def test_the_shipped_file_is_valid() -> None:
     cfg = config.load(str(SHIPPED))
     assert cfg.leader_election.leader_elect
@@ -70,7 +84,7 @@ def test_a_negative_qps_is_allowed_and_durations_are_read_as_go_does(tmp_path: P
 def test_the_status_server_has_defaults_and_bounds(tmp_path: Path) -> None:
     server = config.load(write(tmp_path, HEAD + "statusServer: {qps: 0.5, burst: 0}\n")).status_server
 
-    assert (server.port, server.host, server.qps, server.burst) == (10443, "", 0.5, 0)
+    assert (server.port, server.qps, server.burst) == (10443, 0.5, 0)
     with pytest.raises(config.ConfigurationError) as raised:
         config.load(write(tmp_path, HEAD + "statusServer: {port: 0, qps: -1, burst: -2}\n"))
     assert str(raised.value).endswith(

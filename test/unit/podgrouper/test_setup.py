@@ -2,10 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
-import pytest
 from controller_runtime import cache
 from controller_runtime.apis.core.v1 import ConfigMap, Pod
 from controller_runtime.machinery import GVK, metadata_only
@@ -13,7 +9,7 @@ from controller_runtime.machinery import GVK, metadata_only
 from pkg.apis.config.v1alpha1 import Configuration
 from pkg.apis.config.v1alpha1.defaults import set_defaults
 from pkg.apis.kai.v2alpha2 import PodGroup
-from pkg.podgrouper import DeclarationError, Settings, cache_options, settings
+from pkg.podgrouper import Settings, cache_options, settings
 
 
 def loaded(**said: object) -> Settings:
@@ -72,35 +68,6 @@ def test_of_config_maps_one_is_cached_but_the_metadata_of_all_where_that_is_want
     assert set(options.for_kind(ConfigMap).namespaces or ()) == {"kai"}
     assert options.for_kind(ConfigMap).within("kai").fields == {"metadata.name": "defaults"}
     assert options.for_kind(metadata_only(ConfigMap)).fields is None
-
-
-@pytest.mark.parametrize(
-    ("groupers", "expected"),
-    [
-        ("kai", {"kai": None}),
-        ("other", {"kai": {"metadata.name": "defaults"}, "other": {"metadata.name": "groupers"}}),
-    ],
-)
-def test_two_config_maps_are_selected_by_name_unless_they_share_a_namespace(
-    groupers: str, expected: dict[str, Any]
-) -> None:
-    held = cache_options(
-        loaded(
-            defaultPrioritiesConfigMap={"name": "defaults", "namespace": "kai"},
-            groupersConfigMap={"name": "groupers", "namespace": groupers},
-        )
-    )
-    selected = cache.Options(by_object=held).for_kind(ConfigMap)
-
-    assert {name: selected.within(name).fields for name in selected.namespaces or ()} == expected
-
-
-def test_a_grouper_file_that_is_not_valid_is_named(tmp_path: Path) -> None:
-    file = tmp_path / "grouper.yaml"
-    file.write_text("kind: Other")
-
-    with pytest.raises(DeclarationError, match=r"grouper\.yaml: line 1: apiVersion: must be"):
-        loaded(grouperFiles=[str(file)])
 
 
 def test_the_kind_of_other_pod_groups_is_another() -> None:

@@ -143,7 +143,6 @@ FIRST = {
     [
         pytest.param(QUEUE, {}, {}, id="a queue of Kueue"),
         pytest.param({}, {"managedBy": "kueue.x-k8s.io/multikueue"}, {}, id="another manager"),
-        pytest.param({}, {}, {"mirror": "always"}, id="mirror: always"),
     ],
 )
 async def test_the_first_generation_is_mirrored_where_a_newer_client_reads_it(

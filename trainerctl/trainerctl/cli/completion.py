@@ -16,7 +16,7 @@ from trainerctl.cli import parser
 from trainerctl.cli.help import subcommands
 from trainerctl.cli.terminal import Console
 
-_FILES: Final = ("files", "kubeconfig", "config", "groupers", "kai_scheduler", "kai_binder", "kai_crds")
+_FILES: Final = ("files", "kubeconfig", "config", "kai_scheduler", "kai_binder", "kai_crds")
 _NAMES: Final = ("name", "names")
 
 

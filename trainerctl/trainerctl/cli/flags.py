@@ -93,14 +93,6 @@ def _group(parser: argparse.ArgumentParser) -> None:
         "--config", metavar="FILE", help="Configuration of the manager, for the pod grouper's settings"
     )
     parser.add_argument(
-        "--groupers",
-        metavar="FILE",
-        nargs="+",
-        action="extend",
-        default=[],
-        help="files that declare how the pods of a kind are grouped, in addition to those of the Configuration",
-    )
-    parser.add_argument(
         "--rules",
         choices=("v0.13", "v0.17"),
         help="KAI-Scheduler release whose rules apply (default: that of the PodGroup's CRD in the files, else v0.13)",

@@ -20,8 +20,7 @@ from trainerctl.offline.trace.grouptrace import GroupTrace
 async def group_command(arguments: argparse.Namespace, out: Console, err: Console) -> int:
     """Print the groups; return 1 if a pod that should have a group gets none."""
     try:
-        cfg = config.load(arguments.config)
-        cfg.pod_grouper.grouper_files = [*(cfg.pod_grouper.grouper_files or ()), *arguments.groupers]
+        cfg = config.load(arguments.config, err.say)
         cfg.pod_grouper.rules = arguments.rules or cfg.pod_grouper.rules
         settings = podgrouper.settings(cfg)
     except config.ConfigurationError as error:

@@ -6,9 +6,6 @@ from .configuration_types import ALLOW as ALLOW
 from .configuration_types import CHOICES as CHOICES
 from .configuration_types import COMPATIBILITY_VERSIONS as COMPATIBILITY_VERSIONS
 from .configuration_types import DENY as DENY
-from .configuration_types import MIRROR_ALWAYS as MIRROR_ALWAYS
-from .configuration_types import MIRROR_NEEDED as MIRROR_NEEDED
-from .configuration_types import MIRRORS as MIRRORS
 from .configuration_types import V2_1 as V2_1
 from .configuration_types import V2_3 as V2_3
 from .configuration_types import CertManagement as CertManagement

@@ -17,11 +17,6 @@ V2_3: Final = "2.3"
 COMPATIBILITY_VERSIONS: Final = (V2_1, V2_3)
 """The releases of Kubeflow Trainer whose behaviour ``compatibility_version`` selects."""
 
-MIRROR_NEEDED: Final = "needed"
-MIRROR_ALWAYS: Final = "always"
-MIRRORS: Final = (MIRROR_NEEDED, MIRROR_ALWAYS)
-"""For which TrainJobs ``mirror`` copies the fields of Trainer v2.1 into ``runtimePatches``."""
-
 ALLOW: Final = "allow"
 DENY: Final = "deny"
 CHOICES: Final = (ALLOW, DENY)
@@ -134,7 +129,6 @@ class StatusServer(Struct):
     """The status server: its port, and the throttling of its client. It is served with the gate `TrainJobStatus`."""
 
     port: int | None = Field(default=None, description="the port of the status server")
-    host: str | None = Field(default=None, description="the address it listens on; empty: all")
     qps: float | None = Field(
         default=None,
         description="sustained status updates a second that are sent to the API server; `0`: the default",
@@ -201,14 +195,6 @@ class PodGrouper(Struct):
         default=None,
         description="only pods in namespaces with these labels",
     )
-    grouper_files: list[str] | None = Field(
-        default=None,
-        description="files, each of which declares how the pods of a kind are grouped",
-    )
-    groupers_config_map: ObjectReference | None = Field(
-        default=None,
-        description="the ConfigMap with more such documents, one in each key",
-    )
     rules: str | None = Field(
         default=None,
         description="the KAI-Scheduler release whose rules apply: v0.13, v0.17, or auto for the installed PodGroup's",
@@ -244,11 +230,6 @@ class Configuration(Struct):
         default=None,
         description="the release of Trainer whose behaviour applies where the same object has different results: "
         "`2.1` or `2.3`",
-    )
-    mirror: str | None = Field(
-        default=None,
-        description="the TrainJobs whose `podTemplateOverrides`, `labels` and `annotations` are mirrored in "
-        "`runtimePatches`: `needed` (those with a queue of Kueue or another manager) or `always`",
     )
     not_started_after: str | None = Field(
         default=None,

@@ -8,7 +8,7 @@ from typing import Final
 
 from controller_runtime.machinery import Struct
 
-from .configuration_types import MIRROR_NEEDED, V2_1, Configuration
+from .configuration_types import V2_1, Configuration
 
 _DEFAULTS: Final[dict[str, dict[str, str | int | float | bool]]] = {
     "webhook": {"port": 9443, "host": ""},
@@ -33,7 +33,7 @@ _DEFAULTS: Final[dict[str, dict[str, str | int | float | bool]]] = {
         "webhook_secret_name": "kubeflow-trainer-webhook-cert",
     },
     "client_connection": {"qps": 50.0, "burst": 100},
-    "status_server": {"port": 10443, "host": "", "qps": 5.0, "burst": 10},
+    "status_server": {"port": 10443, "qps": 5.0, "burst": 10},
     "pod_grouper": {
         "enable": False,
         "node_pool_label_key": "kai.scheduler/node-pool",
@@ -79,7 +79,5 @@ def set_defaults(cfg: Configuration) -> None:
         cfg.controller.group_kind_concurrency = {}
     if not cfg.compatibility_version:
         cfg.compatibility_version = V2_1
-    if not cfg.mirror:
-        cfg.mirror = MIRROR_NEEDED
     if not cfg.not_started_after:
         cfg.not_started_after = "60s"

@@ -240,23 +240,6 @@ def test_input_that_makes_no_sense(
     assert shown in capsys.readouterr().err.replace("\n", " ")
 
 
-def test_a_kind_without_a_grouper_is_grouped_as_a_file_declares(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    file = tmp_path / "flock.yaml"
-    head = "apiVersion: config.trainer.kubeflow.org/v1alpha1\nkind: Grouper\nowner: {group: example.com, kind: Flock}\n"
-    file.write_text(f"{head}minMember: spec.replicas\n")
-    flock = obj("example.com/v1", "Flock", "f", spec={"replicas": 4})
-
-    answer = group(tmp_path, capsys, flock, pod("p", flock), groupers=str(file))
-
-    assert (answer["grouper"], answer["group"]["minMember"]) == ("Declared Grouper", 4)
-    assert answer["dueTo"]["minMember"] == ["Flock f: spec.replicas"]
-    file.write_text(f"{head}minMember: 0\n")
-    assert run(tmp_path, pod("p"), flags=(f"--groupers={file}",)) == 2
-    assert f"{file}: line 4: minMember: must be a number of pods" in capsys.readouterr().err
-
-
 def test_the_rules_are_those_of_the_crd_in_the_files_or_of_a_flag(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -34,7 +34,7 @@ DEFAULTS: dict[str, Any] = {
         "webhookSecretName": "kubeflow-trainer-webhook-cert",
     },
     "clientConnection": {"qps": 50.0, "burst": 100},
-    "statusServer": {"port": 10443, "host": "", "qps": 5.0, "burst": 10},
+    "statusServer": {"port": 10443, "qps": 5.0, "burst": 10},
     "tls": {},
     "podGrouper": {
         "enable": False,
@@ -47,7 +47,6 @@ DEFAULTS: dict[str, Any] = {
         "rules": "auto",
     },
     "compatibilityVersion": "2.1",
-    "mirror": "needed",
     "notStartedAfter": "60s",
 }
 
