@@ -30,7 +30,7 @@ from pkg.util.trainjob import ChildConflictError
 
 from . import jobconditions, reports, writes
 from .applier import Applier, Outcome
-from .children import Children
+from .children import Children, JobSetState, state_of
 from .starts import Starts
 from .writes import PendingError
 
@@ -158,17 +158,19 @@ class TrainJobReconciler:
         try:
             stored = await self._get(request)
         except NotFoundError:
+            _count(State.DELETED)
             self._phases.forget(request)
             self._children.forget(request)
             self._skip(request)
             return ctrl.Result()
         if stored.metadata.deletion_timestamp is not None or stored.spec.managed_by not in _MANAGED_BY_US:
+            _count(State.FOREIGN)
             self._skip(request)
             return ctrl.Result()
         self._observe(stored, failing=True)  # until this reconcile has ended
         this = await self._begin(stored)
         state = _state_of(this)
-        log.logger_from().debug("Reconciling TrainJob", state=str(state))
+        _count(state if state is not State.ACTIVE or this.job_set is None else state_of(stored, this.job_set))
         for step in self._life[state]:
             await _attempt(this, step(this))
         return self._conclude(request, this)
@@ -347,6 +349,14 @@ def _state_of(this: _Pass) -> State:
     if this.runtime is None:
         return State.UNSUPPORTED
     return State.EXPIRED if jobconditions.has_passed(this.left) else State.ACTIVE
+
+
+_COUNTS: Final = {each: metrics.TRAIN_JOB_RECONCILES.labels(each) for each in (*State, *JobSetState)}
+
+
+def _count(state: State | JobSetState) -> None:
+    log.logger_from().debug("Reconciling TrainJob", state=str(state))
+    _COUNTS[state].inc()
 
 
 def _is_taken(obstacle: Exception | None) -> bool:

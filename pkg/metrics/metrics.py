@@ -43,6 +43,12 @@ TIME_TO_CHILDREN: Final = Histogram(
     buckets=(0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2, 3, 5, 10, 20, 30, 60, 120, 300, 600),
     registry=REGISTRY,
 )
+TRAIN_JOB_RECONCILES: Final = Counter(
+    "kubeflow_trainer_trainjob_reconciles_total",
+    "Reconciles of TrainJobs by the state of the TrainJob, or of the JobSet of an active TrainJob",
+    ["state"],
+    registry=REGISTRY,
+)
 DRIFT_HEALED: Final = Counter(
     "kubeflow_trainer_drift_healed_total",
     "Children that were applied again because another writer had changed or deleted them",

@@ -83,7 +83,9 @@ class Framework:
         self._pod_network = [p for p in every if isinstance(p, PodNetworkPlugin)]
         self._component_builder = [p for p in every if isinstance(p, ComponentBuilderPlugin)]
         inherited = ComponentBuilderPlugin.sync_parallel_count
-        self._with_count = [p for p in self._component_builder if type(p).sync_parallel_count is not inherited]
+        self._with_count = [
+            p for p in self._component_builder if type(p).sync_parallel_count is not inherited
+        ]
         reporters = [p for p in every if isinstance(p, TrainJobStatusPlugin)]
         if len(reporters) > 1:
             names = ", ".join(plugin.name for plugin in reporters)

@@ -1,0 +1,21 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Reports after the simulated lives which states of TrainJobs and JobSets were lived."""
+
+import pytest
+
+from pkg.metrics import TRAIN_JOB_RECONCILES
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print the reconciles by state, those of no reconcile last; with several workers, they know only their own."""
+    counts = {
+        sample.labels["state"]: int(sample.value)
+        for family in TRAIN_JOB_RECONCILES.collect()
+        for sample in family.samples
+        if sample.name.endswith("_total")
+    }
+    if any(counts.values()):
+        terminalreporter.section("reconciles of TrainJobs by state")
+        for state, count in sorted(counts.items(), key=lambda each: -each[1]):
+            terminalreporter.line(f"{count:8d} {state}")
