@@ -2,23 +2,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """The cluster's issuer of service account tokens: its name and its keys, as the API server publishes them.
 
-The keys come from the API server itself, also where the issuer is an external address. A key determines its
-algorithm, so that a token cannot choose another.
+The keys come from the API server itself, also where the issuer is an external address.
 """
 
 from __future__ import annotations
 
-import binascii
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 import msgspec
 from controller_runtime import log, rest
 from controller_runtime.machinery.errors import StatusError
 
-from .tokens import Token, base64url
+from .tokens import Token, is_signed_by, keys_of
+
+if TYPE_CHECKING:
+    from jwt import PyJWK
 
 # +kubebuilder:rbac:urls=/.well-known/openid-configuration;/openid/v1/jwks,verbs=get
 
@@ -37,14 +38,6 @@ _TIMEOUT: Final = 5.0
 _log = log.logger_from("status-server")
 
 
-class PublicKey(Protocol):
-    """A key that checks signatures."""
-
-    def accepts(self, token: Token) -> bool:
-        """Return True if this key signed ``token``."""
-        ...
-
-
 class IssuerError(Exception):
     """The API server publishes no usable issuer."""
 
@@ -53,20 +46,8 @@ class _Discovery(msgspec.Struct):
     issuer: str = ""
 
 
-class JSONWebKey(msgspec.Struct):
-    """A public key, RSA or of an elliptic curve."""
-
-    kty: str = ""
-    kid: str = ""
-    n: str = ""
-    e: str = ""
-    crv: str = ""
-    x: str = ""
-    y: str = ""
-
-
 class _KeySet(msgspec.Struct):
-    keys: list[JSONWebKey] = []
+    keys: list[dict[str, Any]] = []
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +55,11 @@ class Known:
     """The issuer and its keys by identifier."""
 
     issuer: str
-    keys: Sequence[tuple[str, PublicKey]]
+    keys: Sequence[tuple[str, PyJWK]]
 
     def signed(self, token: Token) -> bool:
         """Return True if one of the keys signed ``token``."""
-        return any(key.accepts(token) for name, key in self.keys if not token.key or name == token.key)
+        return any(is_signed_by(token, key) for name, key in self.keys if not token.key or name == token.key)
 
     def names(self, token: Token) -> bool:
         """Return True if the key that ``token`` names is known."""
@@ -128,7 +109,7 @@ class Issuer:
         try:
             discovered = rest.decoded(_discovery.decode, await self._get(_DISCOVERY))
             published = rest.decoded(_key_set.decode, await self._get(_KEYS))
-            self._known = Known(_named(discovered), decode_keys(published.keys))
+            self._known = Known(_named(discovered), keys_of(published.keys))
         except (StatusError, rest.RestError, IssuerError) as error:
             self._failure = error
             _log.error("Keys of the token issuer cannot be read", error=error)
@@ -149,19 +130,3 @@ def _named(discovered: _Discovery) -> str:
     if not discovered.issuer:
         raise IssuerError("the API server publishes no issuer")
     return discovered.issuer
-
-
-def decode_keys(keys: Sequence[JSONWebKey]) -> list[tuple[str, PublicKey]]:
-    """Return the usable keys with their identifiers; other keys are skipped."""
-    from .signatures import public_key  # slow to load, and only for the first token
-
-    usable: list[tuple[str, PublicKey]] = []
-    for key in keys:
-        try:
-            made = public_key(key.kty, key.crv, [base64url(each) for each in (key.n, key.e, key.x, key.y)])
-        except (ValueError, binascii.Error) as error:
-            _log.warning("Key of the token issuer is not usable", key=key.kid, error=error)
-            continue
-        if made is not None:
-            usable.append((key.kid, made))
-    return usable

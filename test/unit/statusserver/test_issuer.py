@@ -1,12 +1,14 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
 
+from typing import Any
+
 import anyio
 import pytest
 from controller_runtime import rest
 
 from pkg.statusserver import Issuer, tokens
-from pkg.statusserver.issuer import IssuerError, JSONWebKey, decode_keys
+from pkg.statusserver.issuer import IssuerError
 from testkit.tokenissuer import Authority
 
 
@@ -101,15 +103,18 @@ async def test_failures_are_not_tried_again_for_every_token(authority: Authority
 async def test_without_an_issuer_no_token_is_accepted() -> None:
     issuer = Issuer(rest.FakeTransport(lambda _: rest.FakeResponse(body={"keys": []})))
     with pytest.raises(IssuerError, match="publishes no issuer"):
-        await issuer.known(tokens.Token("RS256", "", tokens.Claims(), b"", b""))
+        await issuer.known(tokens.Token("", "", tokens.Claims()))
 
 
 def test_keys_that_are_of_no_use_are_left_out() -> None:
-    keys = [
-        JSONWebKey(kty="oct", kid="a"),
-        JSONWebKey(kty="EC", kid="b", crv="secp256k1", x="AQ", y="AQ"),
-        JSONWebKey(kty="EC", kid="c", crv="P-256", x="AQ", y="AQ"),
-        JSONWebKey(kty="RSA", kid="d", n="!", e="AQAB"),
-        JSONWebKey(kty="RSA", kid="e", n="", e=""),
+    keys: list[dict[str, Any]] = [
+        {"kty": "oct", "kid": "a"},
+        {"kty": "EC", "kid": "b", "crv": "secp256k1", "x": "AQ", "y": "AQ"},
+        {"kty": "EC", "kid": "c", "crv": "P-256", "x": "AQ", "y": "AQ"},
+        {"kty": "RSA", "kid": "d", "n": "!", "e": "AQAB"},
+        {"kty": "RSA", "kid": "e", "n": "", "e": ""},
+        {"kty": "OKP", "kid": "f", "crv": "Ed25519", "x": "AQ"},
+        {"kty": "oct", "kid": "g", "k": "c2VjcmV0"},
+        {"kty": ["RSA"], "kid": {}},
     ]
-    assert decode_keys(keys) == []
+    assert tokens.keys_of(keys) == []
