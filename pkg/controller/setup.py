@@ -16,7 +16,6 @@ from pkg.runtime import Runtime
 
 from .clustertrainingruntime_controller import ClusterTrainingRuntimeReconciler
 from .starts import Starts
-from .storednumbers import StoredNumbers
 from .trainingruntime_controller import TrainingRuntimeReconciler
 from .trainjob_controller import EVENT_SOURCE, TrainJobReconciler
 
@@ -52,7 +51,6 @@ def setup_controllers(
             mgr.add(starts)
         reconciler.setup_with_manager(mgr, options)
         mgr.add_readyz_check("jobset", reconciler.remark)
-        mgr.add(StoredNumbers(mgr.client, mgr.api_reader, mgr.cache))
     if enabled(TRAINING_RUNTIME):
         TrainingRuntimeReconciler(mgr.client, cfg).setup_with_manager(mgr, options)
     if enabled(CLUSTER_TRAINING_RUNTIME):

@@ -5,24 +5,24 @@
 ``docs/migration.md`` has the table of these steps. The CRDs of the two releases are read from the reference, if present.
 """
 
+import io
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-import anyio
 import msgspec
 import pytest
 import yaml
-from controller_runtime.cache import Cache
 from controller_runtime.client import LiveClient, raw_patch
 from controller_runtime.envtest import CRD, Environment, wait_established
 from controller_runtime.machinery import Unstructured
 from controller_runtime.machinery.errors import InvalidError, NotFoundError
 from controller_runtime.rest import RESTMapper, Transport
+from trainerctl.cli import live, migrate
+from trainerctl.cli.terminal import Console
 
 from pkg import shipped
-from pkg.controller.storednumbers import StoredNumbers
 
 pytestmark = pytest.mark.integration
 
@@ -106,12 +106,16 @@ def kept(wanted: Document, spec: Document) -> list[str]:
 
 
 async def rewrite_strings(world: World) -> None:
-    """Rewrite strings as a manager does that becomes the leader."""
-    informers = Cache(world.transport)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(informers.start)
-        await StoredNumbers(world.client, world.client, informers).start()
-        tasks.cancel_scope.cancel()
+    """Rewrite strings as ``trainerctl migrate`` does."""
+    cluster = live.Cluster(world.client, "default", live.ServerClock(world.transport))
+    dry, done = io.StringIO(), io.StringIO()
+    assert await migrate.rewrite(cluster, "", Console(file=dry), dry_run=True) == 0
+    assert await migrate.rewrite(cluster, "", Console(file=done)) == 0
+    assert len(done.getvalue().splitlines()) == 3
+    assert dry.getvalue().replace(" (dry run)", "") == done.getvalue()
+    again = io.StringIO()
+    assert await migrate.rewrite(cluster, "", Console(file=again)) == 0
+    assert again.getvalue() == "no TrainJob stores numProcPerNode as a string\n"
 
 
 @pytest.mark.timeout(300)

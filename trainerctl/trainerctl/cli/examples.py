@@ -68,6 +68,10 @@ EXAMPLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
     "suspend": (("Suspend two TrainJobs", "suspend llama mistral"),),
     "resume": (("Resume a TrainJob", "resume llama"),),
     "delete": (("Delete a TrainJob with all its objects", "delete llama"),),
+    "migrate": (
+        ("Show which TrainJobs of the cluster would be rewritten", "migrate -A --dry-run"),
+        ("Rewrite those of one namespace", "migrate -n team-a"),
+    ),
     "new": (
         ("Answer a few questions", "new > trainjob.yaml"),
         (

@@ -227,6 +227,17 @@ def _change(verb: str) -> Add:
     return add_flags
 
 
+def _migrate(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("-A", "--all-namespaces", action="store_true", help="include the TrainJobs of all namespaces")
+    add("--dry-run", action="store_true", help="let the API server check the changes, and store none")
+    _live(parser)
+    parser.epilog = (
+        "The exit code is 1 if a TrainJob could not be rewritten. It does no harm to run it again."
+    )
+    parser.set_defaults(function="trainerctl.cli.migrate:migrate_command")
+
+
 def _diff(parser: argparse.ArgumentParser) -> None:
     _filenames(parser, "YAML or JSON files with the changed runtimes, or - for standard input")
     _live(parser)
@@ -426,6 +437,7 @@ COMMANDS: Final[tuple[tuple[str, str, Add], ...]] = (
     ("suspend", "suspend TrainJobs; their pods are deleted", _change("suspend")),
     ("resume", "resume suspended TrainJobs", _change("resume")),
     ("delete", "delete TrainJobs with all their objects", _change("delete")),
+    ("migrate", "store numProcPerNode as clients of Trainer v2.2 and later read it", _migrate),
     ("new", "write a TrainJob from flags or questions, and validate it", _new),
     ("completion", "print the script that completes commands, flags and names in a shell", _completion),
     ("help", "show the help of a command, with examples", _help),

@@ -1,0 +1,103 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""``trainerctl migrate``: stores ``numProcPerNode`` of TrainJobs as clients of Trainer v2.2 and later read it.
+
+One TrainJob that stores a string there breaks every typed client of those releases that lists its namespace. The
+manager's mutating webhook keeps new ones from being stored.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Final
+
+from controller_runtime.client import MERGE, raw_patch
+from controller_runtime.machinery.errors import ConflictError, NotFoundError, StatusError
+from pkg.constants.trainer import NUM_PROC_PER_NODE_ANNOTATION
+from pkg.util import generations
+from pkg.why import Thing, kinds
+
+from trainerctl.cli import live, streams
+from trainerctl.cli.get import KIND
+from trainerctl.cli.terminal import Console
+
+_TRIES: Final = 3
+"""Most attempts on one TrainJob: another writer may change it meanwhile."""
+
+
+async def migrate_command(arguments: argparse.Namespace, out: Console, err: Console) -> int:
+    """Rewrite the TrainJobs of a namespace, or of all; return 1 if one could not be rewritten.
+
+    Raises:
+        StatusError: they cannot be listed.
+    """
+    async with live.connect(arguments) as cluster:
+        namespace = "" if arguments.all_namespaces else cluster.namespace
+        return await rewrite(cluster, namespace, out, dry_run=arguments.dry_run)
+
+
+async def rewrite(cluster: live.Cluster, namespace: str, out: Console, *, dry_run: bool = False) -> int:
+    """Rewrite the TrainJobs of ``namespace``, or of all if it is empty; see :func:`migrate_command`."""
+    code = rewritten = 0
+    for job in await cluster.all(kinds.TRAIN_JOB, namespace=namespace):
+        shown = f"trainjob {job.namespace}/{job.name}"
+        try:
+            change = await _rewrite(cluster, job, dry_run=dry_run)
+        except (StatusError, ValueError) as error:
+            streams.say_error(f"{shown}: {error}")
+            code = 1
+            continue
+        if change:
+            rewritten += 1
+            out.say(f"{shown}: numProcPerNode {change}{' (dry run)' if dry_run else ''}")
+    if not rewritten and not code:
+        out.say("no TrainJob stores numProcPerNode as a string")
+    return code
+
+
+async def _rewrite(cluster: live.Cluster, job: Thing, *, dry_run: bool) -> str:
+    """Return the change of a TrainJob in words; an empty text if it stores no string, or was deleted.
+
+    Raises:
+        StatusError: the API server refused.
+        ValueError: the number does not fit into 32 bits.
+    """
+    for tries in range(1, _TRIES + 1):
+        stored = job.at("spec", "trainer", "numProcPerNode")
+        if not isinstance(stored, str):
+            return ""
+        patch, change = _patch_of(stored, job.text("metadata", "resourceVersion"))
+        body = raw_patch(MERGE, json.dumps(patch).encode())
+        try:
+            await cluster.client.patch(
+                KIND.wrap(dict(job.data)), body, field_owner=live.FIELD_OWNER, dry_run=dry_run
+            )
+        except NotFoundError:
+            return ""
+        except ConflictError:
+            if tries == _TRIES:
+                raise
+            try:
+                job = Thing((await cluster.client.get(KIND, (job.namespace, job.name))).to_dict())
+            except NotFoundError:
+                return ""
+        else:
+            return change
+    return ""
+
+
+def _patch_of(stored: str, version: str) -> tuple[dict[str, object], str]:
+    """Return the merge patch that stores a number, or a word in the annotation, and the change in words.
+
+    Raises:
+        ValueError: the number does not fit into 32 bits.
+    """
+    value = generations.number_or_word(stored)
+    metadata: dict[str, object] = {"resourceVersion": version}
+    if isinstance(value, int):
+        change = f'"{stored}" is stored as the number {value}'
+        return {"metadata": metadata, "spec": {"trainer": {"numProcPerNode": value}}}, change
+    metadata["annotations"] = {NUM_PROC_PER_NODE_ANNOTATION: value}
+    change = f'"{stored}" is stored in the annotation {NUM_PROC_PER_NODE_ANNOTATION}'
+    return {"metadata": metadata, "spec": {"trainer": {"numProcPerNode": None}}}, change
