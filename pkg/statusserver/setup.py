@@ -62,7 +62,7 @@ class StatusServer:
         self._certificates = certificates
         self._handler: StatusHandler | None = None
         self._server = httpserver.Server(
-            httpserver.Address("", cfg.port or 0),
+            httpserver.Address(mgr.options.webhook_host, cfg.port or 0),
             {"/": self._serve},
             tls=certificates,
             tls_options=tls_options,

@@ -134,7 +134,7 @@ def run_manager(trainer_config: Config) -> RunManager:
         cfg.compatibility_version = version
         cfg.cert_management.enable = not webhooks
         cfg.cert_management.webhook_secret_name = f"webhook-cert-{secrets.token_hex(4)}"
-        cfg.status_server.host, cfg.status_server.port = "127.0.0.1", status_port
+        cfg.webhook.host, cfg.status_server.port = "127.0.0.1", status_port
         settings = dataclasses.replace(
             program.options(parsed, cfg),
             **{"metrics_bind_address": "0", "health_probe_bind_address": "0", "webhook_port": 0, **options},

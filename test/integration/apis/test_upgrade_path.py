@@ -5,12 +5,14 @@
 ``docs/migration.md`` has the table of these steps. The CRDs of the two releases are read from the reference, if present.
 """
 
-import io
+import json
 import os
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import anyio
 import msgspec
 import pytest
 import yaml
@@ -19,8 +21,6 @@ from controller_runtime.envtest import CRD, Environment, wait_established
 from controller_runtime.machinery import Unstructured
 from controller_runtime.machinery.errors import InvalidError, NotFoundError
 from controller_runtime.rest import RESTMapper, Transport
-from trainerctl.cli import live, migrate
-from trainerctl.cli.terminal import Console
 
 from pkg import shipped
 
@@ -45,8 +45,8 @@ TORCH: Document = {"numProcPerNode": 4, "elasticPolicy": {"minNodes": 1, "maxNod
 class World:
     """An API server whose CRDs are replaced."""
 
-    def __init__(self, transport: Transport) -> None:
-        self.transport = transport
+    def __init__(self, transport: Transport, kubeconfig: Path) -> None:
+        self.kubeconfig = kubeconfig
         self.client = LiveClient(transport, RESTMapper(transport))
 
     async def use(self, manifests: list[Document]) -> None:
@@ -89,10 +89,12 @@ def reference(release: str) -> list[Document]:
 
 
 @pytest.fixture
-async def world() -> AsyncIterator[World]:
+async def world(tmp_path: Path) -> AsyncIterator[World]:
     reference("v2.1.0")
+    kubeconfig = tmp_path / "kubeconfig"
     async with Environment() as server, Transport(server.config) as transport:
-        yield World(transport)
+        kubeconfig.write_text(json.dumps(server.kubeconfig_for("admin", ["system:masters"])))
+        yield World(transport, kubeconfig)
 
 
 async def create(world: World, name: str, spec: Document) -> None:
@@ -105,17 +107,28 @@ def kept(wanted: Document, spec: Document) -> list[str]:
     return [name for name, value in wanted.items() if spec.get(name) == value]
 
 
+async def migrate(world: World, *flags: str) -> list[str]:
+    """Run ``trainerctl migrate`` for all namespaces; return the lines that it prints."""
+    command = [
+        sys.executable,
+        "-m",
+        "trainerctl",
+        "migrate",
+        "-A",
+        "--kubeconfig",
+        str(world.kubeconfig),
+        *flags,
+    ]
+    ran = await anyio.run_process(command, check=True)
+    return ran.stdout.decode().splitlines()
+
+
 async def rewrite_strings(world: World) -> None:
-    """Rewrite strings as ``trainerctl migrate`` does."""
-    cluster = live.Cluster(world.client, "default", live.ServerClock(world.transport))
-    dry, done = io.StringIO(), io.StringIO()
-    assert await migrate.rewrite(cluster, "", Console(file=dry), dry_run=True) == 0
-    assert await migrate.rewrite(cluster, "", Console(file=done)) == 0
-    assert len(done.getvalue().splitlines()) == 3
-    assert dry.getvalue().replace(" (dry run)", "") == done.getvalue()
-    again = io.StringIO()
-    assert await migrate.rewrite(cluster, "", Console(file=again)) == 0
-    assert again.getvalue() == "no TrainJob stores numProcPerNode as a string\n"
+    """Rewrite the three strings, after a dry run that stores nothing."""
+    dry, done = await migrate(world, "--dry-run"), await migrate(world)
+    assert len(done) == 3
+    assert [line.removesuffix(" (dry run)") for line in dry] == done
+    assert await migrate(world) == ["no TrainJob stores numProcPerNode as a string"]
 
 
 @pytest.mark.timeout(300)

@@ -259,7 +259,7 @@ async def test_each_wrong_token_is_refused_with_its_reason(
             "audience": f"Forbidden: the token is not for the audience {token_audience(world.namespace, 'bert')}",
             "expired": "Forbidden: the token has expired",
             "forged": "Forbidden: the signature of the token is not valid",
-            "no token": "Forbidden: the token is not a JSON Web Token",
+            "no token": "Forbidden: the token is not a JSON Web Token of a service account",
         }
         assert "trainerStatus" not in await world.status("bert")
         assert (await world.post("bert", good))[0] == 200

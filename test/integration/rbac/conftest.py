@@ -229,7 +229,7 @@ def run_under(
             },
             "health": {"healthProbeBindAddress": f"127.0.0.1:{health}"},
             "webhook": {"host": "127.0.0.1", "port": serving},
-            "statusServer": {"host": "127.0.0.1", "port": status},
+            "statusServer": {"port": status},
             "featureGates": {"TrainJobStatus": True},
             "leaderElection": {
                 "leaderElect": True,

@@ -151,6 +151,7 @@ class Manager:
     log: Path
     metrics: int
     health: int
+    host: str
     webhook: int
 
     async def get(self, port: int, path: str) -> tuple[int, str]:
@@ -209,6 +210,7 @@ class World:
         """Start the manager of a tree; return when it is ready."""
         user = f"{name}-{self.profile}"
         metrics, health, webhook = free_ports(3)
+        host = f"127.0.0.{2 + len(self.started)}"
         kubeconfig, configuration = (self.folder / f"{user}.{each}" for each in ("kubeconfig", "yaml"))
         kubeconfig.write_text(yaml.safe_dump(self.environment.kubeconfig_for(user, [GROUP])))
         kubeconfig.chmod(0o600)
@@ -218,9 +220,9 @@ class World:
             "compatibilityVersion": self.profile,
             "metrics": {"bindAddress": f"{HOST}:{metrics}", "secureServing": False},
             "health": {"healthProbeBindAddress": f"{HOST}:{health}"},
-            "webhook": {"host": HOST, "port": webhook},
+            "webhook": {"host": host, "port": webhook},
             # Pods are given the port, so both managers have the same one, at different addresses.
-            "statusServer": {"host": f"127.0.0.{2 + len(self.started)}", "port": self.status_port},
+            "statusServer": {"host": host, "port": self.status_port},  # of a former tree
             "featureGates": {"TrainJobStatus": True},
             "leaderElection": {
                 "leaderElect": True,
@@ -237,13 +239,13 @@ class World:
         self.started.append(user)
         self.stack.callback(process.wait)
         self.stack.callback(process.kill)
-        manager = Manager(user, process, log, metrics, health, webhook)
+        manager = Manager(user, process, log, metrics, health, host, webhook)
         await eventually(manager.ready, timeout=60, interval=0.3, reason=f"the manager {user} is ready")
         return manager
 
     async def serve_webhooks(self, manager: Manager) -> None:
         """Have the API server call a manager's webhooks."""
-        hooks = contents.trainer_webhooks(f"https://{HOST}:{manager.webhook}", b"")
+        hooks = contents.trainer_webhooks(f"https://{manager.host}:{manager.webhook}", b"")
         await apply_manifests(self.client, hooks, owner="test")
 
     async def lease(self) -> Lease:

@@ -241,7 +241,7 @@ class Parts:
             "certManagement": {"enable": False},
             "metrics": {"bindAddress": f"{HOST}:{self.ports.manager_metrics}", "secureServing": False},
             "podGrouper": {"enable": self.groups_pods},
-            "statusServer": {"host": HOST, "port": self.ports.manager_status},
+            "statusServer": {"port": self.ports.manager_status},
             "featureGates": dict(self.options.manager_gates),
         }
         argv = [

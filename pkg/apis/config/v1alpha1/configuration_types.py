@@ -128,7 +128,10 @@ class ClientConnection(Struct):
 class StatusServer(Struct):
     """The status server: its port, and the throttling of its client. It is served with the gate `TrainJobStatus`."""
 
-    port: int | None = Field(default=None, description="the port of the status server")
+    port: int | None = Field(
+        default=None,
+        description="the port of the status server, which listens on the address of the webhook server",
+    )
     qps: float | None = Field(
         default=None,
         description="sustained status updates a second that are sent to the API server; `0`: the default",
