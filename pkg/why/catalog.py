@@ -57,6 +57,7 @@ CAUSES: Final[dict[str, str]] = {
     "sandbox-failed": "the sandbox or network of a pod cannot be set up",
     "service-missing": "the headless service of the pods does not exist",
     "never-fits": "a pod requests more than any node has",
+    "job-too-large": "the pods of the TrainJob together are larger than the cluster",
     "gang-too-large": "the gang is larger than the cluster",
     "no-nodes": "the cluster has no nodes",
     "volume-node": "no node can use the volumes of a pod",

@@ -101,8 +101,12 @@ class Snapshot:
 
     @cached_property
     def running(self) -> list[Thing]:
-        """The pods that run."""
-        return [pod for pod in self.pods if pod.text("status", "phase") == "Running" and pod.deleted is None]
+        """The pods that run, without those whose containers all wait for a start: their phase is Running, too."""
+        return [
+            pod
+            for pod in self.pods
+            if pod.text("status", "phase") == "Running" and pod.deleted is None and _has_started(pod)
+        ]
 
     @cached_property
     def expected(self) -> int:
@@ -189,6 +193,12 @@ def finished(obj: Thing) -> bool:
 def step_of(pod: Thing) -> str:
     """Return the name of the replicated job of a pod, or its own name."""
     return pod.label(REPLICATED_JOB) or pod.name
+
+
+def _has_started(pod: Thing) -> bool:
+    """Return True if a container runs or has ended, or the kubelet has reported none."""
+    waiting = [at(each, "state", "waiting") is not None for each in pod.maps("status", "containerStatuses")]
+    return not waiting or not all(waiting)
 
 
 def _parallelism(job: Thing) -> int:

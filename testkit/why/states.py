@@ -272,7 +272,7 @@ def tainted(world: World) -> None:
         "0/2 nodes are available: 2 node(s) had untolerated taint(s). no new claims to deallocate"
     )
     for node in world.nodes:
-        node["spec"] = {"taints": [{"key": "gpu-only", "effect": "NoSchedule"}]}
+        node["spec"] = {"taints": [{"key": "gpu-only", "value": "true", "effect": "NoSchedule"}]}
 
 
 def selected_but(message: str, *, taint: str = "") -> Callable[[World], Any]:
@@ -294,6 +294,26 @@ def unbound_claim(world: World) -> None:
     claimed("Pending")(world)
     for pod in world.pods:
         pod["spec"]["volumes"].append({"name": "none", "emptyDir": {}})
+
+
+def crowd(world: World) -> None:
+    """Two pods of four GPUs each, and one node with four."""
+    for node, gpus in zip(world.nodes, ("4", "0"), strict=True):
+        node["status"]["allocatable"]["nvidia.com/gpu"] = gpus
+    world.unscheduled(NO_GPU)
+
+
+def elastic_crowd(world: World) -> None:
+    crowd(world)
+    for pod in world.pods:
+        pod["spec"]["containers"][0]["env"] = [{"name": "PET_NNODES", "value": "1:2"}]
+
+
+def thousand_cpus(world: World) -> None:
+    world.unscheduled("0/2 nodes are available: 2 Insufficient cpu. preemption: none")
+    for pod in world.pods:
+        container = {"name": "node", "resources": {"requests": {"cpu": "500"}}}
+        pod["spec"]["containers"] = [container, container]
 
 
 def huge(world: World) -> None:

@@ -52,6 +52,37 @@ def unfit(snapshot: Snapshot, pod: Thing) -> tuple[str, str, tuple[str, ...]] | 
     return "never-fits", f"a pod requests {amounts}, and no node has all of these", evidence
 
 
+def crowded(snapshot: Snapshot, pod: Thing) -> tuple[str, str, tuple[str, ...]] | None:
+    """Return cause, summary and evidence of a TrainJob whose pods the nodes cannot hold at once even if empty, or None.
+
+    The pods that request the same as ``pod`` count. An elastic job starts with fewer.
+    """
+    wanted = demand(pod)
+    alike = [each for each in snapshot.pods if not _has_ended(each) and demand(each) == wanted]
+    needed, taken = _least(pod) or len(alike), room(snapshot, wanted)
+    if taken is None or taken >= min(needed, len(alike)):
+        return None
+    amounts = ", ".join(f"{requested(pod, name)} {name}" for name in wanted if name != "pods")
+    shown = f"{needed} pods, each with {amounts}," if amounts else f"{needed} pods"
+    nodes = f"{needed} such pods are needed at the same time; the {len(snapshot.all(kinds.NODE))} nodes take {taken}"
+    summary = f"the TrainJob is larger than the cluster: its {shown} do not fit even if no others run"
+    return "job-too-large", summary, (nodes,)
+
+
+def _has_ended(pod: Thing) -> bool:
+    return pod.text("status", "phase") in ("Succeeded", "Failed") or pod.deleted is not None
+
+
+def _least(pod: Thing) -> int | None:
+    """Return the fewest pods with which an elastic PyTorch job starts: ``PET_NNODES`` is a range."""
+    for container in maps(pod.data, "spec", "containers"):
+        for variable in maps(container, "env"):
+            fewest, colon, _ = str(at(variable, "value")).partition(":")
+            if at(variable, "name") == "PET_NNODES" and colon and fewest.isascii() and fewest.isdecimal():
+                return int(fewest[:9])
+    return None
+
+
 def _offer(node: Thing, wanted: Mapping[str, int]) -> str:
     allocatable = node.at("status", "allocatable")
     return ", ".join(f"{at(allocatable, name) or 0} {name}" for name in wanted if name != "pods")
@@ -96,7 +127,15 @@ def requested(pod: Thing, resource: str) -> str | None:
     for amount in filter(None, [_of(each, resource) for each in maps(pod.data, "spec", "initContainers")]):
         if total is None or quantity.cmp(amount, total) > 0:
             total = amount
-    return total
+    return total and _plain(total, resource)
+
+
+def _plain(amount: str, resource: str) -> str:
+    """Return an amount as people write it: 1000 CPUs, where Kubernetes' own form is 1k."""
+    if resource == "memory" or "storage" in resource or "hugepages" in resource:
+        return amount
+    whole, thousandths = divmod(quantity.milli_value(amount), 1000)
+    return amount if thousandths else str(whole)
 
 
 def _named(pod: Thing, resource: str) -> str:

@@ -89,6 +89,10 @@ def _short(snapshot: Snapshot, pod: Thing, match: re.Match[str]) -> Finding:
     if never:
         advice = "Lower spec.trainer.resourcesPerNode, or add a node that is large enough."
         return Finding(cause, summary, (str(pod),), evidence, advice)
+    if (crowded := capacity.crowded(snapshot, pod)) is not None:
+        cause, summary, evidence = crowded
+        advice = "Lower spec.trainer.numNodes or the requests of the pods, or add nodes."
+        return Finding(cause, summary, (str(pod),), evidence, advice)
     advice = "Wait for other pods to end, free resources, or add nodes."
     return Finding(cause, summary, (str(pod),), evidence, advice, Severity.WAITING)
 
@@ -155,7 +159,7 @@ def _tainted(snapshot: Snapshot, pod: Thing, match: re.Match[str]) -> Finding | 
     """
     named = [" ".join(each["taint"].strip("{}").split()) for each in _TAINT.finditer(match.string)]
     taints = dict.fromkeys(each.removesuffix(":").strip() for each in named if each) or {
-        text(each, "key"): None for node in snapshot.all(kinds.NODE) for each in node.maps("spec", "taints")
+        _taint(each): None for node in snapshot.all(kinds.NODE) for each in node.maps("spec", "taints")
     }
     others = [each for each in taints if not each.startswith(_CONTROL_PLANE)]
     if not others and _CORDONED.search(match.string):
@@ -168,6 +172,12 @@ def _tainted(snapshot: Snapshot, pod: Thing, match: re.Match[str]) -> Finding | 
     advice = "Add a toleration (podTemplateOverrides of the TrainJob, or the runtime), or remove the taint."
     summary = f"the pods do not tolerate the taints {shown}".rstrip() + " of the nodes"
     return Finding("taints", summary, (str(pod),), (), advice)
+
+
+def _taint(taint: JSON) -> str:
+    """Return a taint as kubectl writes it: ``key=value:effect``."""
+    value, effect = text(taint, "value"), text(taint, "effect")
+    return f"{text(taint, 'key')}{f'={value}' if value else ''}{f':{effect}' if effect else ''}"
 
 
 def _simple(cause: str, summary: str, advice: str, severity: Severity = Severity.ERROR) -> _Maker:

@@ -84,9 +84,10 @@ def _ended(snapshot: Snapshot, pod: Thing) -> Iterator[Finding]:
         yield _disrupted(pod)
     elif reason == "DeadlineExceeded":
         advice = "Raise activeDeadlineSeconds of the pods, or make the training shorter."
-        yield Finding(
-            "deadline-exceeded", f"the deadline of Pod {pod.name} has passed", (str(pod),), (line,), advice
-        )
+        seconds = pod.number("spec", "activeDeadlineSeconds")
+        deadline = f"deadline of {seconds} s" if seconds else "deadline"
+        summary = f"the {deadline} of Pod {pod.name} has passed"
+        yield Finding("deadline-exceeded", summary, (str(pod),), (line,), advice)
     elif not any(number(each.ended, "exitCode") for each in of_pod(pod)):
         summary = f"Pod {pod.name} failed: {', '.join(filter(None, (reason, message))) or 'the reason is not known'}"
         yield Finding("failed", summary, (str(pod),), (line,), "See the events of the pod.")

@@ -90,7 +90,9 @@ def _ended(snapshot: Snapshot, obj: Thing) -> Finding:
     evidence = (condition_line(obj, "Failed"), *(snapshot.quote(each) for each in events[:1]))
     subject = (str(obj),)
     if reason == "DeadlineExceeded":
-        summary = f"the deadline of the {obj.kind} {obj.name} has passed: {message}"
+        seconds = obj.number("spec", "activeDeadlineSeconds")
+        deadline = f"deadline of {seconds} s" if seconds else "deadline"
+        summary = f"the {deadline} of the {obj.kind} {obj.name} has passed: {message}"
         return Finding(
             "deadline-exceeded",
             summary,

@@ -19,8 +19,10 @@ from testkit.why.states import (
     claimed,
     coscheduling,
     crash_loop,
+    crowd,
     deleting,
     device_claim,
+    elastic_crowd,
     fail_by,
     failed,
     gang_of_1_35,
@@ -67,6 +69,7 @@ from testkit.why.states import (
     several_mounts,
     sidecar,
     tainted,
+    thousand_cpus,
     unbound_claim,
     uncreated,
     ungrouped,
@@ -212,6 +215,8 @@ CASES: list[Any] = [
             init=True, terminated={"exitCode": 3, "reason": "Error"})),
         ("deadline", "deadline-exceeded", 1, "deadline", lambda w: (
             w.without_pods(), failed(w, "DeadlineExceeded", "Job was active longer than specified deadline"))),
+        ("deadline of a Job", "deadline-exceeded", 1, "the deadline of 600 s of the Job", lambda w: (
+            w.without_pods(), w.job["spec"].update(activeDeadlineSeconds=600), failed(w, "DeadlineExceeded", "Job was active"))),
         ("backoff limit without pods", "retries-exhausted", 1, "BackoffLimitExceeded", lambda w: (
             w.without_pods(), failed(w, "BackoffLimitExceeded", "Job has reached the specified backoff limit"))),
         ("node lost", "node-lost", 1, "worker-0", node_unknown),
@@ -237,6 +242,9 @@ CASES: list[Any] = [
         ("no GPUs free", "insufficient-resources", 3, "4 nvidia.com/gpu free", lambda w: w.unscheduled(NO_GPU)),
         ("more GPUs than any node has", "never-fits", 1, "16 nvidia.com/gpu, and no node has more than 8", huge),
         ("more GPUs than any node has, and short of CPU", "never-fits", 1, "no node has more than 8", huge_and_short_of_cpu),
+        ("a job larger than the cluster", "job-too-large", 1, "its 2 pods, each with 16Gi memory, 4 nvidia.com/gpu, do not fit", crowd),
+        ("an elastic job starts with fewer pods", "insufficient-resources", 3, "4 nvidia.com/gpu free", elastic_crowd),
+        ("a thousand CPUs in two containers", "never-fits", 1, "1000 cpu, and no node has more than 64", thousand_cpus),
         ("GPUs and memory are on different nodes", "never-fits", 1, "4 nvidia.com/gpu, and no node has all", parted),
         ("most nodes lack GPUs", "insufficient-resources", 3, "4 nvidia.com/gpu free", lambda w: w.unscheduled(
             "0/9 nodes are available: 1 Insufficient memory, 8 Insufficient nvidia.com/gpu. preemption: none")),
@@ -268,7 +276,7 @@ CASES: list[Any] = [
             "0/3 nodes are available: 1 node(s) had untolerated taint {node-role.kubernetes.io/control-plane: }, "
             "1 node(s) had untolerated taint {node.kubernetes.io/not-ready: }, "
             "1 node(s) had untolerated taint {node.kubernetes.io/disk-pressure: }. preemption: none")),
-        ("taints that the message does not name", "taints", 1, "gpu-only", tainted),
+        ("taints that the message does not name", "taints", 1, "{gpu-only=true:NoSchedule}", tainted),
         ("selector leaves a full node", "insufficient-resources", 3, "nvidia.com/gpu", lambda w: w.unscheduled(
             "0/5 nodes are available: 1 Insufficient nvidia.com/gpu, 4 node(s) didn't match Pod's node affinity/selector.")),
         ("cordoned", "nodes-cordoned", 1, "cordoned", lambda w: w.unscheduled("0/2 nodes are available: 2 node(s) were unschedulable.")),
@@ -543,3 +551,12 @@ def test_malformed_objects_do_no_harm(seed: int) -> None:
                 container[key] = rng.choice(junk)
         changed += world.verdict().to_dict() != before
     assert changed > len(CASES) / 2
+
+
+def test_a_pod_whose_container_waits_for_its_next_start_does_not_run() -> None:
+    world = World()
+    for number in range(len(world.pods)):
+        world.container(
+            pod=number, phase="Running", restarts=3, waiting={"reason": "CrashLoopBackOff", "message": "back-off"}
+        )
+    assert " does not run: " in world.verdict().sentence
