@@ -272,6 +272,16 @@ async def list_command(parsed: argparse.Namespace, out: Console, err: Console) -
     return 0
 
 
+async def running() -> str:
+    """Return how to use the first local cluster that is healthy, or an empty text."""
+    root = root_directory()
+    for name in sorted(path.name for path in root.iterdir() if path.is_dir()) if root.is_dir() else []:
+        state, _, kubeconfig = await _described(root / name)
+        if state == "healthy":
+            return f"the local cluster {name} runs: export KUBECONFIG={shlex.quote(kubeconfig)}"
+    return ""
+
+
 async def _described(directory: Path) -> tuple[str, str, str]:
     """Return the state of a cluster, its number of nodes and its kubeconfig."""
     state = State.read(directory)

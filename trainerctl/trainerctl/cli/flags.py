@@ -169,6 +169,7 @@ def _wait(parser: argparse.ArgumentParser) -> None:
     add(
         "--for",
         dest="state",
+        type=str.lower,
         choices=states,
         default="complete",
         metavar="STATE",

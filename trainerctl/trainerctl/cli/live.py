@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from controller_runtime.client import LiveClient
 from controller_runtime.machinery import unstructured
-from controller_runtime.rest import Request, Response, RoundTripper, Transport, load_config
+from controller_runtime.rest import ConfigError, Request, Response, RoundTripper, Transport, load_config
 from pkg.why import Snapshot, Thing, kinds, reading
 
 FIELD_OWNER: Final = "trainerctl"
@@ -89,7 +89,14 @@ class Cluster(NamedTuple):
 @asynccontextmanager
 async def connect(arguments: argparse.Namespace) -> AsyncIterator[Cluster]:
     """Connect to the cluster of the kubeconfig; the namespace is the flag's, else the context's."""
-    config = await load_config(arguments.kubeconfig, context=arguments.context)
+    try:
+        config = await load_config(arguments.kubeconfig, context=arguments.context)
+    except ConfigError as error:
+        from trainerctl.cli import cluster  # slow to load
+
+        if hint := "" if arguments.kubeconfig or arguments.context else await cluster.running():
+            raise ConfigError(f"{error}; {hint}") from error
+        raise
     async with Transport(config) as transport:
         clock = ServerClock(transport)
         yield Cluster(LiveClient(clock), arguments.namespace or config.namespace or DEFAULT_NAMESPACE, clock)

@@ -3,11 +3,13 @@
 """The output of the commands for live TrainJobs, in a pipe and on a terminal."""
 
 import io
+from pathlib import Path
 
 import pytest
+from controller_runtime.rest import ConfigError
 from testkit.why.world import World
 
-from trainerctl.cli import describe, why
+from trainerctl.cli import cluster, describe, live, parser, why
 from trainerctl.cli.terminal import Console
 
 
@@ -112,3 +114,26 @@ def test_a_message_of_any_length_has_a_bound(reason: str) -> None:
 
     assert max(map(len, out.getvalue().splitlines())) < 2500
     assert "y… (" in out.getvalue()
+
+
+@pytest.mark.parametrize(("flags", "hinted"), [([], True), (["--context", "other"], False)])
+async def test_without_a_kubeconfig_the_local_cluster_that_runs_is_named(
+    flags: list[str], hinted: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    async def running() -> str:
+        return "the local cluster default runs: export KUBECONFIG=/k"
+
+    for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr(cluster, "running", running)
+    arguments = parser.parser().parse_args(["get", *flags])
+    with pytest.raises(ConfigError) as raised:
+        async with live.connect(arguments):
+            pass
+    assert str(raised.value).startswith("no cluster configuration found")
+    assert str(raised.value).endswith("; the local cluster default runs: export KUBECONFIG=/k") is hinted
+
+
+def test_a_state_to_wait_for_may_be_written_as_the_condition_is() -> None:
+    assert parser.parser().parse_args(["wait", "llama", "--for", "Complete"]).state == "complete"
