@@ -7,9 +7,14 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Any, Final
+from types import UnionType
+from typing import Any, Final, Union, get_args, get_origin
 
-from controller_runtime.machinery import yaml
+from controller_runtime.machinery import Struct, yaml
+from controller_runtime.machinery.base import wire_name
+
+from pkg.apis.config.v1alpha1 import Configuration
+from pkg.config import RETIRED
 
 _ROOT: Final = Path(__file__).parent.parent
 _CONFIG: Final = _ROOT / "config"
@@ -27,8 +32,6 @@ _ROLES: Final = {
     "status-server": "status-server/role.yaml",
     "cache-initializer": "overlays/data-cache/cluster_role.yaml",
 }
-_OPEN: Final = frozenset({"manager.config", "manager.podDisruptionBudget"})
-"""Maps that may have keys without a default."""
 _MANY: Final = {"array": ["array", "null"], "object": ["object", "null"], "string": ["string", "null"]}
 
 
@@ -50,8 +53,11 @@ def files() -> dict[str, str]:
 
 
 def schema(values: dict[str, Any]) -> dict[str, Any]:
-    """Return the JSON schema of values with these defaults: other keys are refused, except in open maps."""
-    # Helm adds ``global``, and the dependencies have values of their own.
+    """Return the JSON schema of values with these defaults: other keys are refused.
+
+    ``manager.config`` takes every key of the Configuration. Helm adds ``global``, and the dependencies have values of
+    their own, which are not checked here.
+    """
     found = _schema(values, "")
     found["properties"] |= {"global": {"type": "object"}, "lws": {"type": "object"}}
     found["properties"]["jobset"]["additionalProperties"] = True
@@ -62,11 +68,12 @@ def _schema(value: object, path: str) -> dict[str, Any]:
     if isinstance(value, dict):
         if not value or path.endswith(("ommonLabels", "groupKindConcurrency")):
             return {"type": _MANY["object"]}
-        properties = {key: _schema(each, f"{path}.{key}".lstrip(".")) for key, each in value.items()}
         if path == "manager.securityContext":
             return {"type": _MANY["object"]}
-        is_open = path in _OPEN or path.startswith("manager.config.")
-        return {"type": "object", "properties": properties, "additionalProperties": is_open}
+        if path == "manager.config":
+            return _configuration()
+        properties = {key: _schema(each, f"{path}.{key}".lstrip(".")) for key, each in value.items()}
+        return {"type": "object", "properties": properties, "additionalProperties": False}
     if isinstance(value, list):
         return {"type": _MANY["array"]}
     if isinstance(value, bool):
@@ -76,6 +83,38 @@ def _schema(value: object, path: str) -> dict[str, Any]:
     if path.endswith("tag"):
         return {"type": ["string", "number", "null"]}
     return {"type": _MANY["string"]}
+
+
+def _configuration() -> dict[str, Any]:
+    """Return the schema of the Configuration's keys, and of those that have no effect any more."""
+    found = _struct(Configuration)
+    for key in ("apiVersion", "kind"):
+        del found["properties"][key]
+    for *above, last in RETIRED:
+        of = found
+        for step in above:
+            of = of["properties"][step]
+        of["properties"][last] = {}
+    return found
+
+
+def _struct(kind: type[Struct]) -> dict[str, Any]:
+    properties = {wire_name(name, info): _field(info.annotation) for name, info in kind.model_fields.items()}
+    return {"type": "object", "properties": properties, "additionalProperties": False}
+
+
+def _field(annotation: Any) -> dict[str, Any]:
+    inner = annotation
+    if get_origin(annotation) in (Union, UnionType):
+        (inner,) = [each for each in get_args(annotation) if each is not type(None)]
+    if isinstance(inner, type) and issubclass(inner, Struct):
+        return _struct(inner)
+    origin = get_origin(inner) or inner
+    if origin in (dict, list):
+        return {"type": _MANY["object" if origin is dict else "array"]}
+    if origin is bool:
+        return {"type": "boolean"}
+    return {"type": "number" if origin in (int, float) else _MANY["string"]}
 
 
 def main() -> int:

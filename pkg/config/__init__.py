@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Loading the manager's Configuration."""
 
+from .config import RETIRED as RETIRED
 from .config import ConfigurationError as ConfigurationError
 from .config import load as load
 from .duration import seconds as seconds

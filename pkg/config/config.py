@@ -33,7 +33,7 @@ _TYPES: Final = {
     "list_type": "a list is expected",
 }
 
-_RETIRED: Final[tuple[yaml.PathSteps, ...]] = (
+RETIRED: Final[tuple[yaml.PathSteps, ...]] = (
     ("mirror",),
     ("podGrouper", "grouperFiles"),
     ("podGrouper", "groupersConfigMap"),
@@ -122,7 +122,7 @@ def _without_nulls(data: JSON) -> JSON:
 
 def _drop_retired(data: dict[str, JSON]) -> Iterator[yaml.PathSteps]:
     """Remove the settings that have no effect any more, and yield their paths."""
-    for steps in _RETIRED:
+    for steps in RETIRED:
         *above, last = steps
         held: JSON = data
         for step in above:
