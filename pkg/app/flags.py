@@ -115,17 +115,23 @@ def zap_flags(
             default=development,
             boolean=True,
         ),
-        Flag("zap-encoder", log_options.parse_encoder, "Log encoding: json or console.", default=None),
+        Flag(
+            "zap-encoder",
+            log_options.parse_encoder,
+            "Log encoding: json or console. The default is json, or console with --zap-devel.",
+            default=None,
+        ),
         Flag(
             "zap-log-level",
             log_options.parse_level,
-            "Log level: debug, info, error, panic, or a number above 0 for more detail.",
+            "Log level: debug, info, error, panic, or a number above 0 for more detail. The default is info, "
+            "or debug with --zap-devel.",
             default=None,
         ),
         Flag(
             "zap-stacktrace-level",
             log_options.parse_stacktrace_level,
-            "Minimum level for stack traces: info, error, panic.",
+            "Minimum level for stack traces: info, error, panic. The default is error, or warn with --zap-devel.",
             default=None,
         ),
         Flag(
@@ -159,21 +165,26 @@ TRACING: Final = Flag(
 )
 FLAGS: Final = (
     Flag("config", str, "File with the Configuration. The default is an empty Configuration."),
-    Flag("kubeconfig", str, "Kubeconfig file. Required only outside a cluster."),
+    Flag(
+        "kubeconfig",
+        str,
+        "Kubeconfig file. The default is KUBECONFIG, in a pod its service account, else ~/.kube/config.",
+    ),
     Flag("enable-http2", goflags.boolean, "Accepted without effect.", default=False, boolean=True),
     Flag(
         "controllers",
         _controllers,
         "Controllers to run, comma-separated: * for all, foo for foo, -foo for all but foo; empty for "
-        f"the webhooks alone. The controllers are {', '.join(CONTROLLERS)}.",
+        f"the webhooks alone. The controllers are {', '.join(CONTROLLERS)}. The default is *; podgrouper runs "
+        "only if it is named here or the Configuration enables it.",
         default=("*",),
         merge=lambda earlier, later: earlier + later,
     ),
     Flag(
         "webhooks",
         goflags.boolean,
-        "Serve the validating webhooks. With false, their port is not opened, and their Secret and webhook "
-        "configuration are neither read nor written: for a manager that the API server cannot reach.",
+        "Serve the mutating and validating webhooks. With false, their port is not opened, and their Secret and "
+        "webhook configuration are neither read nor written: for a manager that the API server cannot reach.",
         default=True,
         boolean=True,
     ),
