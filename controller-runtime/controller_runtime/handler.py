@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 
 from controller_runtime import client, event, workqueue
 from controller_runtime.machinery import GVK, Object, Resource
-from controller_runtime.machinery.lazy import Owners
+from controller_runtime.machinery.object import Owners
 from controller_runtime.reconcile import Request
 
 T = TypeVar("T", bound=Object)

@@ -13,7 +13,7 @@ from datetime import datetime
 from controller_runtime import predicate
 from controller_runtime.event import CreateEvent
 from controller_runtime.machinery import NamespacedName
-from controller_runtime.machinery.time import parse_time
+from controller_runtime.machinery.meta import parse_time
 
 from pkg.apis.trainer.v1alpha1 import TrainJob
 

@@ -12,7 +12,7 @@ from controller_runtime import log
 from controller_runtime.client import Writer
 from controller_runtime.machinery import NamespacedName, Object
 from controller_runtime.machinery.errors import ConflictError, NotFoundError
-from controller_runtime.machinery.time import parse_time
+from controller_runtime.machinery.meta import parse_time
 from controller_runtime.recorder import EventRecorder
 
 from pkg.apis.jobset.v1alpha2 import JobSet

@@ -9,7 +9,7 @@ from typing import Final
 
 from controller_runtime import log
 from controller_runtime.machinery import NamespacedName, conditions
-from controller_runtime.machinery.time import parse_time
+from controller_runtime.machinery.meta import parse_time
 
 from pkg import metrics
 from pkg.apis.jobset.v1alpha2 import JobSet

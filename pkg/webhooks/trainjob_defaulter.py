@@ -12,7 +12,7 @@ from controller_runtime import offload
 from controller_runtime.apis.admission.v1 import AdmissionRequest
 from controller_runtime.machinery import equality, field
 from controller_runtime.machinery.intstr import MAX_INT32
-from controller_runtime.machinery.time import format_time
+from controller_runtime.machinery.meta import format_time
 from controller_runtime.webhook import CustomMutator
 
 from pkg.apis.config.v1alpha1 import MIRROR_ALWAYS, Configuration, defaulted

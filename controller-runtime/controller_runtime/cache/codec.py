@@ -18,11 +18,11 @@ import pydantic_core
 
 from controller_runtime import cancellation
 from controller_runtime.apis.meta.v1 import ObjectMeta
-from controller_runtime.machinery import JSON, NamespacedName, Object, cut, raised, shape
+from controller_runtime.machinery import JSON, NamespacedName, Object, raised, rawjson
 from controller_runtime.machinery import errors as api
-from controller_runtime.machinery.lazy import metadata_text
-from controller_runtime.machinery.lazy import parts as parts_of
 from controller_runtime.machinery.object import IDENTIFYING
+from controller_runtime.machinery.rawjson import metadata_text
+from controller_runtime.machinery.rawjson import parts as parts_of
 
 from . import errors
 
@@ -170,7 +170,7 @@ def split_line(line: bytes) -> Line:
         try:
             return _decode_line(line)
         except RecursionError:
-            fields = cut.fields(line)
+            fields = rawjson.fields(line)
             return Line(msgspec.json.decode(fields["type"], type=str), fields["object"])
     except (msgspec.DecodeError, KeyError, RecursionError) as error:
         raise errors.BadObjectError(f"a watch line of {len(line)} bytes is unreadable: {error}") from error
@@ -182,8 +182,8 @@ def split_page(body: bytes) -> Page:
         try:
             return _decode_page(body)
         except RecursionError:
-            fields = cut.fields(body)
-            return Page(cut.items(fields["items"]), _decode_page_meta(fields["metadata"]))
+            fields = rawjson.fields(body)
+            return Page(rawjson.items(fields["items"]), _decode_page_meta(fields["metadata"]))
     except (msgspec.DecodeError, KeyError, RecursionError) as error:
         raise errors.BadObjectError(f"a list of {len(body)} bytes is unreadable: {error}") from error
 
@@ -206,7 +206,7 @@ def error_of(raw: msgspec.Raw) -> api.StatusError:
 
 
 def entry_of(
-    raw: msgspec.Raw | bytes, transform: Transform | None = None, limits: shape.Limits = shape.DEFAULT
+    raw: msgspec.Raw | bytes, transform: Transform | None = None, limits: rawjson.Limits = rawjson.DEFAULT
 ) -> Entry:
     """Return the entry to store for an object's text; of one that exceeds ``limits``, its metadata alone.
 
@@ -219,16 +219,16 @@ def entry_of(
             parts = parts_of(raw)
             meta_parts = parts_of(parts["metadata"])
         except RecursionError:
-            parts, deep = cut.fields(raw), True
-            meta_parts = cut.fields(parts["metadata"])
+            parts, deep = rawjson.fields(raw), True
+            meta_parts = rawjson.fields(parts["metadata"])
         parts.pop("apiVersion", None)
         parts.pop("kind", None)
         if meta_parts.pop("managedFields", None) is not None:
             parts["metadata"] = msgspec.Raw(_encode(meta_parts))
         text = _compact(parts)
-        if len(text) > shape.SMALL and (reason := shape.check(text, limits)) is not None:
+        if len(text) > rawjson.SMALL and (reason := rawjson.check(text, limits)) is not None:
             return _outlined(parts["metadata"], meta_parts, reason)
-        if deep and (reason := shape.Counter(limits).feed(text)) is not None:
+        if deep and (reason := rawjson.Counter(limits).feed(text)) is not None:
             return _outlined(parts["metadata"], meta_parts, reason)
         meta = _decode_meta(parts["metadata"])
     except (msgspec.DecodeError, KeyError, RecursionError) as error:
@@ -239,7 +239,7 @@ def entry_of(
 
 def _outlined(metadata: msgspec.Raw, parts: dict[str, msgspec.Raw], reason: str) -> Entry:
     """Return the entry of an object that is not kept: all metadata if it is small, else the identifying fields."""
-    if len(metadata) > shape.SMALL:
+    if len(metadata) > rawjson.SMALL:
         metadata = msgspec.Raw(_encode({name: parts[name] for name in IDENTIFYING if name in parts}))
     return _entry(_decode_meta(metadata), _compact({"metadata": metadata}), refused=reason)
 
@@ -346,9 +346,9 @@ async def _cut(body: bytes) -> Page | None:
     try:
         page = split_page(body[:begin] + body[end:])
         while begin < end:
-            cut = body.find(between, begin, end) + 1
-            items.append(msgspec.Raw(body[begin : cut or end]))
-            begin = cut + 1 if cut else end
+            rawjson = body.find(between, begin, end) + 1
+            items.append(msgspec.Raw(body[begin : rawjson or end]))
+            begin = rawjson + 1 if rawjson else end
             # A text that was cut elsewhere than between two items is not valid.
             _check(items[-1])
             await anyio.lowlevel.checkpoint()

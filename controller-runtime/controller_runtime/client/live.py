@@ -11,7 +11,7 @@ from urllib.parse import unquote
 from controller_runtime import log, rest
 from controller_runtime.log import Written
 from controller_runtime.machinery import LazyObject, NamespacedName, Object
-from controller_runtime.machinery.lazy import parts as parts_of
+from controller_runtime.machinery.rawjson import parts as parts_of
 from controller_runtime.rest import request as requests
 
 from . import interfaces

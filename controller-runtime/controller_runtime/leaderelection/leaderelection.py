@@ -23,7 +23,7 @@ from controller_runtime.apis.coordination.v1 import Lease, LeaseSpec
 from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.client import Client
 from controller_runtime.machinery import NamespacedName
-from controller_runtime.machinery import time as wire_time
+from controller_runtime.machinery import meta as wire_time
 from controller_runtime.machinery.errors import ConflictError, NotFoundError, StatusError
 from controller_runtime.rest import RestError
 

@@ -23,7 +23,7 @@ from controller_runtime.apis.core.events import Event, EventSource, ObjectRefere
 from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.client import MERGE, Writer, raw_patch
 from controller_runtime.machinery import Object
-from controller_runtime.machinery import time as wire_time
+from controller_runtime.machinery import meta as wire_time
 from controller_runtime.machinery.errors import (
     AlreadyExistsError,
     ForbiddenError,

@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 from controller_runtime.client import Client, FieldIndexer, Reader, peek
 from controller_runtime.machinery import NamespacedName, Object, equality, field
 from controller_runtime.machinery.errors import ForbiddenError, NotFoundError, StatusError
-from controller_runtime.machinery.strategicpatch import StrategicMergeError
+from controller_runtime.machinery.patch import StrategicMergeError
 from controller_runtime.rest import RestError
 
 from pkg import features

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 from controller_runtime.event import CreateEvent, UpdateEvent
-from controller_runtime.machinery.time import format_time
+from controller_runtime.machinery.meta import format_time
 
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.controller.arrivals import Arrivals
