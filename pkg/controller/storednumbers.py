@@ -20,8 +20,8 @@ from controller_runtime import client, log, source
 from controller_runtime.cache import CacheError
 from controller_runtime.machinery import JSON, NamespacedName
 from controller_runtime.machinery.errors import ConflictError, NotFoundError, StatusError
+from controller_runtime.machinery.tokenbucket import TokenBucket
 from controller_runtime.rest import RestError
-from controller_runtime.tokenbucket import TokenBucket
 
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.constants import trainer as constants

@@ -9,10 +9,10 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 import controller_runtime as ctrl
-from controller_runtime import cancellation, client, log, predicate
+from controller_runtime import client, log, predicate
 from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.cache import CacheDegradedError, UndecodableObjectError
-from controller_runtime.machinery import raised
+from controller_runtime.machinery import cancellation, raised
 from controller_runtime.machinery.errors import InvalidError, NotFoundError
 from controller_runtime.recorder import EventRecorder
 

@@ -16,9 +16,8 @@ import anyio.lowlevel
 import msgspec
 import pydantic_core
 
-from controller_runtime import cancellation
 from controller_runtime.apis.meta.v1 import ObjectMeta
-from controller_runtime.machinery import JSON, NamespacedName, Object, raised, rawjson
+from controller_runtime.machinery import JSON, NamespacedName, Object, cancellation, raised, rawjson
 from controller_runtime.machinery import errors as api
 from controller_runtime.machinery.object import IDENTIFYING
 from controller_runtime.machinery.rawjson import metadata_text

@@ -14,8 +14,8 @@ import anyio
 import anyio.lowlevel
 import msgspec
 
-from controller_runtime import cancellation, log
-from controller_runtime.machinery import LazyObject, NamespacedName, Object
+from controller_runtime import log
+from controller_runtime.machinery import LazyObject, NamespacedName, Object, cancellation
 
 from .codec import Entry
 from .errors import UndecodableObjectError

@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from controller_runtime import cancellation, client
-from controller_runtime.machinery import GVK, Object, raised
+from controller_runtime import client
+from controller_runtime.machinery import GVK, Object, cancellation, raised
 
 from . import errors
 from .objects import CachedObject, Unreadable

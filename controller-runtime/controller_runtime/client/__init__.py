@@ -7,7 +7,7 @@ The modules that few programs use are imported on first use.
 
 import typing as _typing
 
-from controller_runtime import ondemand as _ondemand
+from controller_runtime import _ondemand
 
 from .cached import CachedClient as CachedClient
 from .cached import CacheReader as CacheReader

@@ -12,8 +12,8 @@ import anyio
 
 from controller_runtime.machinery import LazyObject, NamespacedName, Object, Unstructured, metadata_only
 from controller_runtime.machinery.errors import NotFoundError, StatusError
+from controller_runtime.machinery.tokenbucket import TokenBucket
 from controller_runtime.rest import RestError
-from controller_runtime.tokenbucket import TokenBucket
 
 from . import interfaces, lazy
 from . import options as opts

@@ -4,7 +4,7 @@
 
 import typing as _typing
 
-from controller_runtime import ondemand as _ondemand
+from controller_runtime import _ondemand
 
 from .controller import Controller as Controller
 from .options import Defaults as Defaults

@@ -18,8 +18,8 @@ import anyio
 import anyio.lowlevel
 from anyio.abc import TaskGroup
 
-from controller_runtime import cancellation, log, metrics, source, workqueue
-from controller_runtime.machinery import raised
+from controller_runtime import log, metrics, source, workqueue
+from controller_runtime.machinery import cancellation, raised
 from controller_runtime.reconcile import (
     ControllerError,
     PanicError,

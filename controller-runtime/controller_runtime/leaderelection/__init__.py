@@ -4,7 +4,7 @@
 
 import typing as _typing
 
-from controller_runtime import ondemand as _ondemand
+from controller_runtime import _ondemand
 
 if _typing.TYPE_CHECKING:
     from .leaderelection import Elector as Elector

@@ -7,7 +7,7 @@ structlog is loaded by the set-up of the log, or with the first line that is wri
 
 from typing import TYPE_CHECKING
 
-from controller_runtime import ondemand
+from controller_runtime import _ondemand
 
 from .context import Written as Written
 from .context import bound as bound
@@ -39,6 +39,6 @@ if TYPE_CHECKING:
     from .logger import set_verbosity as set_verbosity
     from .logger import verbosity as verbosity
 else:
-    __getattr__, __dir__ = ondemand.names(
+    __getattr__, __dir__ = _ondemand.names(
         __name__, {"logger": ("Logger", "Sink", "configure", "merge_context", "set_verbosity", "verbosity")}
     )

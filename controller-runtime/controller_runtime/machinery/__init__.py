@@ -2,14 +2,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """The parts of apimachinery that kinds and clients need: the base of kinds, and modules of functions by their subject.
 
+The helpers of several packages are here, too: :mod:`.cancellation`, :mod:`.offload`, :mod:`.raised` and
+:mod:`.tokenbucket`.
+
 metav1's structs are in :mod:`controller_runtime.apis.meta.v1`.
 """
 
 import typing as _typing
 
-from controller_runtime import ondemand as _ondemand
+from controller_runtime import _ondemand
 
 if _typing.TYPE_CHECKING:
+    from . import cancellation as cancellation
     from . import conditions as conditions
     from . import crd as crd
     from . import equality as equality
@@ -20,12 +24,14 @@ if _typing.TYPE_CHECKING:
     from . import labels as labels
     from . import meta as meta
     from . import names as names
+    from . import offload as offload
     from . import openapi as openapi
     from . import patch as patch
     from . import printable as printable
     from . import quantity as quantity
     from . import raised as raised
     from . import rawjson as rawjson
+    from . import tokenbucket as tokenbucket
     from . import yaml as yaml
     from .base import JSON as JSON
     from .base import Struct as Struct

@@ -19,8 +19,8 @@ from typing import Final, Self, TypeVar
 import anyio
 
 from controller_runtime import cache, client, healthz, leaderelection, log, metrics, recorder, rest, webhook
-from controller_runtime.httpserver import Handler, ServerError
 from controller_runtime.machinery import Object
+from controller_runtime.serving import Handler, ServerError
 
 from . import servers
 from .errors import ManagerError

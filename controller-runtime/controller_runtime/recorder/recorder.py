@@ -18,11 +18,11 @@ from typing import Final, Protocol
 import anyio
 import msgspec
 
-from controller_runtime import cancellation, log
+from controller_runtime import log
 from controller_runtime.apis.core.events import Event, EventSource, ObjectReference
 from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.client import MERGE, Writer, raw_patch
-from controller_runtime.machinery import Object
+from controller_runtime.machinery import Object, cancellation
 from controller_runtime.machinery import meta as wire_time
 from controller_runtime.machinery.errors import (
     AlreadyExistsError,

@@ -7,7 +7,7 @@ Objects are opaque to this package; ``controller_runtime.client`` interprets the
 
 import typing as _typing
 
-from controller_runtime import ondemand as _ondemand
+from controller_runtime import _ondemand
 
 from . import request as request
 from .config import Config as Config

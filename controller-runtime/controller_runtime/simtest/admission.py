@@ -30,8 +30,8 @@ from controller_runtime.apis.meta.v1 import LabelSelector
 from controller_runtime.client import JSON as JSON_PATCH
 from controller_runtime.fake.tables import Document, Table
 from controller_runtime.fake.writes import Review, patched
-from controller_runtime.httpserver import HTTPRequest, HTTPResponse
 from controller_runtime.machinery import NamespacedName, errors, labels
+from controller_runtime.serving import HTTPRequest, HTTPResponse
 
 from .loop import Delays, Process
 

@@ -15,9 +15,9 @@ from typing import Any, Final, Generic, Protocol, TypeVar, runtime_checkable
 
 import anyio
 
-from controller_runtime import cache, cancellation, event, handler, log, predicate, rest, workqueue
+from controller_runtime import cache, event, handler, log, predicate, rest, workqueue
 from controller_runtime.log import Written
-from controller_runtime.machinery import NamespacedName, Object, Resource
+from controller_runtime.machinery import NamespacedName, Object, Resource, cancellation
 from controller_runtime.machinery.errors import StatusError
 from controller_runtime.workqueue import Origins
 

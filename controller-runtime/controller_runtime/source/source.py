@@ -11,8 +11,8 @@ from typing import Any, Final, Generic, TypeVar
 import anyio
 import anyio.lowlevel
 
-from controller_runtime import cache, cancellation, event, handler, log, predicate, reconcile, workqueue
-from controller_runtime.machinery import NamespacedName, Object, PartialObjectMetadata
+from controller_runtime import cache, event, handler, log, predicate, reconcile, workqueue
+from controller_runtime.machinery import NamespacedName, Object, PartialObjectMetadata, cancellation
 
 from .pipe import KIND_SOURCE, Informers, Pipe, Queue
 

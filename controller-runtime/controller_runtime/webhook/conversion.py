@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, Self, TypeVar
 import msgspec
 import pydantic_core
 
-from controller_runtime import cancellation, log, metrics, offload
-from controller_runtime.httpserver import HTTPRequest, HTTPResponse
-from controller_runtime.machinery import GVK, GroupKind, Object, raised, rawjson
+from controller_runtime import log, metrics
+from controller_runtime.machinery import GVK, GroupKind, Object, cancellation, offload, raised, rawjson
+from controller_runtime.serving import HTTPRequest, HTTPResponse
 
 from . import admission, endpoint, envelope
 

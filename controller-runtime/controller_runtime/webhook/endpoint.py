@@ -17,8 +17,8 @@ from typing import Final
 import msgspec
 
 from controller_runtime import log, metrics
-from controller_runtime.httpserver import HTTPRequest, HTTPResponse
 from controller_runtime.machinery import rawjson
+from controller_runtime.serving import HTTPRequest, HTTPResponse
 
 from . import envelope
 
@@ -86,7 +86,7 @@ class Endpoint(ABC):
 
 
 class BodyInspection:
-    """Looks at bodies while they arrive, see :class:`controller_runtime.httpserver.Inspection`."""
+    """Looks at bodies while they arrive, see :class:`controller_runtime.serving.Inspection`."""
 
     size = 64 * 1024  # a smaller one cannot have too many of anything
 

@@ -17,10 +17,10 @@ from typing import Final
 
 import anyio
 
-from controller_runtime import cancellation, log, metrics, offload
+from controller_runtime import log, metrics
 from controller_runtime.apis.admission.v1 import AdmissionRequest, AdmissionResponse
-from controller_runtime.httpserver import HTTPRequest, HTTPResponse
-from controller_runtime.machinery import raised, rawjson
+from controller_runtime.machinery import cancellation, offload, raised, rawjson
+from controller_runtime.serving import HTTPRequest, HTTPResponse
 
 from . import admission, endpoint, envelope
 

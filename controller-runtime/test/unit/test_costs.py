@@ -16,9 +16,9 @@ import pytest
 from controller_runtime import cache, client, handler, source, webhook, workqueue
 from controller_runtime.apis.batch.v1 import Job
 from controller_runtime.apis.core.v1 import ConfigMap, Pod
-from controller_runtime.httpserver import HTTPRequest
 from controller_runtime.reconcile import Request
 from controller_runtime.rest import FakeResponse, FakeTransport
+from controller_runtime.serving import HTTPRequest
 from ctrl_testkit import sample_pods as pods
 
 PODS = 200

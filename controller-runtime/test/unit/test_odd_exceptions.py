@@ -18,9 +18,9 @@ from controller_runtime.apis.core.v1 import ConfigMap, Event, Pod
 from controller_runtime.client import interceptor
 from controller_runtime.event import CreateEvent, GenericEvent
 from controller_runtime.fake import FakeClient
-from controller_runtime.httpserver import HTTPRequest
 from controller_runtime.machinery.errors import StatusError, one_line
 from controller_runtime.reconcile import Request
+from controller_runtime.serving import HTTPRequest
 from controller_runtime.workqueue import PriorityQueue
 from ctrl_testkit.managers import failure_of, new_manager
 from ctrl_testkit.odd_exceptions import Odd, Written, errors

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
-from controller_runtime import cancellation
+from controller_runtime.machinery import cancellation
 
 from . import message
 from .message import Handler, HTTPRequest, HTTPResponse, Inspection
