@@ -7,7 +7,7 @@ import pytest
 from controller_runtime import log
 from controller_runtime.log import Written
 from controller_runtime.workqueue import Noting, Origins, PriorityQueue
-from controller_runtime.workqueue.queue import MOST_ITEMS, MOST_ORIGINS
+from controller_runtime.workqueue.priorityqueue import MOST_ITEMS, MOST_ORIGINS
 
 
 @pytest.fixture(autouse=True)
