@@ -475,7 +475,7 @@ async def test_at_info_an_event_is_not_noted(
     world: Any, make_pod: MakePod, settle: Settle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Written, "up_to", log.INFO)
-    monkeypatch.setattr(source.pipe.Pipe, "_noting", None)  # a call would fail
+    monkeypatch.setattr(source._EventHandler, "_noting", None)  # a call would fail
     async with world.cache() as informers:
         kind = source.Kind(informers, Pod, handler.EnqueueRequestForObject())
         async with running(kind) as queue:
