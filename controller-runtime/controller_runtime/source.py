@@ -23,7 +23,6 @@ import anyio
 import anyio.lowlevel
 
 from controller_runtime import cache, event, handler, log, predicate, reconcile, rest, workqueue
-from controller_runtime.log import Written
 from controller_runtime.machinery import NamespacedName, Object, PartialObjectMetadata, Resource, cancellation
 from controller_runtime.machinery.errors import StatusError
 from controller_runtime.workqueue import Origins
@@ -134,7 +133,7 @@ class _EventHandler(Generic[T]):
 
     def create(self, evt: event.CreateEvent[T], queue: Queue) -> None:
         """Pass on a creation; objects of the first list have low priority."""
-        if Written.up_to >= Origins.kept_from:
+        if log.may_write(Origins.kept_from):
             queue = self._noting(queue, "listed" if evt.is_in_initial_list else "created", evt.key)
         if evt.is_in_initial_list:
             queue = workqueue.DefaultPriority(queue, workqueue.LOW_PRIORITY)
@@ -142,7 +141,7 @@ class _EventHandler(Generic[T]):
 
     def update(self, evt: event.UpdateEvent[T], queue: Queue) -> None:
         """Pass on a change; one that changes nothing has low priority."""
-        if Written.up_to >= Origins.kept_from:
+        if log.may_write(Origins.kept_from):
             queue = self._noting(queue, "updated" if evt.changed else "resynced", evt.key)
         if not evt.changed:
             queue = workqueue.DefaultPriority(queue, workqueue.LOW_PRIORITY)
@@ -150,13 +149,13 @@ class _EventHandler(Generic[T]):
 
     def delete(self, evt: event.DeleteEvent[T], queue: Queue) -> None:
         """Pass on a deletion."""
-        if Written.up_to >= Origins.kept_from:
+        if log.may_write(Origins.kept_from):
             queue = self._noting(queue, "deleted", evt.key)
         self._pass(evt, self._predicate.delete, partial(self._handler.delete, evt, queue))
 
     async def generic(self, evt: event.GenericEvent[T], queue: Queue) -> None:
         """Handle a generic event before its producer continues."""
-        if Written.up_to >= Origins.kept_from:
+        if log.may_write(Origins.kept_from):
             queue = self._noting(queue, "reported", evt.key)
         await self._take(partial(self._generic, evt, queue), 0)
 

@@ -15,9 +15,9 @@ import structlog
 from structlog.contextvars import merge_contextvars
 from structlog.processors import CallsiteParameter, CallsiteParameterAdder
 
-from .context import Written, bound, logger_from
+from .context import bound
 from .encode import VERBOSITY, renderer
-from .options import INFO, TRACE, Options
+from .options import INFO, TRACE, Options, limit
 
 _FOREIGN: Final = "controller-runtime.foreign"
 _place: Final = CallsiteParameterAdder(
@@ -77,6 +77,16 @@ class Logger(structlog.BoundLoggerBase):
         self._log("trace", message, fields)
 
 
+def bind(name: str) -> Logger:
+    """Return the logger of that name by the set-up of now.
+
+    It is what ``structlog.wrap_logger(wrapper_class=Logger).bind()`` makes, at a quarter of the cost.
+    """
+    # ``logger_name`` is LOGGER_NAME, which the renderer takes off again.
+    config = structlog.get_config()
+    return Logger(config["logger_factory"](), config["processors"], {"logger_name": name})
+
+
 def merge_context(
     _logger: object, _method: str, fields: structlog.typing.EventDict
 ) -> structlog.typing.EventDict:
@@ -103,7 +113,8 @@ def set_verbosity(wanted: int) -> None:
     """Write lines up to that verbosity from now on, without a second :func:`configure`; unconfigured, do nothing."""
     sink = _sink()
     if isinstance(sink, Sink):
-        sink.verbosity = Written.up_to = wanted
+        sink.verbosity = wanted
+        limit(wanted)
         _set_foreign_level(wanted)
 
 
@@ -125,7 +136,7 @@ def configure(
     """Set up logging for the process, also for libraries that use ``logging``; a second call replaces the first."""
     options = options or Options()
     sink = Sink(stream, options.effective_verbosity)
-    Written.up_to = options.effective_verbosity
+    limit(options.effective_verbosity)
     render = renderer(options, now_ns, caller) if options.caller else renderer(options, now_ns)
     structlog.configure(
         processors=[merge_context, merge_contextvars, render],
@@ -145,7 +156,7 @@ class _Bridge(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            log = logger_from(record.name or _FOREIGN)
+            log = bind(record.name or _FOREIGN)
             fields: dict[str, object] = {"error": record.exc_info[1]} if record.exc_info else {}
             if record.levelno >= logging.ERROR:
                 log.error(record.getMessage(), **fields)

@@ -24,7 +24,6 @@ from typing import ClassVar, Final, Generic, Protocol, TypeVar
 import anyio
 
 from controller_runtime import log
-from controller_runtime.log import Written
 
 from .metrics import MetricsProvider, PrometheusProvider, Stopwatch
 from .ratelimiters import ItemExponentialFailureRateLimiter, LoopClock, RateLimiter
@@ -87,11 +86,11 @@ class Origins(Generic[T]):
     @staticmethod
     def wanted() -> bool:
         """Return True if origins are kept now."""
-        return Written.up_to >= Origins.kept_from
+        return log.may_write(Origins.kept_from)
 
     def note(self, item: T, origin: str) -> None:
         """Keep one more origin of an item, if origins are kept now."""
-        if Written.up_to < Origins.kept_from:
+        if not log.may_write(Origins.kept_from):
             return
         origins = self._kept.setdefault(item, {})
         origins.pop(origin, None)

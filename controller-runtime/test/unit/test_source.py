@@ -14,7 +14,6 @@ import pytest
 from controller_runtime import cache, client, handler, log, predicate, rest, source
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.event import CreateEvent, GenericEvent
-from controller_runtime.log import Written
 from controller_runtime.machinery import (
     GVK,
     Object,
@@ -453,9 +452,9 @@ async def test_discovery_says_where_owners_without_a_model_live(
 
 
 async def test_at_debug_the_queue_has_the_event_that_added_a_request(
-    world: Any, make_pod: MakePod, settle: Settle, monkeypatch: pytest.MonkeyPatch
+    world: Any, make_pod: MakePod, settle: Settle, limit_log: Callable[[int], int]
 ) -> None:
-    monkeypatch.setattr(Written, "up_to", log.DEBUG)
+    limit_log(log.DEBUG)
     world.put(make_pod("old"))
     async with world.cache() as informers:
         kind = source.Kind(informers, Pod, handler.enqueue_requests_from_map_func(request_of))
@@ -472,9 +471,13 @@ async def test_at_debug_the_queue_has_the_event_that_added_a_request(
 
 
 async def test_at_info_an_event_is_not_noted(
-    world: Any, make_pod: MakePod, settle: Settle, monkeypatch: pytest.MonkeyPatch
+    world: Any,
+    make_pod: MakePod,
+    settle: Settle,
+    limit_log: Callable[[int], int],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(Written, "up_to", log.INFO)
+    limit_log(log.INFO)
     monkeypatch.setattr(source._EventHandler, "_noting", None)  # a call would fail
     async with world.cache() as informers:
         kind = source.Kind(informers, Pod, handler.EnqueueRequestForObject())
