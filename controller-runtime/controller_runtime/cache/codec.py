@@ -57,7 +57,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     @property
     def key(self) -> NamespacedName:
         """Namespace and name."""
-        return tuple.__new__(NamespacedName, (self.namespace, self.name))  # without its constructor in Python
+        return NamespacedName(self.namespace, self.name)
 
     @property
     def ended(self) -> bool:
@@ -152,10 +152,7 @@ _decode_page_meta = msgspec.json.Decoder(PageMeta).decode
 _decode_meta = msgspec.json.Decoder(_Meta).decode
 _decode_name = msgspec.json.Decoder(_Named).decode
 _decode_marked = msgspec.json.Decoder(_Marked).decode
-_encoder = msgspec.json.Encoder()
-_encode = _encoder.encode
-_scratch = bytearray()
-_LARGE: Final = 1 << 18
+_encode = msgspec.json.Encoder().encode
 _no_labels: Final[dict[str, str]] = {}
 MAX_SHARED: Final = 4096
 """Namespaces, label keys and label values whose strings are shared, at most."""
@@ -254,13 +251,27 @@ def _transformed(untransformed: bytes, transform: Transform, meta: _Meta) -> byt
     return text
 
 
-def _compact(value: object) -> bytes:
-    # Copy the text: a fresh buffer is over-allocated, and shrinking it fragments memory by an eighth of a large cache.
-    _encoder.encode_into(value, _scratch)
-    text = bytes(_scratch)
-    if len(text) > _LARGE:
-        _scratch.clear()  # the next one is smaller, as a rule
-    return text
+class _Compact:
+    """Writes compact JSON in one buffer, and copies it from there.
+
+    A fresh buffer is over-allocated, and shrinking it fragments memory by an eighth of a large cache.
+    """
+
+    _LARGE: Final = 1 << 18
+
+    def __init__(self) -> None:
+        self._encode_into = msgspec.json.Encoder().encode_into
+        self._buffer = bytearray()
+
+    def __call__(self, value: object) -> bytes:
+        self._encode_into(value, self._buffer)
+        text = bytes(self._buffer)
+        if len(text) > self._LARGE:
+            self._buffer.clear()  # the next one is smaller, as a rule
+        return text
+
+
+_compact: Final = _Compact()
 
 
 def outline(text: bytes) -> bytes:
@@ -345,9 +356,9 @@ async def _cut(body: bytes) -> Page | None:
     try:
         page = split_page(body[:begin] + body[end:])
         while begin < end:
-            rawjson = body.find(between, begin, end) + 1
-            items.append(msgspec.Raw(body[begin : rawjson or end]))
-            begin = rawjson + 1 if rawjson else end
+            cut = body.find(between, begin, end) + 1
+            items.append(msgspec.Raw(body[begin : cut or end]))
+            begin = cut + 1 if cut else end
             # A text that was cut elsewhere than between two items is not valid.
             _check(items[-1])
             await anyio.lowlevel.checkpoint()

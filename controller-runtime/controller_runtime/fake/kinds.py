@@ -112,9 +112,9 @@ def facts_for(kind: type[Object], *, status: bool | None = None) -> Facts:
     return Facts(gvk, resource, schema, kind.resource is not None, status=status)
 
 
-def facts_of_crd(crd: Mapping[str, JSON]) -> list[Facts]:
+def facts_of_crd(definition: Mapping[str, JSON]) -> list[Facts]:
     """Return the properties that a CustomResourceDefinition declares, for each version."""
-    spec = crd["spec"]
+    spec = definition["spec"]
     names = spec["names"]
     facts = []
     for version in spec["versions"]:

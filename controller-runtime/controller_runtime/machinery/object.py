@@ -127,8 +127,7 @@ class Object(Struct):
     def key(self) -> NamespacedName:
         """Namespace and name; empty strings if unset."""
         metadata = self.metadata
-        # A named tuple's constructor is a Python function.
-        return tuple.__new__(NamespacedName, (metadata.namespace or "", metadata.name or ""))
+        return NamespacedName(metadata.namespace or "", metadata.name or "")
 
     @property
     def name(self) -> str:
