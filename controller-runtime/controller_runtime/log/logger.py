@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
-from .options import DEBUG, TRACE, may_write
+from .options import DEBUG, LIMIT, TRACE
 
 if TYPE_CHECKING:
     from .setup import Logger
@@ -31,18 +31,19 @@ class _Unbound:
     def __init__(self, name: str) -> None:
         self._name = name
 
-    def _bind(self) -> Logger:
-        from . import setup
-
-        return setup.bind(self._name)
-
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._bind(), name)
+        from .setup import bind
+
+        return getattr(bind(self._name), name)
 
     def debug(self, message: str, /, **fields: object) -> None:
-        if may_write(DEBUG):
-            self._bind().debug(message, **fields)
+        if LIMIT.verbosity >= DEBUG:
+            from .setup import bind
+
+            bind(self._name).debug(message, **fields)
 
     def trace(self, message: str, /, **fields: object) -> None:
-        if may_write(TRACE):
-            self._bind().trace(message, **fields)
+        if LIMIT.verbosity >= TRACE:
+            from .setup import bind
+
+            bind(self._name).trace(message, **fields)

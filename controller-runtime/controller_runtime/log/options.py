@@ -135,7 +135,12 @@ def parse_time_encoding(text: str) -> TimeEncoding:
 
 
 class _Limit:
+    """Up to which verbosity a line may be written."""
+
     verbosity = TRACE
+
+
+LIMIT: Final = _Limit()
 
 
 def limit(verbosity: int) -> int:
@@ -143,10 +148,10 @@ def limit(verbosity: int) -> int:
 
     The set-up of the log calls it. Until then there is no limit, and each logger decides by itself.
     """
-    before, _Limit.verbosity = _Limit.verbosity, verbosity
+    before, LIMIT.verbosity = LIMIT.verbosity, verbosity
     return before
 
 
 def may_write(verbosity: int) -> bool:
     """Return True if a line of ``verbosity`` may be written."""
-    return _Limit.verbosity >= verbosity
+    return LIMIT.verbosity >= verbosity
