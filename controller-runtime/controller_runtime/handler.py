@@ -29,11 +29,12 @@ Discover = Callable[[type[Object]], Awaitable[Resource]]
 class EventHandler(ABC, Generic[T_contra]):
     """Adds the requests for an event. Events of one source arrive one after another, in order.
 
+    The methods for events are coroutine functions, or plain functions that return None.
     An event for which a method raises is retried: after a second, then with growing delays, and out of order.
     """
 
     immediate: bool = False
-    """Whether no method ever waits: such events need no buffer and no task switch."""
+    """Whether all methods for events are plain functions: such events need no buffer and no task switch."""
 
     async def prepare(self, discover: Discover) -> None:
         """Discover the other kinds that the methods need; called once, before the first event.
@@ -50,19 +51,19 @@ class EventHandler(ABC, Generic[T_contra]):
         _objects(evt)
 
     @abstractmethod
-    async def create(self, evt: event.CreateEvent[T_contra], queue: Queue) -> None:
+    def create(self, evt: event.CreateEvent[T_contra], queue: Queue) -> Awaitable[None] | None:
         """Handle a creation."""
 
     @abstractmethod
-    async def update(self, evt: event.UpdateEvent[T_contra], queue: Queue) -> None:
+    def update(self, evt: event.UpdateEvent[T_contra], queue: Queue) -> Awaitable[None] | None:
         """Handle an update."""
 
     @abstractmethod
-    async def delete(self, evt: event.DeleteEvent[T_contra], queue: Queue) -> None:
+    def delete(self, evt: event.DeleteEvent[T_contra], queue: Queue) -> Awaitable[None] | None:
         """Handle a deletion."""
 
     @abstractmethod
-    async def generic(self, evt: event.GenericEvent[T_contra], queue: Queue) -> None:
+    def generic(self, evt: event.GenericEvent[T_contra], queue: Queue) -> Awaitable[None] | None:
         """Handle a generic event."""
 
 
@@ -108,16 +109,16 @@ class EnqueueRequestForObject(EventHandler[Object]):
 
     immediate = True
 
-    async def create(self, evt: event.CreateEvent[Object], queue: Queue) -> None:
+    def create(self, evt: event.CreateEvent[Object], queue: Queue) -> None:
         queue.add(Request(*evt.key))
 
-    async def update(self, evt: event.UpdateEvent[Object], queue: Queue) -> None:
+    def update(self, evt: event.UpdateEvent[Object], queue: Queue) -> None:
         queue.add(Request(*evt.key))
 
-    async def delete(self, evt: event.DeleteEvent[Object], queue: Queue) -> None:
+    def delete(self, evt: event.DeleteEvent[Object], queue: Queue) -> None:
         queue.add(Request(*evt.key))
 
-    async def generic(self, evt: event.GenericEvent[Object], queue: Queue) -> None:
+    def generic(self, evt: event.GenericEvent[Object], queue: Queue) -> None:
         queue.add(Request(*evt.key))
 
 
@@ -142,22 +143,32 @@ class _EnqueueRequestForOwner(EventHandler[Object]):
         self._namespaced = resource.namespaced
         self.immediate = True
 
-    async def create(self, evt: event.CreateEvent[Object], queue: Queue) -> None:
-        await self._enqueue(queue, evt.key.namespace, evt.owner_references)
+    def create(self, evt: event.CreateEvent[Object], queue: Queue) -> Awaitable[None] | None:
+        return self._enqueue(queue, evt.key.namespace, evt.owner_references)
 
-    async def update(self, evt: event.UpdateEvent[Object], queue: Queue) -> None:
+    def update(self, evt: event.UpdateEvent[Object], queue: Queue) -> Awaitable[None] | None:
         # The old owner too: it must be reconciled when it loses the object.
-        await self._enqueue(queue, evt.key.namespace, evt.old_owner_references, evt.new_owner_references)
+        return self._enqueue(queue, evt.key.namespace, evt.old_owner_references, evt.new_owner_references)
 
-    async def delete(self, evt: event.DeleteEvent[Object], queue: Queue) -> None:
-        await self._enqueue(queue, evt.key.namespace, evt.owner_references)
+    def delete(self, evt: event.DeleteEvent[Object], queue: Queue) -> Awaitable[None] | None:
+        return self._enqueue(queue, evt.key.namespace, evt.owner_references)
 
-    async def generic(self, evt: event.GenericEvent[Object], queue: Queue) -> None:
-        await self._enqueue(queue, evt.key.namespace, evt.owner_references)
+    def generic(self, evt: event.GenericEvent[Object], queue: Queue) -> Awaitable[None] | None:
+        return self._enqueue(queue, evt.key.namespace, evt.owner_references)
 
-    async def _enqueue(self, queue: Queue, namespace: str, *owners: Owners) -> None:
+    def _enqueue(self, queue: Queue, namespace: str, *owners: Owners) -> Awaitable[None] | None:
         if not self.immediate and self._discover is not None and any(map(self._concerns, owners)):
-            self._learn(await self._discover(self._owner))
+            return self._discover_first(self._discover, queue, namespace, owners)
+        self._add(queue, namespace, owners)
+        return None
+
+    async def _discover_first(
+        self, discover: Discover, queue: Queue, namespace: str, owners: Iterable[Owners]
+    ) -> None:
+        self._learn(await discover(self._owner))
+        self._add(queue, namespace, owners)
+
+    def _add(self, queue: Queue, namespace: str, owners: Iterable[Owners]) -> None:
         for request in dict.fromkeys(found for refs in owners for found in self._owners(namespace, refs)):
             queue.add(request)
 

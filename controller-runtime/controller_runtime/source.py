@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import inspect
 import itertools
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import AsyncIterable, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterable, Awaitable, Callable
 from functools import partial
 from operator import itemgetter
 from typing import Any, Final, Generic, Protocol, TypeVar, runtime_checkable
@@ -46,7 +47,7 @@ _STEP: Final = 256
 NeedsWork = Callable[[NamespacedName], Awaitable[bool]]
 
 _log = log.logger_from("controller-runtime.source")
-_Step = Callable[[], Coroutine[object, None, None]]
+_Step = Callable[[], Awaitable[None] | None]
 E = TypeVar(
     "E", event.CreateEvent[Any], event.UpdateEvent[Any], event.DeleteEvent[Any], event.GenericEvent[Any]
 )
@@ -112,6 +113,8 @@ class _EventHandler(Generic[T]):
     ) -> None:
         self._name = name
         self._handler = handle
+        methods = (handle.create, handle.update, handle.delete, handle.generic)
+        self._may_wait = any(map(inspect.iscoroutinefunction, methods))
         self._predicate = predicate.and_(*predicates)
         self._steps: deque[_Step] = deque()
         self._retries = _Retries()
@@ -159,9 +162,8 @@ class _EventHandler(Generic[T]):
             queue = self._noting(queue, "reported", evt.key)
         await self._take(partial(self._generic, evt, queue), 0)
 
-    async def _generic(self, evt: event.GenericEvent[T], queue: Queue) -> None:
-        if self._passes(evt, self._predicate.generic):
-            await self._handler.generic(evt, queue)
+    def _generic(self, evt: event.GenericEvent[T], queue: Queue) -> Awaitable[None] | None:
+        return self._handler.generic(evt, queue) if self._passes(evt, self._predicate.generic) else None
 
     def _noting(self, queue: Queue, change: str, key: NamespacedName) -> Queue:
         """Return ``queue`` with a note of the event for each request, if it keeps notes."""
@@ -194,14 +196,15 @@ class _EventHandler(Generic[T]):
 
     async def _take(self, step: _Step, failures: int) -> None:
         try:
-            await step()
+            if (waiting := step()) is not None:
+                await waiting
         except cancellation.FAILURES as error:  # an event that cannot be handled must not end the source
             self._failed(step, failures, cancellation.as_error(error))
 
     def _pass(self, evt: E, passes: Callable[[E], bool], step: _Step) -> None:
         if not self._passes(evt, passes):
             return
-        if self._handler.immediate:
+        if self._is_immediate:
             self._take_now(step)
         else:
             self._steps.append(step)
@@ -212,7 +215,7 @@ class _EventHandler(Generic[T]):
         try:
             if not passes(evt):
                 return False
-            if not self._handler.immediate:
+            if not self._is_immediate:
                 self._handler.look(evt)
         except cache.UndecodableObjectError:
             raise  # the informer counts it
@@ -220,9 +223,13 @@ class _EventHandler(Generic[T]):
             _log.error("Predicate failed, so the event passes", source=self._name, error=error)
         return True
 
+    @property
+    def _is_immediate(self) -> bool:
+        return self._handler.immediate and not self._may_wait  # a subclass may have made a method wait
+
     def _take_now(self, step: _Step) -> None:
         try:
-            _finish(step())
+            step()
         except cache.UndecodableObjectError:
             raise  # as above
         except cancellation.FAILURES as error:  # as above
@@ -235,16 +242,6 @@ class _EventHandler(Generic[T]):
         if not self._retries.add(step, failures + 1):
             _log.error("Too many events failed, one is dropped", source=self._name)
         self._more.set()
-
-
-def _finish(step: Coroutine[object, None, None]) -> None:
-    """Run a coroutine that never waits."""
-    try:
-        step.send(None)
-    except StopIteration:
-        return
-    step.close()
-    raise RuntimeError("a handler that calls itself immediate waited")
 
 
 class Source(ABC):

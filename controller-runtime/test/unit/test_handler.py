@@ -39,10 +39,14 @@ def owner(
 
 async def requests(handle: handler.EventHandler[Pod], *, old: Pod, new: Pod) -> list[list[str]]:
     queues = [Queue() for _ in range(4)]
-    await handle.create(CreateEvent(new), queues[0])
-    await handle.update(UpdateEvent(old, new), queues[1])
-    await handle.delete(DeleteEvent(new), queues[2])
-    await handle.generic(GenericEvent(new), queues[3])
+    for waiting in (
+        handle.create(CreateEvent(new), queues[0]),
+        handle.update(UpdateEvent(old, new), queues[1]),
+        handle.delete(DeleteEvent(new), queues[2]),
+        handle.generic(GenericEvent(new), queues[3]),
+    ):
+        if waiting is not None:
+            await waiting
     return [list(map(str, queue.added)) for queue in queues]
 
 

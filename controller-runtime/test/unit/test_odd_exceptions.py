@@ -73,12 +73,12 @@ async def test_a_handler_fails_once_and_is_called_again(
     calls = 0
 
     class Fussy(handler.EnqueueRequestForObject):
-        async def create(self, evt: CreateEvent[Any], queue: handler.Queue) -> None:
+        def create(self, evt: CreateEvent[Any], queue: handler.Queue) -> None:
             nonlocal calls
             calls += 1
             if calls == 1:
                 raise odd()
-            await super().create(evt, queue)
+            super().create(evt, queue)
 
     Fussy.immediate = immediate
     assert await served(Fussy()) == 2

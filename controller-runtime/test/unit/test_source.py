@@ -132,10 +132,10 @@ async def test_a_handler_or_predicate_that_fails_holds_up_no_other_event(
     world: Any, make_pod: MakePod, settle: Settle, immediate: bool, failure: type[BaseException]
 ) -> None:
     class Fussy(handler.EnqueueRequestForObject):
-        async def create(self, evt: CreateEvent[Any], queue: handler.Queue) -> None:
+        def create(self, evt: CreateEvent[Any], queue: handler.Queue) -> None:
             if evt.object.name == "bad":
                 raise failure("bad")
-            await super().create(evt, queue)
+            super().create(evt, queue)
 
     Fussy.immediate = immediate
 
@@ -154,6 +154,25 @@ async def test_a_handler_or_predicate_that_fails_holds_up_no_other_event(
             assert await drain(queue) == [("ns/worse", 0), ("ns/good", 0)]
 
 
+async def test_a_method_that_waits_is_awaited_although_those_of_its_base_class_do_not(
+    world: Any, make_pod: MakePod, settle: Settle
+) -> None:
+    class Slow(handler.EnqueueRequestForObject):
+        async def create(self, evt: CreateEvent[Any], queue: handler.Queue) -> None:  # type: ignore[override]
+            await anyio.sleep(1)
+            super().create(evt, queue)
+
+    async with world.cache() as informers:
+        kind = source.Kind(informers, Pod, Slow())
+        async with running(kind) as queue:
+            await kind.wait_for_sync()
+            world.put(make_pod("a"))
+            await settle()
+            assert len(queue) == 0
+            await anyio.sleep(2)
+            assert await drain(queue) == [("ns/a", 0)]
+
+
 @pytest.mark.parametrize("failure", [ValueError, asyncio.CancelledError])
 @pytest.mark.parametrize("immediate", [True, False])
 async def test_an_event_whose_handler_fails_is_handled_later(
@@ -162,12 +181,12 @@ async def test_an_event_whose_handler_fails_is_handled_later(
     tries: list[float] = []
 
     class Failing(handler.EnqueueRequestForObject):
-        async def create(self, evt: CreateEvent[Any], queue: handler.Queue) -> None:
+        def create(self, evt: CreateEvent[Any], queue: handler.Queue) -> None:
             if evt.key.name == "unlucky":
                 tries.append(round(anyio.current_time() - began))
                 if len(tries) < 9:
                     raise failure("not yet")
-            await super().create(evt, queue)
+            super().create(evt, queue)
 
     Failing.immediate = immediate
     async with world.cache() as informers:
