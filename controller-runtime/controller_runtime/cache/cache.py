@@ -273,7 +273,7 @@ class Cache:
             if (partial and not metadata) or (informer := self._informers.get((kind.gvk, metadata))) is None:
                 continue
             text = stored.object.to_json() if text is None else text
-            informer.remember(text, stored.known, asyncio.get_running_loop().time())
+            informer.remember_write(text, stored.known, asyncio.get_running_loop().time())
 
     def uid_of(self, obj: Object) -> str:
         """Return the uid of the object that reads find by the name of ``obj``, or an empty string."""
@@ -295,7 +295,7 @@ class Cache:
         """
         for metadata in (False, True):
             if (informer := self._informers.get((type(obj).gvk, metadata))) is not None:
-                informer.store.forget(obj.key, uid or obj.metadata.uid or "", anyio.current_time())
+                informer.store.remember_delete(obj.key, uid or obj.metadata.uid or "", anyio.current_time())
 
 
 def _decode(informer: SharedInformer, kind: type[T], entry: Entry) -> T:

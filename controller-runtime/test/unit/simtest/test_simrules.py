@@ -40,7 +40,7 @@ def engine_at(version: str) -> Any:
     made = SharedInformer(ConfigMap, cache.Options(), Outage())
     made._informers[""].synced, made._informers[""]._reached = True, version
     entry = codec.entry_of(b'{"metadata":{"namespace":"default","name":"a","uid":"u","resourceVersion":"5"}}')
-    made.store.remember(entry, {}, 0.0)
+    made.store.remember_write(entry, {}, 0.0)
     return made
 
 
