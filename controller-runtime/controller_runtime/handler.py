@@ -12,7 +12,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Any, Generic, TypeVar
 
-from controller_runtime import client, event, workqueue
+import msgspec
+
+from controller_runtime import event, workqueue
 from controller_runtime.machinery import GVK, Object, Resource
 from controller_runtime.machinery.object import Owners
 from controller_runtime.reconcile import Request
@@ -189,9 +191,9 @@ def enqueue_request_for_owner(owner: type[Object], *, only_controller: bool = Fa
 
 
 class _EnqueueRequestsFromMapFunc(EventHandler[T]):
-    def __init__(self, fn: MapFunc[T]) -> None:
+    def __init__(self, fn: MapFunc[T], view: type[msgspec.Struct] | None) -> None:
         self._fn: Callable[[Any], Awaitable[Iterable[Request]]] = fn
-        self._view = client.view_of(fn)
+        self._view = view
 
     def look(self, evt: event.Event[T]) -> None:
         if self._view is None:
@@ -221,12 +223,15 @@ class _EnqueueRequestsFromMapFunc(EventHandler[T]):
             queue.add(request)
 
 
-def enqueue_requests_from_map_func(fn: MapFunc[T]) -> EventHandler[T]:
+def enqueue_requests_from_map_func(
+    fn: MapFunc[T], *, reads: type[msgspec.Struct] | None = None
+) -> EventHandler[T]:
     """Return a handler that calls ``fn``; for an update, with the old object and the new one.
 
-    A function with ``client.reads`` gets the view that it declares; the whole object where that cannot be decoded.
+    ``reads`` declares the fields that ``fn`` reads, by the names of the kind: it then gets such a struct, which takes a
+    tenth of the time to decode, or the object where that is decoded already or has another shape.
     """
-    return _EnqueueRequestsFromMapFunc(fn)
+    return _EnqueueRequestsFromMapFunc(fn, reads)
 
 
 def _objects(evt: event.Event[T]) -> tuple[T, ...]:

@@ -12,6 +12,7 @@ from typing import Final, TypeVar, Unpack
 
 import anyio
 import anyio.lowlevel
+import msgspec
 from anyio.abc import TaskGroup, TaskStatus
 
 from controller_runtime import client, rest
@@ -152,13 +153,22 @@ class Cache:
         if informer is not None:
             informer.end()
 
-    async def index_field(self, kind: type[T], field: str, extract: client.IndexerFunc[T]) -> None:
+    async def index_field(
+        self,
+        kind: type[T],
+        field: str,
+        extract: client.IndexerFunc[T],
+        *,
+        reads: type[msgspec.Struct] | None = None,
+    ) -> None:
         """Index ``kind`` by the values that ``extract`` returns, so that a list by ``fields`` is a look-up.
+
+        With ``reads``, ``extract`` gets a struct of that class, decoded without the rest of the object.
 
         Raises:
             ValueError: there is an index of that name, or objects are cached already.
         """
-        self._informer(kind).add_index(kind, field, extract)
+        self._informer(kind).add_index(kind, field, extract, reads)
 
     def _informer(self, kind: type[Object]) -> SharedInformer:
         if self._stopped:

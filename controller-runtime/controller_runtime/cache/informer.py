@@ -15,6 +15,7 @@ from typing import Final, Generic, TypeVar
 
 import anyio
 import anyio.lowlevel
+import msgspec
 
 from controller_runtime import log, metrics, rest
 from controller_runtime.machinery import GVK, NamespacedName, Object, PartialObjectMetadata, Resource
@@ -297,8 +298,14 @@ class SharedInformer:
 
     # Indices.
 
-    def add_index(self, kind: type[T], field: str, extract: Callable[[T], Iterable[str]]) -> None:
-        """Index by the values that ``extract`` returns for each object, of class ``kind``.
+    def add_index(
+        self,
+        kind: type[T],
+        field: str,
+        extract: Callable[[T], Iterable[str]],
+        view: type[msgspec.Struct] | None = None,
+    ) -> None:
+        """Index by the values that ``extract`` returns for each object, of class ``kind`` or as a ``view`` of it.
 
         Raises:
             ValueError: there is an index of that name, or objects are cached already.
@@ -307,7 +314,7 @@ class SharedInformer:
             raise ValueError(
                 f"{self.gvk.group_kind}: index {field!r} is too late: objects are cached already"
             )
-        self._indexers.add(kind, field, extract)
+        self._indexers.add(kind, field, extract, view)
         self.store.add_index(field)
 
     # Own writes.

@@ -25,8 +25,6 @@ from .interfaces import SubResourceClient as SubResourceClient
 from .interfaces import Watcher as Watcher
 from .interfaces import WatchEvent as WatchEvent
 from .interfaces import Writer as Writer
-from .interfaces import reads as reads
-from .interfaces import view_of as view_of
 from .lazy import apply_lazily as apply_lazily
 from .lazy import patch_lazily as patch_lazily
 from .lazy import peek as peek

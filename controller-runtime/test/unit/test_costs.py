@@ -13,7 +13,7 @@ import anyio
 import msgspec
 import pytest
 
-from controller_runtime import cache, client, handler, source, webhook, workqueue
+from controller_runtime import cache, handler, source, webhook, workqueue
 from controller_runtime.apis.batch.v1 import Job
 from controller_runtime.apis.core.v1 import ConfigMap, Pod
 from controller_runtime.reconcile import Request
@@ -62,13 +62,12 @@ class Named(msgspec.Struct):
     metadata: Metadata
 
 
-@client.reads(Named)
 async def by_view(pod: Pod | Named) -> list[Request]:
     assert isinstance(pod, Named)
     return [Request(pod.metadata.namespace, pod.metadata.name)]
 
 
-BY_VIEW: handler.EventHandler[Pod] = handler.enqueue_requests_from_map_func(by_view)
+BY_VIEW: handler.EventHandler[Pod] = handler.enqueue_requests_from_map_func(by_view, reads=Named)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import anyio
 import msgspec
 import pytest
 
-from controller_runtime import cache, client, handler, log, predicate, rest, source
+from controller_runtime import cache, handler, log, predicate, rest, source
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.event import CreateEvent, GenericEvent
 from controller_runtime.machinery import (
@@ -260,18 +260,18 @@ class AnnotatedView(msgspec.Struct):
     metadata: Annotated
 
 
-@client.reads(NamedView)
 async def request_of_names(obj: Pod | NamedView) -> list[Request]:
     return [Request(obj.metadata.namespace or "", obj.metadata.name or "")]
 
 
-@client.reads(AnnotatedView)
 async def request_of_annotated(obj: Pod | AnnotatedView) -> list[Request]:
     return [Request(obj.metadata.namespace or "", obj.metadata.name or "")]
 
 
-NAMED: handler.EventHandler[Pod] = handler.enqueue_requests_from_map_func(request_of_names)
-ANNOTATED: handler.EventHandler[Pod] = handler.enqueue_requests_from_map_func(request_of_annotated)
+NAMED: handler.EventHandler[Pod] = handler.enqueue_requests_from_map_func(request_of_names, reads=NamedView)
+ANNOTATED: handler.EventHandler[Pod] = handler.enqueue_requests_from_map_func(
+    request_of_annotated, reads=AnnotatedView
+)
 
 
 async def test_metadata_is_all_that_a_metadata_source_gets(

@@ -67,12 +67,16 @@ async def new_training_runtime(
 async def index_runtime_references(indexer: FieldIndexer) -> None:
     """Index TrainJobs by the runtime of either kind that they refer to."""
     await indexer.index_field(
-        trainer.TrainJob, index.TRAIN_JOB_RUNTIME_REF_KEY, index.index_train_job_training_runtime
+        trainer.TrainJob,
+        index.TRAIN_JOB_RUNTIME_REF_KEY,
+        index.index_train_job_training_runtime,
+        reads=index.TrainJobReference,
     )
     await indexer.index_field(
         trainer.TrainJob,
         index.TRAIN_JOB_CLUSTER_RUNTIME_REF_KEY,
         index.index_train_job_cluster_training_runtime,
+        reads=index.TrainJobReference,
     )
 
 
