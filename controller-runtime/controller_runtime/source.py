@@ -136,7 +136,7 @@ class _EventHandler(Generic[T]):
 
     def create(self, evt: event.CreateEvent[T], queue: Queue) -> None:
         """Pass on a creation; objects of the first list have low priority."""
-        if log.may_write(Origins.kept_from):
+        if Origins.wanted():
             queue = self._noting(queue, "listed" if evt.is_in_initial_list else "created", evt.key)
         if evt.is_in_initial_list:
             queue = workqueue.DefaultPriority(queue, workqueue.LOW_PRIORITY)
@@ -144,7 +144,7 @@ class _EventHandler(Generic[T]):
 
     def update(self, evt: event.UpdateEvent[T], queue: Queue) -> None:
         """Pass on a change; one that changes nothing has low priority."""
-        if log.may_write(Origins.kept_from):
+        if Origins.wanted():
             queue = self._noting(queue, "updated" if evt.changed else "resynced", evt.key)
         if not evt.changed:
             queue = workqueue.DefaultPriority(queue, workqueue.LOW_PRIORITY)
@@ -152,13 +152,13 @@ class _EventHandler(Generic[T]):
 
     def delete(self, evt: event.DeleteEvent[T], queue: Queue) -> None:
         """Pass on a deletion."""
-        if log.may_write(Origins.kept_from):
+        if Origins.wanted():
             queue = self._noting(queue, "deleted", evt.key)
         self._pass(evt, self._predicate.delete, partial(self._handler.delete, evt, queue))
 
     async def generic(self, evt: event.GenericEvent[T], queue: Queue) -> None:
         """Handle a generic event before its producer continues."""
-        if log.may_write(Origins.kept_from):
+        if Origins.wanted():
             queue = self._noting(queue, "reported", evt.key)
         await self._take(partial(self._generic, evt, queue), 0)
 

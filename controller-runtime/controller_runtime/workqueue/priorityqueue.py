@@ -90,7 +90,7 @@ class Origins(Generic[T]):
 
     def note(self, item: T, origin: str) -> None:
         """Keep one more origin of an item, if origins are kept now."""
-        if not log.may_write(Origins.kept_from):
+        if not Origins.wanted():
             return
         origins = self._kept.setdefault(item, {})
         origins.pop(origin, None)
