@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Object: the base class of all kinds with metadata: typed, unstructured or metadata only; decoded lazily; by its kind.
+"""Object, the base class of all kinds with metadata; LazyObject, an object that is still text; Scheme, the known kinds.
 
 Watch events, cached reads and responses to writes contain lazy objects. Most handlers and writers need only a key, a
 version or an owner, and decoding an object costs a hundred times as much as extracting these from its text.
