@@ -12,7 +12,7 @@ from typing import Final
 
 from controller_runtime.machinery import JSON, Object, Struct
 from controller_runtime.machinery.base import wire_name
-from controller_runtime.machinery.crd_schema import custom_resource_definition
+from controller_runtime.machinery.crd import custom_resource_definition
 
 from hack.manifests import KINDS
 from hack.markdown import NOTE, table

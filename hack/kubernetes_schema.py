@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from controller_runtime.envtest import Environment
-from controller_runtime.machinery import JSON, kubernetes_schema
+from controller_runtime.machinery import JSON, openapi
 from controller_runtime.rest import Request, Transport
 
 _FLAGS: Final = (
@@ -158,8 +158,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("version", help="a release that envtest can start, such as 1.36")
     arguments = parser.parse_args(argv)
     text = asyncio.run(published(arguments.version))
-    kubernetes_schema.FILE.write_text(text)
-    sys.stdout.write(f"recorded Kubernetes {kubernetes_schema.version()}\n")
+    openapi.FILE.write_text(text)
+    sys.stdout.write(f"recorded Kubernetes {openapi.version()}\n")
     return 0
 
 

@@ -9,7 +9,7 @@ from controller_runtime.client import LiveClient
 from controller_runtime.envtest import open_crd
 from controller_runtime.fake import FakeClient
 from controller_runtime.machinery import GVK, Unstructured
-from controller_runtime.machinery.crd_schema import custom_resource_definition
+from controller_runtime.machinery.crd import custom_resource_definition
 
 from hack import rbac
 from pkg.apis.kai.v2alpha2 import PodGroup

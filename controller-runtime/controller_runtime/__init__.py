@@ -13,34 +13,29 @@ package is also an attribute, ``ctrl.cache``; type checkers know those that prog
 
 import typing as _typing
 
-from . import ondemand as ondemand
+from . import _ondemand
 
 if _typing.TYPE_CHECKING:
     from . import apis as apis
     from . import builder as builder
     from . import cache as cache
-    from . import cancellation as cancellation
-    from . import certificates as certificates
     from . import client as client
     from . import controller as controller
     from . import event as event
     from . import fake as fake
     from . import handler as handler
     from . import healthz as healthz
-    from . import httpserver as httpserver
     from . import leaderelection as leaderelection
     from . import log as log
     from . import machinery as machinery
     from . import manager as manager
     from . import metrics as metrics
-    from . import offload as offload
-    from . import pprof as pprof
     from . import predicate as predicate
     from . import reconcile as reconcile
     from . import recorder as recorder
     from . import rest as rest
+    from . import serving as serving
     from . import source as source
-    from . import tokenbucket as tokenbucket
     from . import webhook as webhook
     from . import workqueue as workqueue
     from .apis.meta.v1 import Condition as Condition
@@ -107,7 +102,7 @@ if _typing.TYPE_CHECKING:
     from .webhook import CustomDefaulter as CustomDefaulter
     from .webhook import CustomValidator as CustomValidator
 else:
-    __getattr__, __dir__ = ondemand.names(
+    __getattr__, __dir__ = _ondemand.names(
         __name__,
         {
             "apis.meta.v1": (

@@ -14,7 +14,7 @@ import msgspec
 
 from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.machinery import LazyObject, NamespacedName, Object
-from controller_runtime.machinery.lazy import Owners
+from controller_runtime.machinery.object import Owners
 
 T = TypeVar("T", bound=Object)
 T_co = TypeVar("T_co", bound=Object, covariant=True)

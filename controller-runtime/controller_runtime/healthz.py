@@ -18,8 +18,8 @@ import anyio
 import msgspec
 
 from . import log
-from .httpserver import Handler, HTTPRequest, HTTPResponse
 from .machinery import raised
+from .serving import Handler, HTTPRequest, HTTPResponse
 
 Checker = Callable[[], Awaitable[str | None] | str | None]
 

@@ -10,14 +10,10 @@ from typing import Any
 
 import anyio
 
-from controller_runtime.httpserver import (
-    Handler,
-    HTTPRequest,
-    HTTPResponse,
-)
-from controller_runtime.httpserver.connection import Connection
-from controller_runtime.httpserver.sharedstate import SharedState
 from controller_runtime.rest import http1
+from controller_runtime.serving import Handler, HTTPRequest, HTTPResponse
+from controller_runtime.serving.connection import Connection
+from controller_runtime.serving.sharedstate import SharedState
 
 
 class Line(asyncio.Transport):

@@ -31,7 +31,7 @@ from controller_runtime.client import MERGE, Client, ignore_not_found, merge_fro
 from controller_runtime.controller import controllerutil
 from controller_runtime.machinery import Object
 from controller_runtime.machinery.errors import AlreadyExistsError, NotFoundError
-from controller_runtime.machinery.time import parse_time
+from controller_runtime.machinery.meta import parse_time
 from controller_runtime.manager import ControllerOptions
 from controller_runtime.recorder import EventRecorder
 from controller_runtime.rest import Request

@@ -13,7 +13,7 @@ import controller_runtime as ctrl
 from controller_runtime import log, reconcile, recorder, webhook
 from controller_runtime.apis.core.v1 import ConfigMap
 from controller_runtime.client import Client, ignore_not_found
-from controller_runtime.machinery import field, time
+from controller_runtime.machinery import field, meta
 
 TTL = "example.com/ttl"
 
@@ -34,7 +34,7 @@ class Expirer:
         ttl, made = seconds(obj), obj.metadata.creation_timestamp
         if ttl is None or made is None or obj.metadata.deletion_timestamp:
             return ctrl.Result()
-        left = time.parse_time(made) + timedelta(seconds=ttl) - datetime.now(UTC)
+        left = meta.parse_time(made) + timedelta(seconds=ttl) - datetime.now(UTC)
         if left > timedelta():
             return ctrl.Result(requeue_after=left)
         with ignore_not_found():

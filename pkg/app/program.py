@@ -12,7 +12,7 @@ import controller_runtime as ctrl
 from controller_runtime import cache, healthz, rest
 from controller_runtime.apis.scheduling.v1 import PriorityClass
 from controller_runtime.client import ReadThrough
-from controller_runtime.machinery import Object, shape
+from controller_runtime.machinery import Object, rawjson
 
 from pkg import config, controller, features, metrics
 from pkg.apis.config.v1alpha1 import Configuration
@@ -69,7 +69,7 @@ def options(parsed: Flags, cfg: Configuration) -> ctrl.Options:
     """Return the manager's options, with the pod grouper's cache options if it runs."""
     made = config.manager_options(cfg)
     # A JobSet repeats parts of its TrainJob for each replicated job.
-    held: dict[type[Object], cache.ByObject] = {JobSet: cache.ByObject(limits=shape.WIDE)}
+    held: dict[type[Object], cache.ByObject] = {JobSet: cache.ByObject(limits=rawjson.WIDE)}
     if groups_pods(parsed, cfg):
         from pkg import podgrouper  # fifty modules that only the pod grouper needs
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from controller_runtime import httpserver
+from controller_runtime import serving
 from controller_runtime.machinery import field
 
 from pkg.apis.config.v1alpha1 import (
@@ -110,8 +110,8 @@ def _validate_endpoints(cfg: Configuration) -> field.ErrorList:
     ):
         if address and address != "0":
             try:
-                httpserver.Address.parse(address)
-            except httpserver.ServerError:
+                serving.Address.parse(address)
+            except serving.ServerError:
                 errors.append(field.invalid(where, address, "must be host:port, :port, or 0 for none"))
     ready, live = health.readiness_endpoint_name or "", health.liveness_endpoint_name or ""
     if ready.strip("/") == live.strip("/"):

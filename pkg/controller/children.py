@@ -27,7 +27,7 @@ from controller_runtime.machinery.errors import (
     NotFoundError,
     StatusError,
 )
-from controller_runtime.machinery.time import parse_time
+from controller_runtime.machinery.meta import parse_time
 from controller_runtime.recorder import EventRecorder
 from controller_runtime.rest import TransportError
 

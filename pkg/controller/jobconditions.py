@@ -10,7 +10,7 @@ from typing import Final
 
 from controller_runtime.apis.meta.v1 import Condition
 from controller_runtime.machinery import conditions
-from controller_runtime.machinery.time import parse_time
+from controller_runtime.machinery.meta import parse_time
 
 from pkg.apis.trainer import v1alpha1 as trainer
 from pkg.apis.trainer.v1alpha1 import TrainJob, TrainJobStatus

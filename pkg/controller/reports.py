@@ -14,8 +14,8 @@ from typing import Final
 from controller_runtime import client, log
 from controller_runtime.machinery import NamespacedName, Object, conditions
 from controller_runtime.machinery.errors import NotFoundError
+from controller_runtime.machinery.meta import parse_time
 from controller_runtime.machinery.printable import printable_line
-from controller_runtime.machinery.time import parse_time
 from controller_runtime.recorder import EventRecorder
 
 from pkg.apis.jobset.v1alpha2 import JobSet

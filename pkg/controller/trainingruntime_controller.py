@@ -97,7 +97,7 @@ class RuntimeReconciler:
             .for_(self.kind)
             .watches(
                 TrainJob,
-                handler.enqueue_requests_from_map_func(self.runtime_of),
+                handler.enqueue_requests_from_map_func(self.runtime_of, reads=indexer.TrainJobReference),
                 predicates=[_NEWS, predicate.NotOwnWrite(), _REFERENCES_CHANGE, self.references()],
             )
             .with_options(options)
@@ -117,7 +117,6 @@ class RuntimeReconciler:
 
         return predicate.Funcs(create=refer, update=refer, delete=refer, generic=refer)
 
-    @client.reads(indexer.TrainJobReference)
     async def runtime_of(self, train_job: TrainJob | indexer.TrainJobReference) -> list[ctrl.Request]:
         """Return the runtime that ``train_job`` refers to, if it is of this kind and not protected yet."""
         if not self._protects or not self.refers(train_job.spec.runtime_ref):

@@ -11,12 +11,12 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 import controller_runtime as ctrl
-from controller_runtime import cache, cancellation, client, event, handler, log, predicate, source
+from controller_runtime import cache, client, event, handler, log, predicate, source
 from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.cache import CacheDegradedError, CacheError, UndecodableObjectError
-from controller_runtime.machinery import NamespacedName, Object, raised
+from controller_runtime.machinery import NamespacedName, Object, cancellation, raised
 from controller_runtime.machinery.errors import InvalidError, NotFoundError, StatusError
-from controller_runtime.machinery.time import parse_time
+from controller_runtime.machinery.meta import parse_time
 from controller_runtime.recorder import EventRecorder
 from controller_runtime.rest import RestError
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import anyio
-from controller_runtime.tokenbucket import TokenBucket
+from controller_runtime.machinery.tokenbucket import TokenBucket
 
 SHARE: Final = 0.1
 """Worker seconds that a namespace may use per second once its savings are spent."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 from typing import Final
 
 import msgspec
-from controller_runtime.client import reads
 
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainingRuntimeSpec, TrainJob
 from pkg.util import trainjob
@@ -43,14 +42,12 @@ class TrainJobReference(msgspec.Struct):
     spec: _Spec = msgspec.field(default_factory=_Spec)
 
 
-@reads(TrainJobReference)
 def index_train_job_training_runtime(job: TrainJob | TrainJobReference) -> list[str]:
     """Return the name of the TrainingRuntime the job refers to, if it refers to one."""
     ref = job.spec.runtime_ref
     return [ref.name] if trainjob.runtime_ref_is_training_runtime(ref) else []
 
 
-@reads(TrainJobReference)
 def index_train_job_cluster_training_runtime(job: TrainJob | TrainJobReference) -> list[str]:
     """Return the name of the ClusterTrainingRuntime the job refers to, if it refers to one."""
     ref = job.spec.runtime_ref

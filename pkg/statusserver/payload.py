@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from controller_runtime.machinery import JSON
-from controller_runtime.machinery.time import format_time, parse_time
+from controller_runtime.machinery.meta import format_time, parse_time
 
 _INT32: Final = 1 << 31
 _SPACE: Final = " \t\r\n"

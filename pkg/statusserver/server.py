@@ -12,7 +12,6 @@ import anyio
 import msgspec
 from controller_runtime import cache, client, log, metrics, rest
 from controller_runtime.apis.meta.v1 import ObjectMeta
-from controller_runtime.httpserver import HTTPRequest, HTTPResponse
 from controller_runtime.machinery import JSON, Object
 from controller_runtime.machinery.errors import (
     BadRequestError,
@@ -21,6 +20,7 @@ from controller_runtime.machinery.errors import (
     NotFoundError,
     StatusError,
 )
+from controller_runtime.serving import HTTPRequest, HTTPResponse
 from prometheus_client.metrics import Counter as CounterMetric
 
 from pkg.apis.trainer.v1alpha1 import TrainJob

@@ -10,7 +10,7 @@ from typing import Final, Protocol
 
 import anyio
 import controller_runtime as ctrl
-from controller_runtime import client, healthz, httpserver, log, metrics, rest
+from controller_runtime import client, healthz, log, metrics, rest, serving
 from controller_runtime.webhook import CertWatcher
 
 from pkg.apis.config.v1alpha1 import StatusServer as StatusServerConfiguration
@@ -52,7 +52,7 @@ class StatusServer:
         mgr: ctrl.Manager,
         cfg: StatusServerConfiguration,
         certificates: Certificates | CertWatcher,
-        tls_options: httpserver.TLSOptions,
+        tls_options: serving.TLSOptions,
     ) -> None:
         self._mapper = mgr.rest_mapper
         self._connection = dataclasses.replace(mgr.config, qps=cfg.qps or _QPS, burst=cfg.burst or _BURST)
@@ -61,8 +61,8 @@ class StatusServer:
         )
         self._certificates = certificates
         self._handler: StatusHandler | None = None
-        self._server = httpserver.Server(
-            httpserver.Address(mgr.options.webhook_host, cfg.port or 0),
+        self._server = serving.Server(
+            serving.Address(mgr.options.webhook_host, cfg.port or 0),
             {"/": self._serve},
             tls=certificates,
             tls_options=tls_options,
@@ -111,7 +111,7 @@ class StatusServer:
             finally:
                 self._handler = None
 
-    async def _serve(self, request: httpserver.HTTPRequest) -> httpserver.HTTPResponse:
+    async def _serve(self, request: serving.HTTPRequest) -> serving.HTTPResponse:
         if self._handler is None:
             raise healthz.NotHealthyError("the status server is not running")
         return await self._handler(request)
@@ -121,7 +121,7 @@ def setup_server(
     mgr: ctrl.Manager,
     cfg: StatusServerConfiguration,
     certificates: Certificates | CertWatcher,
-    tls_options: httpserver.TLSOptions,
+    tls_options: serving.TLSOptions,
 ) -> StatusServer:
     """Add the status server to a manager, and a check to its readiness."""
     server = StatusServer(mgr, cfg, certificates, tls_options)

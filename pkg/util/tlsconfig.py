@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Final
 
 import msgspec
-from controller_runtime.httpserver import TLSOptions as ServerOptions
+from controller_runtime.serving import TLSOptions as ServerOptions
 
 from pkg.apis.config.v1alpha1 import TLSOptions
 

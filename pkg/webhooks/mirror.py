@@ -13,9 +13,9 @@ from typing import Final
 
 import msgspec
 from controller_runtime.apis.meta.v1 import ObjectMeta
-from controller_runtime.machinery import CRD, JSON, Struct, equality, mergeschema
+from controller_runtime.machinery import CRD, JSON, Struct, equality, openapi
 from controller_runtime.machinery.base import wire_name
-from controller_runtime.machinery.strategicpatch import StrategicMergeError, strategic_merge_patch
+from controller_runtime.machinery.patch import StrategicMergeError, strategic_merge_patch
 
 from pkg import apply
 from pkg.apis.trainer import v1alpha1 as trainer
@@ -103,7 +103,7 @@ def compose(spec: trainer.TrainJobSpec) -> trainer.RuntimePatch:
     for index, override in enumerate(overrides, 1):
         for name in {target.name: None for target in override.target_jobs or ()}:
             pods[name] = strategic_merge_patch(
-                pods.get(name, {}), _pod_patch(override), mergeschema.recorded("core.v1.PodTemplateSpec")
+                pods.get(name, {}), _pod_patch(override), openapi.merge_schema("core.v1.PodTemplateSpec")
             )
             budget.spend(pods[name])
         budget.check(

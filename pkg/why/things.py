@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from controller_runtime.machinery import GVK, JSON
-from controller_runtime.machinery.time import parse_time
+from controller_runtime.machinery.meta import parse_time
 
 NO_CONDITION: Final[Mapping[str, JSON]] = {}
 MOST_MATCHED: Final = 2048

@@ -17,7 +17,7 @@ from controller_runtime.apis.core.v1 import Event, Pod, ServiceAccount
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import apply_manifests, eventually, install_crds, wait_established
 from controller_runtime.machinery import Unstructured
-from controller_runtime.machinery.crd_schema import custom_resource_definition
+from controller_runtime.machinery.crd import custom_resource_definition
 from trainerctl.localcluster.cluster import Cluster
 
 from pkg import shipped

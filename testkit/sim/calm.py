@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 import anyio
-from controller_runtime.machinery.time import parse_time
+from controller_runtime.machinery.meta import parse_time
 from controller_runtime.simtest import Event, Simulation
 
 from pkg.apis.jobset.v1alpha2 import JobSet

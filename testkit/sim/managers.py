@@ -13,7 +13,7 @@ from typing import Any
 import anyio
 from controller_runtime.apis.core.v1 import ConfigMap, Pod
 from controller_runtime.machinery import Object
-from controller_runtime.machinery.time import parse_time
+from controller_runtime.machinery.meta import parse_time
 from controller_runtime.manager import Manager
 from controller_runtime.rest import Request, Response
 from controller_runtime.simtest import (

@@ -16,7 +16,7 @@ from controller_runtime.client import MERGE, STRATEGIC, LiveClient, raw_patch
 from controller_runtime.envtest import eventually
 from controller_runtime.machinery import GVK, Unstructured, unstructured
 from controller_runtime.machinery.errors import NotFoundError
-from controller_runtime.machinery.time import format_time
+from controller_runtime.machinery.meta import format_time
 from controller_runtime.rest import Impersonation, RESTMapper, Transport, load_config
 from trainerctl.localcluster.cluster import Cluster
 

@@ -12,6 +12,7 @@ from typing import Final, TypeVar, Unpack
 
 import anyio
 import anyio.lowlevel
+import msgspec
 from anyio.abc import TaskGroup, TaskStatus
 
 from controller_runtime import client, rest
@@ -152,13 +153,22 @@ class Cache:
         if informer is not None:
             informer.end()
 
-    async def index_field(self, kind: type[T], field: str, extract: client.IndexerFunc[T]) -> None:
+    async def index_field(
+        self,
+        kind: type[T],
+        field: str,
+        extract: client.IndexerFunc[T],
+        *,
+        reads: type[msgspec.Struct] | None = None,
+    ) -> None:
         """Index ``kind`` by the values that ``extract`` returns, so that a list by ``fields`` is a look-up.
+
+        With ``reads``, ``extract`` gets a struct of that class, decoded without the rest of the object.
 
         Raises:
             ValueError: there is an index of that name, or objects are cached already.
         """
-        self._informer(kind).add_index(kind, field, extract)
+        self._informer(kind).add_index(kind, field, extract, reads)
 
     def _informer(self, kind: type[Object]) -> SharedInformer:
         if self._stopped:
@@ -273,7 +283,7 @@ class Cache:
             if (partial and not metadata) or (informer := self._informers.get((kind.gvk, metadata))) is None:
                 continue
             text = stored.object.to_json() if text is None else text
-            informer.remember(text, stored.known, asyncio.get_running_loop().time())
+            informer.remember_write(text, stored.known, asyncio.get_running_loop().time())
 
     def uid_of(self, obj: Object) -> str:
         """Return the uid of the object that reads find by the name of ``obj``, or an empty string."""
@@ -295,7 +305,7 @@ class Cache:
         """
         for metadata in (False, True):
             if (informer := self._informers.get((type(obj).gvk, metadata))) is not None:
-                informer.store.forget(obj.key, uid or obj.metadata.uid or "", anyio.current_time())
+                informer.store.remember_delete(obj.key, uid or obj.metadata.uid or "", anyio.current_time())
 
 
 def _decode(informer: SharedInformer, kind: type[T], entry: Entry) -> T:

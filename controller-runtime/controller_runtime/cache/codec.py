@@ -16,13 +16,12 @@ import anyio.lowlevel
 import msgspec
 import pydantic_core
 
-from controller_runtime import cancellation
 from controller_runtime.apis.meta.v1 import ObjectMeta
-from controller_runtime.machinery import JSON, NamespacedName, Object, cut, raised, shape
+from controller_runtime.machinery import JSON, NamespacedName, Object, cancellation, raised, rawjson
 from controller_runtime.machinery import errors as api
-from controller_runtime.machinery.lazy import metadata_text
-from controller_runtime.machinery.lazy import parts as parts_of
 from controller_runtime.machinery.object import IDENTIFYING
+from controller_runtime.machinery.rawjson import metadata_text
+from controller_runtime.machinery.rawjson import parts as parts_of
 
 from . import errors
 
@@ -58,7 +57,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     @property
     def key(self) -> NamespacedName:
         """Namespace and name."""
-        return tuple.__new__(NamespacedName, (self.namespace, self.name))  # without its constructor in Python
+        return NamespacedName(self.namespace, self.name)
 
     @property
     def ended(self) -> bool:
@@ -153,10 +152,7 @@ _decode_page_meta = msgspec.json.Decoder(PageMeta).decode
 _decode_meta = msgspec.json.Decoder(_Meta).decode
 _decode_name = msgspec.json.Decoder(_Named).decode
 _decode_marked = msgspec.json.Decoder(_Marked).decode
-_encoder = msgspec.json.Encoder()
-_encode = _encoder.encode
-_scratch = bytearray()
-_LARGE: Final = 1 << 18
+_encode = msgspec.json.Encoder().encode
 _no_labels: Final[dict[str, str]] = {}
 MAX_SHARED: Final = 4096
 """Namespaces, label keys and label values whose strings are shared, at most."""
@@ -170,7 +166,7 @@ def split_line(line: bytes) -> Line:
         try:
             return _decode_line(line)
         except RecursionError:
-            fields = cut.fields(line)
+            fields = rawjson.fields(line)
             return Line(msgspec.json.decode(fields["type"], type=str), fields["object"])
     except (msgspec.DecodeError, KeyError, RecursionError) as error:
         raise errors.BadObjectError(f"a watch line of {len(line)} bytes is unreadable: {error}") from error
@@ -182,8 +178,8 @@ def split_page(body: bytes) -> Page:
         try:
             return _decode_page(body)
         except RecursionError:
-            fields = cut.fields(body)
-            return Page(cut.items(fields["items"]), _decode_page_meta(fields["metadata"]))
+            fields = rawjson.fields(body)
+            return Page(rawjson.items(fields["items"]), _decode_page_meta(fields["metadata"]))
     except (msgspec.DecodeError, KeyError, RecursionError) as error:
         raise errors.BadObjectError(f"a list of {len(body)} bytes is unreadable: {error}") from error
 
@@ -206,7 +202,7 @@ def error_of(raw: msgspec.Raw) -> api.StatusError:
 
 
 def entry_of(
-    raw: msgspec.Raw | bytes, transform: Transform | None = None, limits: shape.Limits = shape.DEFAULT
+    raw: msgspec.Raw | bytes, transform: Transform | None = None, limits: rawjson.Limits = rawjson.DEFAULT
 ) -> Entry:
     """Return the entry to store for an object's text; of one that exceeds ``limits``, its metadata alone.
 
@@ -219,16 +215,16 @@ def entry_of(
             parts = parts_of(raw)
             meta_parts = parts_of(parts["metadata"])
         except RecursionError:
-            parts, deep = cut.fields(raw), True
-            meta_parts = cut.fields(parts["metadata"])
+            parts, deep = rawjson.fields(raw), True
+            meta_parts = rawjson.fields(parts["metadata"])
         parts.pop("apiVersion", None)
         parts.pop("kind", None)
         if meta_parts.pop("managedFields", None) is not None:
             parts["metadata"] = msgspec.Raw(_encode(meta_parts))
         text = _compact(parts)
-        if len(text) > shape.SMALL and (reason := shape.check(text, limits)) is not None:
+        if len(text) > rawjson.SMALL and (reason := rawjson.check(text, limits)) is not None:
             return _outlined(parts["metadata"], meta_parts, reason)
-        if deep and (reason := shape.Counter(limits).feed(text)) is not None:
+        if deep and (reason := rawjson.Counter(limits).feed(text)) is not None:
             return _outlined(parts["metadata"], meta_parts, reason)
         meta = _decode_meta(parts["metadata"])
     except (msgspec.DecodeError, KeyError, RecursionError) as error:
@@ -239,7 +235,7 @@ def entry_of(
 
 def _outlined(metadata: msgspec.Raw, parts: dict[str, msgspec.Raw], reason: str) -> Entry:
     """Return the entry of an object that is not kept: all metadata if it is small, else the identifying fields."""
-    if len(metadata) > shape.SMALL:
+    if len(metadata) > rawjson.SMALL:
         metadata = msgspec.Raw(_encode({name: parts[name] for name in IDENTIFYING if name in parts}))
     return _entry(_decode_meta(metadata), _compact({"metadata": metadata}), refused=reason)
 
@@ -255,13 +251,27 @@ def _transformed(untransformed: bytes, transform: Transform, meta: _Meta) -> byt
     return text
 
 
-def _compact(value: object) -> bytes:
-    # Copy the text: a fresh buffer is over-allocated, and shrinking it fragments memory by an eighth of a large cache.
-    _encoder.encode_into(value, _scratch)
-    text = bytes(_scratch)
-    if len(text) > _LARGE:
-        _scratch.clear()  # the next one is smaller, as a rule
-    return text
+class _Compact:
+    """Writes compact JSON in one buffer, and copies it from there.
+
+    A fresh buffer is over-allocated, and shrinking it fragments memory by an eighth of a large cache.
+    """
+
+    _LARGE: Final = 1 << 18
+
+    def __init__(self) -> None:
+        self._encode_into = msgspec.json.Encoder().encode_into
+        self._buffer = bytearray()
+
+    def __call__(self, value: object) -> bytes:
+        self._encode_into(value, self._buffer)
+        text = bytes(self._buffer)
+        if len(text) > self._LARGE:
+            self._buffer.clear()  # the next one is smaller, as a rule
+        return text
+
+
+_compact: Final = _Compact()
 
 
 def outline(text: bytes) -> bytes:

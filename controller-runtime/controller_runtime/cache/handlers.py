@@ -7,15 +7,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from functools import partial
-from typing import Any, Final, Generic, TypeVar, TypeVarTuple, Unpack
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import anyio
 import anyio.lowlevel
 import msgspec
 
-from controller_runtime import cancellation, log
-from controller_runtime.machinery import LazyObject, NamespacedName, Object
+from controller_runtime import log
+from controller_runtime.machinery import LazyObject, NamespacedName, Object, cancellation
 
 from .codec import Entry
 from .errors import UndecodableObjectError
@@ -24,7 +23,6 @@ from .reflector import STEP, RandomFunc
 from .store import Store
 
 T = TypeVar("T", bound=Object)
-Args = TypeVarTuple("Args")
 _log = log.logger_from("cache")
 HOLD: Final = 0.25
 """Seconds an event waits for the response to a write of its object: far longer than the usual delay."""
@@ -93,7 +91,7 @@ class Registration:
                 # The state before was never reported: once it can be decoded, the object is new.
                 self.add(new, initial=initial)
 
-    def on_gone(self, last: CachedObject[Object], unknown: bool) -> None:
+    def on_delete(self, last: CachedObject[Object], unknown: bool) -> None:
         """Report a deletion, by metadata alone if the rest cannot be decoded, unless the object was never reported."""
         if self.backlog and self.backlog.pop(last.key, False):
             return
@@ -113,6 +111,21 @@ class Registration:
         return seen if self._lazy else seen.object
 
 
+class Put(NamedTuple):
+    """A change: an object exists in this state."""
+
+    new: CachedObject[Object]
+    before: CachedObject[Object] | None
+    initial: bool
+
+
+class Deletion(NamedTuple):
+    """A change: an object was deleted; ``unknown`` if the final state was missed."""
+
+    last: CachedObject[Object]
+    unknown: bool
+
+
 class _Writing:
     """Writes of one object that are under way."""
 
@@ -122,15 +135,16 @@ class _Writing:
         self.count = 0
         self.made: set[tuple[str, str]] = set()
         """Uids and versions that the server returned."""
-        self.held: list[tuple[CachedObject[Object] | None, Callable[[], None]]] = []
-        """Delayed events; the object is kept beside an event that our write may have caused."""
+        self.held: list[tuple[Put | Deletion, CachedObject[Object] | None]] = []
+        """Delayed changes; the object is kept beside a change that our write may have caused."""
         self.timer: asyncio.TimerHandle | None = None
 
 
 class HeldEvents:
     """Holds changes back while a write of their object is under way, for :data:`HOLD` seconds at most."""
 
-    def __init__(self) -> None:
+    def __init__(self, notify: Callable[[Put | Deletion], None]) -> None:
+        self._notify = notify
         self._writing: dict[NamespacedName, _Writing] = {}
 
     @contextmanager
@@ -152,18 +166,18 @@ class HeldEvents:
             writing.made.add((uid, version))
 
     def deliver(
-        self, key: NamespacedName, echo: CachedObject[Object] | None, notify: Callable[[], None]
+        self, key: NamespacedName, change: Put | Deletion, echo: CachedObject[Object] | None = None
     ) -> None:
-        """Call ``notify`` now or, while ``key`` is being written, once the author of the change is known.
+        """Report a change now or, while ``key`` is being written, once the author of the change is known.
 
         ``echo`` is the object, if our write may have produced it.
         """
         if not self._writing or (writing := self._writing.get(key)) is None:
-            notify()
+            self._notify(change)
             return
         if not writing.held:
             writing.timer = asyncio.get_running_loop().call_later(HOLD, self.release, key)
-        writing.held.append((echo, notify))
+        writing.held.append((change, echo))
 
     def release(self, key: NamespacedName) -> None:
         """Deliver the delayed events of an object."""
@@ -172,10 +186,10 @@ class HeldEvents:
         if writing.timer is not None:
             writing.timer.cancel()
         held, writing.held = writing.held, []
-        for echo, notify in held:
+        for change, echo in held:
             if echo is not None and (echo.uid, echo.resource_version) in writing.made:
                 echo.mark_own_write()
-            notify()
+            self._notify(change)
 
     def release_all(self) -> None:
         """Deliver all delayed events."""
@@ -195,7 +209,7 @@ class Processor:
         self._synced = synced
         self._registrations: list[Registration] = []
         self._backlog = anyio.Event()
-        self._held = HeldEvents()
+        self._held = HeldEvents(self._notify)
 
     # Own writes.
 
@@ -221,32 +235,29 @@ class Processor:
         """Report that an object exists in this state."""
         if self._registrations:
             old = CachedObject(self._kind, before) if before is not None else None
-            notify = partial(self._notify_put, new, old, initial)
-            self._held.deliver(key, None if listed else new, notify)
+            self._held.deliver(key, Put(new, old, initial), None if listed else new)
 
     def deleted(self, key: NamespacedName, last: Entry, *, unknown: bool) -> None:
         """Report a deletion; ``unknown`` if the final state was missed."""
-        gone = CachedObject(self._kind, last)
-        self._held.deliver(key, None, partial(self._notify_deleted, gone, unknown))
+        self._held.deliver(key, Deletion(CachedObject(self._kind, last), unknown))
 
     def ended(self, entry: Entry) -> None:
         """Report the end of an object that readers saw because we wrote it, and that the watch never delivered."""
         made, ended = CachedObject(self._kind, entry), CachedObject(self._kind, entry)
         made.own_write = True
-        self._held.deliver(entry.key, None, partial(self._notify_put, made, None, False))
-        self._held.deliver(entry.key, None, partial(self._notify_deleted, ended, True))
+        self._held.deliver(entry.key, Put(made, None, initial=False))
+        self._held.deliver(entry.key, Deletion(ended, unknown=True))
 
-    def _notify_put(self, new: CachedObject[Object], old: CachedObject[Object] | None, initial: bool) -> None:
+    def _notify(self, change: Put | Deletion) -> None:
         for registration in tuple(self._registrations):
-            self._guard(registration.on_put, new, old, initial)
+            self._report(registration, change)
 
-    def _notify_deleted(self, last: CachedObject[Object], unknown: bool) -> None:
-        for registration in tuple(self._registrations):
-            self._guard(registration.on_gone, last, unknown)
-
-    def _guard(self, notify: Callable[[Unpack[Args]], None], *args: *Args) -> None:
+    def _report(self, registration: Registration, change: Put | Deletion) -> None:
         try:
-            notify(*args)
+            if isinstance(change, Put):
+                registration.on_put(*change)
+            else:
+                registration.on_delete(*change)
         except UndecodableObjectError as error:
             self._unreadable.skip(error)
         except cancellation.FAILURES as error:  # a failed handler must not stop others or the watch
@@ -287,7 +298,7 @@ class Processor:
                     continue
                 if (entry := self._store.observed(key)) is not None:
                     obj = CachedObject(self._kind, entry)
-                    self._guard(registration.on_put, obj, None if adding else obj, True)
+                    self._report(registration, Put(obj, None if adding else obj, initial=True))
                 registration.backlog.pop(key, None)
                 number += 1
                 if number % STEP == 0:

@@ -9,8 +9,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from controller_runtime import cancellation, client
-from controller_runtime.machinery import GVK, Object, raised
+from controller_runtime.machinery import GVK, Object, cancellation, raised
 
 from . import errors
 from .objects import CachedObject, Unreadable
@@ -27,8 +26,14 @@ class Indexers:
         self._indexers: dict[str, tuple[type[Object], Callable[[Any], Iterable[str]]]] = {}
         self._views: dict[str, type[msgspec.Struct]] = {}
 
-    def add(self, kind: type[T], field: str, extract: Callable[[T], Iterable[str]]) -> None:
-        """Index by the values that ``extract`` returns for each object, of class ``kind``.
+    def add(
+        self,
+        kind: type[T],
+        field: str,
+        extract: Callable[[T], Iterable[str]],
+        view: type[msgspec.Struct] | None = None,
+    ) -> None:
+        """Index by the values that ``extract`` returns for each object, of class ``kind`` or as a ``view`` of it.
 
         Raises:
             ValueError: there is an index of that name.
@@ -36,7 +41,7 @@ class Indexers:
         if field in self._indexers:
             raise ValueError(f"{self._gvk.group_kind}: an index with name {field!r} is registered already")
         self._indexers[field] = (kind, extract)
-        if (view := client.view_of(extract)) is not None:
+        if view is not None:
             self._views[field] = view
 
     def values_of(self, obj: CachedObject[Object]) -> Mapping[str, tuple[str, ...]]:

@@ -15,6 +15,7 @@ from typing import Final, Generic, TypeVar
 
 import anyio
 import anyio.lowlevel
+import msgspec
 
 from controller_runtime import log, metrics, rest
 from controller_runtime.machinery import GVK, NamespacedName, Object, PartialObjectMetadata, Resource
@@ -271,14 +272,14 @@ class SharedInformer:
         if observed is not None and observed.uid != entry.uid:
             # Deleted and created again between two observations: report the deletion of the old object.
             self.remove(key, entry.resource_version)
-        ours, written = self.store.written(key), self.store.wrote(entry)
+        ours, written = self.store.remembered(key), self.store.remembered_values(entry)
         # A list shows the last of several changes: with ours it may bring another writer's, of which no event follows.
         new = CachedObject(self.kind, entry)
         new.own_write = written is not None and not listed
         if entry.refused and (observed is None or observed.uid != entry.uid or not observed.refused):
             self.skip(errors.UndecodableObjectError(self.gvk, key, entry.refused))
         before = self.store.put(entry, self._index(new) if written is None else written)
-        if before is None and ours is not None and ours.uid != entry.uid and not self.store.written(key):
+        if before is None and ours is not None and ours.uid != entry.uid and not self.store.remembered(key):
             self.processor.ended(ours)
         self.processor.put(key, new, before, initial=initial, listed=listed)
 
@@ -297,8 +298,14 @@ class SharedInformer:
 
     # Indices.
 
-    def add_index(self, kind: type[T], field: str, extract: Callable[[T], Iterable[str]]) -> None:
-        """Index by the values that ``extract`` returns for each object, of class ``kind``.
+    def add_index(
+        self,
+        kind: type[T],
+        field: str,
+        extract: Callable[[T], Iterable[str]],
+        view: type[msgspec.Struct] | None = None,
+    ) -> None:
+        """Index by the values that ``extract`` returns for each object, of class ``kind`` or as a ``view`` of it.
 
         Raises:
             ValueError: there is an index of that name, or objects are cached already.
@@ -307,12 +314,12 @@ class SharedInformer:
             raise ValueError(
                 f"{self.gvk.group_kind}: index {field!r} is too late: objects are cached already"
             )
-        self._indexers.add(kind, field, extract)
+        self._indexers.add(kind, field, extract, view)
         self.store.add_index(field)
 
     # Own writes.
 
-    def remember(self, text: bytes, obj: Object | None, now: float) -> None:
+    def remember_write(self, text: bytes, obj: Object | None, now: float) -> None:
         """Read an object, by the text the server returned, until the watch has caught up; ``obj`` if it is decoded."""
         transform = self.selection.transform
         try:
@@ -324,11 +331,11 @@ class SharedInformer:
             return
         self.processor.answered(entry)
         if entry.ended:
-            self.store.remember(entry, {}, now)
+            self.store.remember_write(entry, {}, now)
         elif self._selects(entry):
             known = None if transform is not None else obj
             made = CachedObject(self.kind if known is None else type(known), entry, known)
-            self.store.remember(entry, self._index(made), now)
+            self.store.remember_write(entry, self._index(made), now)
 
     def _selects(self, entry: codec.Entry) -> bool:
         """Return True if the watch is going to deliver ``entry``."""

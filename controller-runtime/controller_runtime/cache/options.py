@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from controller_runtime import client
-from controller_runtime.machinery import Object, shape
+from controller_runtime.machinery import Object, rawjson
 
 from .codec import Transform
 from .reflector import RandomFunc
@@ -37,7 +37,7 @@ class ByObject:
     """One list and watch each; ``("",)`` is all of them in one. A map gives namespaces selectors of their own:
     ``{"team-a": InNamespace(labels="app=web"), "team-b": None}``."""
     transform: Transform | None = None
-    limits: shape.Limits | None = None
+    limits: rawjson.Limits | None = None
 
     def within(self, namespace: str) -> InNamespace:
         """Return the selectors of one namespace."""
@@ -66,7 +66,7 @@ class Options:
     stream_lists: bool = True
     """Request streaming lists; a server without them is listed in pages."""
     page_size: int = 500
-    limits: shape.Limits = shape.DEFAULT
+    limits: rawjson.Limits = rawjson.DEFAULT
     """Of an object that exceeds them, only metadata is kept: reads raise UndecodableObjectError, lists leave it out."""
     random: RandomFunc = random.random
 

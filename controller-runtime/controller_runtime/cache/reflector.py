@@ -29,7 +29,7 @@ import anyio.lowlevel
 import msgspec
 
 from controller_runtime import rest
-from controller_runtime.machinery import NamespacedName, Resource, shape
+from controller_runtime.machinery import NamespacedName, Resource, rawjson
 from controller_runtime.machinery import errors as api
 from controller_runtime.rest import request as requests
 
@@ -230,7 +230,7 @@ class Sink(Protocol):
 class EventDecoder:
     """Reports each object and each line to ``sink``; an object that cannot be read does not end the watch."""
 
-    def __init__(self, sink: Sink, transform: codec.Transform | None, limits: shape.Limits) -> None:
+    def __init__(self, sink: Sink, transform: codec.Transform | None, limits: rawjson.Limits) -> None:
         self.known = ""
         """The resourceVersion that a watch resumes from."""
         self.has_bookmarks = False
@@ -306,7 +306,7 @@ class Target(msgspec.Struct, frozen=True):
     fields: Mapping[str, str] | str | None = None
     metadata_only: bool = False
     transform: codec.Transform | None = None
-    limits: shape.Limits = shape.DEFAULT
+    limits: rawjson.Limits = rawjson.DEFAULT
     page_size: int = 500
     watch_timeout: float = 300.0
     """Seconds a watch lasts at least; up to twice that, so that many do not end together."""

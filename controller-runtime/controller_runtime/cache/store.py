@@ -140,12 +140,12 @@ class Store:
 
     # Our own writes.
 
-    def remember(self, entry: Entry, values: IndexValues, now: float) -> None:
+    def remember_write(self, entry: Entry, values: IndexValues, now: float) -> None:
         """Read ``entry``, which the server returned for our write, until the watch has caught up with it."""
         key = entry.key
         if entry.ended:
             # Our write removed the last finalizer: the server has deleted the object, without another version.
-            self.forget(key, entry.uid, now, version=entry.resource_version)
+            self.remember_delete(key, entry.uid, now, version=entry.resource_version)
             return
         observed, pending = self.observed(key), self._writes.get(key)
         if observed is not None and not older(observed.resource_version, entry.resource_version):
@@ -153,21 +153,21 @@ class Store:
         if pending is not None and older(entry.resource_version, pending.since):
             return
         version = entry.resource_version
-        self._write(key, _Write(entry, entry.uid, version, version, values, now + WRITE_TTL), now)
+        self._remember(key, _Write(entry, entry.uid, version, version, values, now + WRITE_TTL), now)
 
-    def forget(self, key: NamespacedName, uid: str, now: float, *, version: str = "") -> None:
+    def remember_delete(self, key: NamespacedName, uid: str, now: float, *, version: str = "") -> None:
         """Hide the object of that uid at ``key``, which we deleted, until the watch reports its deletion."""
         seen = self.get(key, now)
         if seen is not None and seen.uid == uid:
             since = version or seen.resource_version
-            self._write(key, _Write(None, uid, version, since, _NOTHING, now + WRITE_TTL), now)
+            self._remember(key, _Write(None, uid, version, since, _NOTHING, now + WRITE_TTL), now)
 
-    def written(self, key: NamespacedName) -> Entry | None:
+    def remembered(self, key: NamespacedName) -> Entry | None:
         """Return the result of our last write at ``key``, while the watch has not caught up with it."""
         write = self._writes.get(key)
         return write.entry if write is not None else None
 
-    def wrote(self, entry: Entry) -> IndexValues | None:
+    def remembered_values(self, entry: Entry) -> IndexValues | None:
         """Return the index values of our last write, if it produced ``entry``, not yet reported."""
         write = self._writes.get(entry.key)
         if write is None or write.entry is None:
@@ -175,7 +175,7 @@ class Store:
         same = write.version == entry.resource_version and write.uid == entry.uid
         return write.values if same else None
 
-    def _write(self, key: NamespacedName, write: _Write, now: float) -> None:
+    def _remember(self, key: NamespacedName, write: _Write, now: float) -> None:
         self._writes.pop(key, None)
         self._writes[key] = write
         while len(self._writes) > MAX_WRITES or next(iter(self._writes.values())).expires <= now:
@@ -213,7 +213,7 @@ class Store:
         name = fields.pop("metadata.name", None)
         chosen = self._candidates(namespace, fields)
         if self._writes:
-            chosen = itertools.chain(self._unwritten(chosen), self._written(namespace, fields))
+            chosen = itertools.chain(self._up_to_date(chosen), self._remembered_in(namespace, fields))
         if name is not None:
             chosen = (entry for entry in chosen if entry.name == name)
         return list(itertools.islice(chosen, limit))
@@ -233,12 +233,12 @@ class Store:
             if (not namespace or key.namespace == namespace) and all(key in keys for keys in others)
         )
 
-    def _unwritten(self, entries: Iterable[Entry]) -> Iterator[Entry]:
+    def _up_to_date(self, entries: Iterable[Entry]) -> Iterator[Entry]:
         """Yield the entries that no write of ours has outdated."""
         outdated = {id(self.observed(key)) for key in self._writes}
         return (entry for entry in entries if id(entry) not in outdated)
 
-    def _written(self, namespace: str, fields: Mapping[str, str]) -> Iterator[Entry]:
+    def _remembered_in(self, namespace: str, fields: Mapping[str, str]) -> Iterator[Entry]:
         """Yield our writes that the watch has not confirmed."""
         for write in self._writes.values():
             if (

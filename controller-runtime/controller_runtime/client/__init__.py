@@ -7,7 +7,7 @@ The modules that few programs use are imported on first use.
 
 import typing as _typing
 
-from controller_runtime import ondemand as _ondemand
+from controller_runtime import _ondemand
 
 from .cached import CachedClient as CachedClient
 from .cached import CacheReader as CacheReader
@@ -25,8 +25,6 @@ from .interfaces import SubResourceClient as SubResourceClient
 from .interfaces import Watcher as Watcher
 from .interfaces import WatchEvent as WatchEvent
 from .interfaces import Writer as Writer
-from .interfaces import reads as reads
-from .interfaces import view_of as view_of
 from .lazy import apply_lazily as apply_lazily
 from .lazy import patch_lazily as patch_lazily
 from .lazy import peek as peek

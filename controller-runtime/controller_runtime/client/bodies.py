@@ -17,11 +17,10 @@ from controller_runtime.machinery import (
     Object,
     PartialObjectMetadata,
     Struct,
-    cut,
     errors,
-    shape,
+    rawjson,
 )
-from controller_runtime.machinery.lazy import metadata_text, parts
+from controller_runtime.machinery.rawjson import metadata_text, parts
 
 from . import interfaces
 from .options import DeleteOptions
@@ -35,7 +34,7 @@ class Answer(LazyObject[T]):
     """The object in the response to a request.
 
     ``object`` raises AnswerError if the response is not an object of ``kind`` called ``name`` (if given) or exceeds the
-    limits of ``machinery.shape``, and StatusError if it is a Status that reports a failure. ``metadata`` raises
+    limits of ``machinery.rawjson``, and StatusError if it is a Status that reports a failure. ``metadata`` raises
     AnswerError.
     """
 
@@ -68,14 +67,14 @@ class Answer(LazyObject[T]):
 
 
 def bounded(text: bytes) -> bytes:
-    """Return an object's JSON, without managedFields if only these exceed the limits of ``machinery.shape``.
+    """Return an object's JSON, without managedFields if only these exceed the limits of ``machinery.rawjson``.
 
     Raises:
         AnswerError: the rest exceeds the limits, too; decoding it would block the process.
     """
-    if shape.check(text, shape.WIDE) is not None:
+    if rawjson.check(text, rawjson.WIDE) is not None:
         text = rest.decoded(_without_managed_fields, text)
-        if (reason := shape.check(text, shape.WIDE)) is not None:
+        if (reason := rawjson.check(text, rawjson.WIDE)) is not None:
             raise rest.AnswerError(f"the object is not decoded: {reason}")
     return text
 
@@ -149,8 +148,8 @@ def decode(kind: type[T], body: bytes) -> T:
 def decode_list(kind: type[T], body: bytes) -> interfaces.ObjectList[T]:
     """Return the objects of a list in ``body``; the items get their apiVersion and kind.
 
-    Objects that exceed the limits of ``machinery.shape`` are left out, so that one such object cannot make lists fail;
-    ``skipped`` has the reasons.
+    Objects that exceed the limits of ``machinery.rawjson`` are left out, so that one such object cannot make lists
+    fail; ``skipped`` has the reasons.
     """
     listed = rest.decoded(_decode_list, body)
     skipped: list[Exception] = []
@@ -167,19 +166,19 @@ def _decode_list(body: bytes) -> _List:
     try:
         return _list_decoder.decode(body)
     except RecursionError:
-        fields = cut.fields(body)
-        return _List(cut.items(fields["items"]), _meta_decoder.decode(fields["metadata"]))
+        fields = rawjson.fields(body)
+        return _List(rawjson.items(fields["items"]), _meta_decoder.decode(fields["metadata"]))
 
 
 def decode_listed(kind: type[T], text: bytes, skip: Callable[[Exception], object] | None = None) -> T | None:
     """Return an object of a list or watch.
 
-    If it exceeds the limits of ``machinery.shape``, return None and call ``skip`` with the reason.
+    If it exceeds the limits of ``machinery.rawjson``, return None and call ``skip`` with the reason.
     """
     try:
         return decode(kind, text)
     except rest.AnswerError as error:
-        if shape.Counter(shape.WIDE).feed(text) is None:
+        if rawjson.Counter(rawjson.WIDE).feed(text) is None:
             raise
         _log.warning("Object skipped", kind=str(kind.gvk.group_kind), reason=str(error))
         if skip is not None:

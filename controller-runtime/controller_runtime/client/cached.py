@@ -12,8 +12,8 @@ import anyio
 
 from controller_runtime.machinery import LazyObject, NamespacedName, Object, Unstructured, metadata_only
 from controller_runtime.machinery.errors import NotFoundError, StatusError
+from controller_runtime.machinery.tokenbucket import TokenBucket
 from controller_runtime.rest import RestError
-from controller_runtime.tokenbucket import TokenBucket
 
 from . import interfaces, lazy
 from . import options as opts
@@ -56,12 +56,38 @@ class Backend(interfaces.Client, Protocol):
         ...
 
 
-class _Recorder:
-    """Records the objects that writes return."""
+class _CachedWriter:
+    """Changes objects, or one of their subresources, and records the objects that the server returns."""
+
+    _live: interfaces.Writer | interfaces.SubResourceClient
 
     def __init__(self, cache: CacheReader, *, returns_object: bool = True) -> None:
         self._cache = cache
         self._returns_object = returns_object
+
+    async def update(self, obj: T, **options: Unpack[opts.UpdateOptions]) -> T:
+        """Replace the stored object; ConflictError if ``resourceVersion`` is not the newest."""
+        return await self._recorded(obj, self._live.update(obj, **options), options)
+
+    async def patch(self, obj: T, patch: interfaces.Patch, **options: Unpack[opts.PatchOptions]) -> T:
+        """Send ``patch.data(obj)`` to the object named by ``obj``."""
+        write = _decoded(lazy.patch_lazily(self._live, obj, patch, **options))
+        return (await self._recorded(obj, write, options)).object
+
+    async def patch_lazily(
+        self, obj: T, patch: interfaces.Patch, **options: Unpack[opts.PatchOptions]
+    ) -> LazyObject[T]:
+        """Patch as :meth:`patch` does; return the object undecoded."""
+        return await self._recorded(obj, lazy.patch_lazily(self._live, obj, patch, **options), options)
+
+    async def apply(self, obj: T, **options: Unpack[opts.ApplyOptions]) -> T:
+        """Server-side apply exactly the fields that are set."""
+        write = _decoded(lazy.apply_lazily(self._live, obj, **options))
+        return (await self._recorded(obj, write, options)).object
+
+    async def apply_lazily(self, obj: T, **options: Unpack[opts.ApplyOptions]) -> LazyObject[T]:
+        """Apply as :meth:`apply` does; return the object undecoded."""
+        return await self._recorded(obj, lazy.apply_lazily(self._live, obj, **options), options)
 
     async def _recorded(self, obj: Object, write: Awaitable[S], options: opts.WriteOptions) -> S:
         with self._cache.writing(obj):
@@ -93,13 +119,15 @@ class _Recorder:
             self._cache.remember_delete(obj, uid=uid)
 
 
-class CachedClient(_Recorder):
+class CachedClient(_CachedWriter):
     """A Client over a cache and a live client.
 
     Reads go to the server for kinds in ``uncached``, for all kinds without a model if ``live_unstructured`` is set, and
     for pages of a list after the first. After a write that the server answers with 404, as after a deletion, reads do
     not find the object of that uid any more, though its watch may report the deletion later.
     """
+
+    _live: Backend
 
     def __init__(
         self,
@@ -143,30 +171,6 @@ class CachedClient(_Recorder):
         """Create ``obj``; AlreadyExistsError if an object of that name exists."""
         return await self._recorded(obj, self._live.create(obj, **options), options)
 
-    async def update(self, obj: T, **options: Unpack[opts.UpdateOptions]) -> T:
-        """Replace the stored object; ConflictError if ``resourceVersion`` is not the newest."""
-        return await self._recorded(obj, self._live.update(obj, **options), options)
-
-    async def patch(self, obj: T, patch: interfaces.Patch, **options: Unpack[opts.PatchOptions]) -> T:
-        """Send ``patch.data(obj)`` to the object named by ``obj``."""
-        write = _decoded(lazy.patch_lazily(self._live, obj, patch, **options))
-        return (await self._recorded(obj, write, options)).object
-
-    async def patch_lazily(
-        self, obj: T, patch: interfaces.Patch, **options: Unpack[opts.PatchOptions]
-    ) -> LazyObject[T]:
-        """Patch as :meth:`patch` does; return the object undecoded."""
-        return await self._recorded(obj, lazy.patch_lazily(self._live, obj, patch, **options), options)
-
-    async def apply(self, obj: T, **options: Unpack[opts.ApplyOptions]) -> T:
-        """Server-side apply exactly the fields that are set."""
-        write = _decoded(lazy.apply_lazily(self._live, obj, **options))
-        return (await self._recorded(obj, write, options)).object
-
-    async def apply_lazily(self, obj: T, **options: Unpack[opts.ApplyOptions]) -> LazyObject[T]:
-        """Apply as :meth:`apply` does; return the object undecoded."""
-        return await self._recorded(obj, lazy.apply_lazily(self._live, obj, **options), options)
-
     async def delete(self, obj: Object, **options: Unpack[opts.DeleteOptions]) -> None:
         """Delete the object named by ``obj``; preconditions: ``uid``, ``resourceVersion``."""
         uid = (options.get("preconditions") or {}).get("uid") or obj.metadata.uid or self._cache.uid_of(obj)
@@ -193,8 +197,10 @@ class CachedClient(_Recorder):
         return self._cache
 
 
-class CachedSubResource(_Recorder):
+class CachedSubResource(_CachedWriter):
     """Writes a subresource; for ``status`` the server returns the whole object, which the cache records."""
+
+    _live: interfaces.SubResourceClient
 
     def __init__(
         self,
@@ -215,25 +221,6 @@ class CachedSubResource(_Recorder):
     async def create(self, obj: Object, body: T, **options: Unpack[opts.CreateOptions]) -> T:
         """Post ``body`` to the subresource of ``obj``; the cache observes the result by its watch."""
         return await self._live.create(obj, body, **options)
-
-    async def update(self, obj: T, **options: Unpack[opts.UpdateOptions]) -> T:
-        """Replace the subresource."""
-        return await self._recorded(obj, self._live.update(obj, **options), options)
-
-    async def patch(self, obj: T, patch: interfaces.Patch, **options: Unpack[opts.PatchOptions]) -> T:
-        """Patch the subresource."""
-        write = _decoded(lazy.patch_lazily(self._live, obj, patch, **options))
-        return (await self._recorded(obj, write, options)).object
-
-    async def patch_lazily(
-        self, obj: T, patch: interfaces.Patch, **options: Unpack[opts.PatchOptions]
-    ) -> LazyObject[T]:
-        """Patch the subresource; return the object undecoded."""
-        return await self._recorded(obj, lazy.patch_lazily(self._live, obj, patch, **options), options)
-
-    async def apply(self, obj: T, **options: Unpack[opts.ApplyOptions]) -> T:
-        """Server-side apply the subresource."""
-        return await self._recorded(obj, self._live.apply(obj, **options), options)
 
     async def _exists(self, obj: Object) -> bool:
         """Read ``obj``: an object whose CRD does not declare the subresource gets the 404 of a missing object."""

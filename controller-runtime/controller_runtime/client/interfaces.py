@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Final, Generic, Literal, Protocol, Self, TypeVar, Unpack
+from typing import Generic, Literal, Protocol, Self, TypeVar, Unpack
 
 import msgspec
 
@@ -21,7 +21,6 @@ from . import options as opts
 
 T = TypeVar("T", bound=Object)
 K = TypeVar("K", bound=Object)
-_VIEW: Final = "controller_runtime_view"
 
 
 class ObjectList(list[T], Generic[T]):
@@ -188,35 +187,25 @@ class Client(Reader, Writer, StatusClient, Protocol):
 
 
 IndexerFunc = Callable[[K], Iterable[str]]
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def reads(view: type[msgspec.Struct]) -> Callable[[F], F]:
-    """Declare that a function for an index, or one that maps events to requests, reads only the fields of ``view``.
-
-    A cache then passes a ``view`` instead of the object, which takes a tenth of the time to decode. Other indexers,
-    such as the fake client, pass the object, and so does a cache that has decoded it already: the names of the fields
-    must be those of the kind.
-    """
-
-    def declare(extract: F) -> F:
-        setattr(extract, _VIEW, view)
-        return extract
-
-    return declare
-
-
-def view_of(extract: Callable[..., Any]) -> type[msgspec.Struct] | None:
-    """Return the view that :func:`reads` declared."""
-    view: type[msgspec.Struct] | None = getattr(extract, _VIEW, None)
-    return view
+"""Returns the values by which an object is found."""
 
 
 class FieldIndexer(Protocol):
     """Adds an index to a cache, which makes ``list(kind, fields={field: value})`` a look-up."""
 
-    async def index_field(self, kind: type[K], field: str, extract: IndexerFunc[K]) -> None:
+    async def index_field(
+        self,
+        kind: type[K],
+        field: str,
+        extract: IndexerFunc[K],
+        *,
+        reads: type[msgspec.Struct] | None = None,
+    ) -> None:
         """Index ``kind`` by the values that ``extract`` returns. Call it before the cache starts.
+
+        ``reads`` declares the fields that ``extract`` reads. A cache then passes such a struct instead of the object,
+        which takes a tenth of the time to decode. Other indexers, such as the fake client, pass the object, and so does
+        a cache that has decoded it already: the names of the fields must be those of the kind.
 
         Raises:
             ValueError: the kind already has an index of that name.

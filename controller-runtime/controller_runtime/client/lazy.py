@@ -40,7 +40,9 @@ async def _got(
     return LazyObject.of(await reader.get(kind, key))
 
 
-async def apply_lazily(writer: interfaces.Writer, obj: T, **options: Unpack[ApplyOptions]) -> LazyObject[T]:
+async def apply_lazily(
+    writer: interfaces.Writer | interfaces.SubResourceClient, obj: T, **options: Unpack[ApplyOptions]
+) -> LazyObject[T]:
     """Apply as ``writer.apply`` does; return the object undecoded, where the writer has a method of this name."""
     if (lazy := _with(writer, "apply_lazily")) is None:
         return LazyObject.of(await writer.apply(obj, **options))

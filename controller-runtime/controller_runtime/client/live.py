@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Final, TypeVar, Unpack, cast
 from urllib.parse import unquote
 
 from controller_runtime import log, rest
-from controller_runtime.log import Written
 from controller_runtime.machinery import LazyObject, NamespacedName, Object
-from controller_runtime.machinery.lazy import parts as parts_of
+from controller_runtime.machinery.rawjson import parts as parts_of
 from controller_runtime.rest import request as requests
 
 from . import interfaces
@@ -228,7 +227,7 @@ class LiveClient:
     async def _exchange(self, request: rest.Request) -> tuple[int, bytes]:
         response = await self.transport.send(request)
         await response.raise_for_status()
-        if Written.up_to >= log.DEBUG:
+        if log.may_write(log.DEBUG):
             log_write(request, response.status)
         return response.status, await response.read()
 

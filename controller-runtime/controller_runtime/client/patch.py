@@ -8,9 +8,8 @@ from typing import Final
 
 import msgspec
 
-from controller_runtime.machinery import Object, mergeschema
-from controller_runtime.machinery.patch import Document, merge_patch_diff
-from controller_runtime.machinery.strategicpatch import strategic_merge_diff
+from controller_runtime.machinery import Object, openapi
+from controller_runtime.machinery.patch import Document, merge_patch_diff, strategic_merge_diff
 
 JSON: Final = "application/json-patch+json"
 MERGE: Final = "application/merge-patch+json"
@@ -58,7 +57,7 @@ class MergePatch(msgspec.Struct, frozen=True):
 class StrategicMergePatch(MergePatch, frozen=True):
     """The strategic merge patch that turns ``old`` into the object that is sent."""
 
-    schema: mergeschema.MergeSchema = mergeschema.UNKNOWN
+    schema: openapi.MergeSchema = openapi.UNKNOWN
 
     @property
     def content_type(self) -> str:
@@ -86,7 +85,7 @@ def strategic_merge_from(old: Object, *, optimistic_lock: bool = False) -> Strat
     Raises:
         ValueError: the kind is not one of Kubernetes' own; use :func:`merge_from`.
     """
-    schema = mergeschema.of_kubernetes(type(old).gvk)
+    schema = openapi.merge_schema_of_kind(type(old).gvk)
     if schema is None:
         raise ValueError(f"{type(old).gvk}: no strategic merge patch of this kind; use merge_from")
     return StrategicMergePatch(old, optimistic_lock, schema)

@@ -177,7 +177,7 @@ class Watch(Generic[T]):
         )
 
     def _event(self, line: bytes) -> WatchEvent[T] | None:
-        """Return the event of a line; None for a bookmark or for an object beyond the limits of ``machinery.shape``.
+        """Return the event of a line; None for a bookmark or for an object beyond the limits of ``machinery.rawjson``.
 
         Raises:
             TransportError: the line is cut off.

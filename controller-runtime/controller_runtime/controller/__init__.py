@@ -4,14 +4,14 @@
 
 import typing as _typing
 
-from controller_runtime import ondemand as _ondemand
+from controller_runtime import _ondemand
 
 from .controller import Controller as Controller
+from .controller import reconcile_id as reconcile_id
 from .options import Defaults as Defaults
 from .options import LogConstructor as LogConstructor
 from .options import Options as Options
 from .options import Settings as Settings
-from .reporting import reconcile_id as reconcile_id
 
 if _typing.TYPE_CHECKING:
     from .finalizer import FinalizeError as FinalizeError

@@ -10,16 +10,18 @@ its sources. :meth:`Controller._conclude` alone handles the outcome of a reconci
 from __future__ import annotations
 
 import asyncio
+import random
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Final
 
 import anyio
 import anyio.lowlevel
 from anyio.abc import TaskGroup
 
-from controller_runtime import cancellation, log, metrics, source, workqueue
-from controller_runtime.machinery import raised
+from controller_runtime import log, metrics, source, workqueue
+from controller_runtime.machinery import NamespacedName, cancellation, raised
 from controller_runtime.reconcile import (
     ControllerError,
     PanicError,
@@ -29,13 +31,32 @@ from controller_runtime.reconcile import (
     Result,
 )
 
-from . import outcomes, reporting, retries
-from .options import Defaults, Options
+from . import outcomes
+from .options import Defaults, Options, Settings
 
 if TYPE_CHECKING:
     from controller_runtime import tracing
 
 _log = log.logger_from("controller")
+
+SUCCESS: Final = "success"
+REQUEUE_AFTER: Final = "requeue_after"
+ERROR: Final = "error"
+_RESULTS: Final = (ERROR, REQUEUE_AFTER, "requeue", SUCCESS)
+
+_current: Final[ContextVar[str]] = ContextVar("reconcile_id", default="")
+"""The ID of the reconcile that the current task runs."""
+
+
+def reconcile_id() -> str:
+    """Return the ID of the current reconcile, as logs show it; empty outside a reconcile."""
+    return _current.get()
+
+
+def _new_id() -> str:
+    """Return a version 4 UUID for logs. It need not be secure: the system's random numbers cost three times as much."""
+    digits = f"{random.getrandbits(128) & ~(0xF << 76 | 0x3 << 62) | 4 << 76 | 2 << 62:032x}"
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
 class Controller:
@@ -48,7 +69,7 @@ class Controller:
         options: Options | None = None,
         *,
         defaults: Defaults | None = None,
-        new_id: Callable[[], str] = reporting.new_id,
+        new_id: Callable[[], str] = _new_id,
     ) -> None:
         """Make a controller; ``name`` identifies it in logs and metrics.
 
@@ -64,11 +85,11 @@ class Controller:
         self.queue: workqueue.PriorityQueue[Request] = workqueue.PriorityQueue(
             name, rate_limiter=settings.rate_limiter, metrics=settings.metrics
         )
-        self._retries = retries.Retries(settings.rate_limiter)
+        self._retries = outcomes.Retries(settings.rate_limiter)
         self._reconciler = reconciler
         self._new_id = new_id
         self._time = metrics.RECONCILE_TIME.labels(name)
-        self._successes = metrics.RECONCILE_TOTAL.labels(name, reporting.SUCCESS)
+        self._successes = metrics.RECONCILE_TOTAL.labels(name, SUCCESS)
         self._sources: list[source.Source] = []
         self._tasks: TaskGroup | None = None
         self._started = False
@@ -138,8 +159,8 @@ class Controller:
         self._changed.set()
         # Checked once: a line that is not written costs several microseconds, and a reconcile has two.
         self._traces = _log.enabled(log.TRACE)
-        reporting.show_metrics(self.name, self.settings.max_concurrent_reconciles)
-        with log.into_context(**reporting.fields(self.name, self.settings)):
+        _show_metrics(self.name, self.settings.max_concurrent_reconciles)
+        with log.into_context(**_fields(self.name, self.settings)):
             try:
                 await self._run()
             except BaseExceptionGroup as group:
@@ -214,15 +235,15 @@ class Controller:
     async def _handle(self, request: Request, priority: int) -> None:
         """Reconcile one request, measure the time, and handle the outcome."""
         ident = self._new_id()
-        token = reporting.current.set(ident)
+        token = _current.set(ident)
         began = time.perf_counter()
         try:
-            with log.into_context(**reporting.fields(self.name, self.settings, request), reconcileID=ident):
+            with log.into_context(**_fields(self.name, self.settings, request), reconcileID=ident):
                 if workqueue.Origins.wanted():
                     _log.debug("Reconciling", triggers=self.queue.origins.take(request))
                 self._conclude(request, await self._outcome(request), priority)
         finally:
-            reporting.current.reset(token)
+            _current.reset(token)
             self._time.observe(time.perf_counter() - began)
 
     async def _outcome(self, request: Request) -> Result | Exception:
@@ -263,12 +284,12 @@ class Controller:
         try:
             self._requeue(request, outcome, priority)
         except cancellation.FAILURES as error:  # of the rate limiter, or of the outcome's attributes
-            self.queue.add(request, priority=priority, after=retries.SERVER_DELAY)
+            self.queue.add(request, priority=priority, after=outcomes.SERVER_DELAY)
             found = [each for each in (failed, error) if each is not None]
             failed = BaseExceptionGroup("the outcome of a reconcile cannot be handled", found)
         if failed is not None:
             metrics.RECONCILE_ERRORS.labels(self.name).inc()
-            metrics.RECONCILE_TOTAL.labels(self.name, reporting.ERROR).inc()
+            metrics.RECONCILE_TOTAL.labels(self.name, ERROR).inc()
             _log.error("Reconciler error", error=failed)
 
     def _requeue(self, request: Request, outcome: Result | Exception, priority: int) -> None:
@@ -287,7 +308,7 @@ class Controller:
             self._retries.forget(request)
             self.queue.origins.note(request, "requeue_after of the reconciler")
             self.queue.add(request, priority=priority, after=after.total_seconds())
-            metrics.RECONCILE_TOTAL.labels(self.name, reporting.REQUEUE_AFTER).inc()
+            metrics.RECONCILE_TOTAL.labels(self.name, REQUEUE_AFTER).inc()
         else:
             if self._traces:
                 _log.trace("Reconcile successful")
@@ -299,3 +320,35 @@ def _checked(result: object) -> Result:
     if not isinstance(result, Result):
         raise TypeError(f"reconcile returned {type(result).__name__}, not a Result")
     return result
+
+
+def _show_metrics(name: str, workers: int) -> None:
+    """Create every series of a controller, at zero, before its first reconcile."""
+    for result in _RESULTS:
+        metrics.RECONCILE_TOTAL.labels(name, result)
+    for counter in (
+        metrics.RECONCILE_ERRORS,
+        metrics.TERMINAL_RECONCILE_ERRORS,
+        metrics.RECONCILE_PANICS,
+        metrics.RECONCILE_TIMEOUTS,
+    ):
+        counter.labels(name)
+    metrics.MAX_CONCURRENT_RECONCILES.labels(name).set(workers)
+    metrics.ACTIVE_WORKERS.labels(name).set(0)
+
+
+def _fields(name: str, settings: Settings, request: Request | None = None) -> dict[str, object]:
+    """Return the fields of every log line of a controller or, with ``request``, the further fields about it."""
+    found: dict[str, object] = {}
+    gvk = settings.kind
+    if request is None:
+        found["controller"] = name
+        if gvk is not None:
+            found |= {"controllerGroup": gvk.group, "controllerKind": gvk.kind}
+    else:
+        if gvk is not None:
+            found[gvk.kind[:1].lower() + gvk.kind[1:]] = NamespacedName(*request)
+        found |= {"namespace": request.namespace, "name": request.name}
+    if settings.log_constructor is not None:
+        found.update(settings.log_constructor(request))
+    return found

@@ -42,7 +42,7 @@ from controller_runtime.envtest.process import Identity, PidFiles, Supervisor, c
 from controller_runtime.envtest.progress import PlainProgress, Progress
 from controller_runtime.machinery import JSON, Object
 from controller_runtime.machinery.errors import AlreadyExistsError
-from controller_runtime.rest import Config, RESTMapper, StaticToken, Transport, load_config
+from controller_runtime.rest import Config, RESTMapper, StaticToken, Transport, config_from_dict, load_config
 
 EXISTING_VARIABLE: Final = "USE_EXISTING_CLUSTER"
 _MEMORY: Final = Path("/dev/shm")  # noqa: S108 a private directory, mode 0700, is created in it
@@ -135,7 +135,7 @@ class Environment:
 
     async def add_user(self, user: str, groups: Sequence[str] = ()) -> Config:
         """Return the client configuration of ``user``; see `kubeconfig_for`."""
-        return await Config.from_kubeconfig_dict(self.kubeconfig_for(user, groups))
+        return await config_from_dict(self.kubeconfig_for(user, groups))
 
     async def add_service_account(
         self, namespace: str, name: str, *, expiration_seconds: int | None = None
@@ -220,7 +220,7 @@ class Environment:
             except BaseException:
                 self.kill(keep_logs=True)
                 raise
-            self._config = await Config.from_kubeconfig_dict(self.kubeconfig_for("admin", ["system:masters"]))
+            self._config = await config_from_dict(self.kubeconfig_for("admin", ["system:masters"]))
         try:
             await self.install_crds(*self._crds)
             if self._webhooks:

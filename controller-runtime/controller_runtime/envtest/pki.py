@@ -19,8 +19,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from controller_runtime import certificates
 from controller_runtime.envtest.files import private_directory, write_private
+from controller_runtime.serving import certificates
 
 if TYPE_CHECKING:
     from controller_runtime.machinery import JSON

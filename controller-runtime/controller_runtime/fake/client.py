@@ -113,8 +113,16 @@ class FakeClient(client.LiveClient):
         """
         garbage.collect(self.storage, self._server.tables.values())
 
-    async def index_field(self, kind: type[K], field: str, extract: client.IndexerFunc[K]) -> None:
-        """Add an index; ValueError if the kind already has one of that name."""
+    async def index_field(
+        self,
+        kind: type[K],
+        field: str,
+        extract: client.IndexerFunc[K],
+        *,
+        reads: type[msgspec.Struct] | None = None,
+    ) -> None:
+        """Add an index; ValueError if the kind already has one of that name. ``extract`` gets whole objects."""
+        del reads
         if (kind.gvk, field) in self._indexes:
             raise ValueError(f"{kind.gvk}: an index named {field} exists")
         self._indexes[kind.gvk, field] = (kind, extract)

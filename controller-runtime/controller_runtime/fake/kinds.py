@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The properties of a kind in an API server: its resource, its status subresource and the rules of its writes.
 
-Kubernetes' own kinds are those of the record in :mod:`controller_runtime.machinery.kubernetes_schema`. A custom
+Kubernetes' own kinds are those of the record in :mod:`controller_runtime.machinery.openapi`. A custom
 resource is described by its CustomResourceDefinition, otherwise by its model; a kind without either is assumed to have
 a status subresource and atomic lists.
 """
@@ -21,10 +21,10 @@ from controller_runtime.machinery import (
     PartialObjectMetadata,
     Resource,
     Unstructured,
-    kubernetes_schema,
-    mergeschema,
+    crd,
+    openapi,
 )
-from controller_runtime.machinery.mergeschema import MergeSchema
+from controller_runtime.machinery.openapi import MergeSchema
 
 _GENERATION: Final = frozenset(
     {
@@ -94,10 +94,10 @@ def facts_for(kind: type[Object], *, status: bool | None = None) -> Facts:
     ``status`` sets whether a custom resource has a status subresource; None uses the model.
     """
     gvk = kind.gvk
-    known = kubernetes_schema.kinds().get(gvk)
+    known = openapi.kinds().get(gvk)
     if known is not None:
         resource = Resource(gvk.group, gvk.version, known.plural, known.namespaced)
-        return _kubernetes(gvk, resource, mergeschema.recorded(known.definition), status=known.status)
+        return _kubernetes(gvk, resource, openapi.merge_schema(known.definition), status=known.status)
     model = _model_of(kind)
     if status is None:
         markers = getattr(model, "crd_kind", None)
@@ -105,16 +105,16 @@ def facts_for(kind: type[Object], *, status: bool | None = None) -> Facts:
             status = markers.status_subresource
         else:
             status = model is None or "status" in model.model_fields
-    schema = mergeschema.of_crd({}) if model is None else mergeschema.of_model(model)
+    schema = openapi.merge_schema_of_crd({}) if model is None else crd.merge_schema(model)
     resource = kind.resource or _guess(gvk)
     if not is_custom(gvk):  # of another release than the record
         return _kubernetes(gvk, resource, schema, status=status)
     return Facts(gvk, resource, schema, kind.resource is not None, status=status)
 
 
-def facts_of_crd(crd: Mapping[str, JSON]) -> list[Facts]:
+def facts_of_crd(definition: Mapping[str, JSON]) -> list[Facts]:
     """Return the properties that a CustomResourceDefinition declares, for each version."""
-    spec = crd["spec"]
+    spec = definition["spec"]
     names = spec["names"]
     facts = []
     for version in spec["versions"]:
@@ -122,7 +122,7 @@ def facts_of_crd(crd: Mapping[str, JSON]) -> list[Facts]:
         resource = Resource(gvk.group, gvk.version, names["plural"], spec.get("scope") != "Cluster")
         schema = (version.get("schema") or {}).get("openAPIV3Schema") or {}
         status = "status" in (version.get("subresources") or {})
-        facts.append(Facts(gvk, resource, mergeschema.of_crd(schema), status=status))
+        facts.append(Facts(gvk, resource, openapi.merge_schema_of_crd(schema), status=status))
     return facts
 
 
@@ -138,7 +138,7 @@ def knows_more(kind: type[Object], facts: Facts) -> bool:
 
 @cache
 def _groups() -> frozenset[str]:
-    return frozenset(gvk.group for gvk in kubernetes_schema.kinds())
+    return frozenset(gvk.group for gvk in openapi.kinds())
 
 
 def _kubernetes(gvk: GVK, resource: Resource, schema: MergeSchema, *, status: bool) -> Facts:

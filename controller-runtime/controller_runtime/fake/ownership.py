@@ -4,7 +4,7 @@
 
 A field set is a set of paths. A step of a path is a map's key, an :class:`Item` of a list whose items are
 identified by key fields, or a :class:`Member` of a list that is a set. The
-kind's :class:`~controller_runtime.machinery.mergeschema.MergeSchema` has the type of each list and map.
+kind's :class:`~controller_runtime.machinery.openapi.MergeSchema` has the type of each list and map.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Final, NamedTuple
 import msgspec
 
 from controller_runtime.machinery import JSON
-from controller_runtime.machinery.mergeschema import MergeSchema
 from controller_runtime.machinery.object import IDENTIFYING
+from controller_runtime.machinery.openapi import MergeSchema
 from controller_runtime.machinery.patch import same
 
 

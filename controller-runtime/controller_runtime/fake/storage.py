@@ -17,8 +17,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from controller_runtime.machinery import JSON, NamespacedName, errors
+from controller_runtime.machinery.meta import format_time
 from controller_runtime.machinery.patch import same
-from controller_runtime.machinery.time import format_time
 
 from . import checks, ownership
 from .checks import FOREGROUND, ORPHAN

@@ -16,7 +16,7 @@ import msgspec
 
 from controller_runtime.client import APPLY, MERGE, STRATEGIC
 from controller_runtime.client import JSON as JSON_PATCH
-from controller_runtime.machinery import GVK, JSON, NamespacedName, errors, mergeschema, strategicpatch
+from controller_runtime.machinery import GVK, JSON, NamespacedName, errors, openapi, patch
 from controller_runtime.machinery import patch as patches
 
 from . import checks
@@ -258,10 +258,10 @@ def patched(table: Table, document: Document, body: JSON, content_type: str) -> 
         elif content_type == JSON_PATCH:
             result = patches.apply_json_patch(document, body)
         else:
-            result = strategicpatch.strategic_merge_patch(
+            result = patch.strategic_merge_patch(
                 copy.deepcopy(document), copy.deepcopy(body), table.facts.schema
             )
-    except (patches.PatchError, strategicpatch.StrategicMergeError) as error:
+    except (patches.PatchError, patch.StrategicMergeError) as error:
         raise errors.InvalidError(str(error), code=422, reason="Invalid") from error
     _check_identity(document, result)
     return cast("Document", result)
@@ -269,7 +269,7 @@ def patched(table: Table, document: Document, body: JSON, content_type: str) -> 
 
 def _check_type(table: Table, body: JSON, content_type: str) -> None:
     custom = table.facts.custom
-    if content_type == STRATEGIC and not custom and mergeschema.of_kubernetes(table.facts.gvk) is None:
+    if content_type == STRATEGIC and not custom and openapi.merge_schema_of_kind(table.facts.gvk) is None:
         raise NotImplementedError(f"{table.facts.gvk}: no strategic merge patch of this kind in memory")
     if content_type not in (MERGE, JSON_PATCH) and (content_type != STRATEGIC or custom):
         message = "415: Unsupported Media Type"

@@ -4,23 +4,29 @@
 
 import typing as _typing
 
-from controller_runtime import ondemand as _ondemand
+from controller_runtime import _ondemand
 
 if _typing.TYPE_CHECKING:
     from .leaderelection import Elector as Elector
+    from .leaderelection import InvalidTimingError as InvalidTimingError
+    from .leaderelection import LeaderElectionError as LeaderElectionError
+    from .leaderelection import LeaderElectionLostError as LeaderElectionLostError
     from .leaderelection import LeaderElector as LeaderElector
+    from .leaderelection import Timing as Timing
     from .threaded import ThreadedElector as ThreadedElector
     from .threaded import connection as connection
-    from .timing import InvalidTimingError as InvalidTimingError
-    from .timing import LeaderElectionError as LeaderElectionError
-    from .timing import LeaderElectionLostError as LeaderElectionLostError
-    from .timing import Timing as Timing
 else:
     __getattr__, __dir__ = _ondemand.names(
         __name__,
         {
-            "leaderelection": ("Elector", "LeaderElector"),
+            "leaderelection": (
+                "Elector",
+                "InvalidTimingError",
+                "LeaderElectionError",
+                "LeaderElectionLostError",
+                "LeaderElector",
+                "Timing",
+            ),
             "threaded": ("ThreadedElector", "connection"),
-            "timing": ("InvalidTimingError", "LeaderElectionError", "LeaderElectionLostError", "Timing"),
         },
     )

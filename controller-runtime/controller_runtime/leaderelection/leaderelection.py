@@ -6,6 +6,10 @@ Guarantee: a holder that cannot renew gives up before another replica may take t
 things. A waiting replica measures from when it *observed* a change of the record, on its own monotonic clock; clocks
 of different machines are never compared. A holder measures from when it *began* the last
 successful renewal, and every call to the server has a deadline within what is left.
+
+LeaderElectionError
+├── LeaderElectionLostError   the lease could not be kept: end the process
+└── InvalidTimingError        the durations do not give the guarantee
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, Protocol
 
@@ -23,16 +28,59 @@ from controller_runtime.apis.coordination.v1 import Lease, LeaseSpec
 from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.client import Client
 from controller_runtime.machinery import NamespacedName
-from controller_runtime.machinery import time as wire_time
 from controller_runtime.machinery.errors import ConflictError, NotFoundError, StatusError
+from controller_runtime.machinery.meta import format_micro_time
 from controller_runtime.rest import RestError
 
-from .timing import JITTER, LeaderElectionLostError, Timing
-
+JITTER: Final = 1.2
+_MARGIN: Final = 0.9
+"""The part of the lease's duration after which a holder has given up, whatever the other durations are."""
+_HASTE: Final = 0.98
+"""The part of the renew deadline after which a holder gives up."""
 _LONGEST_LEASE: Final = 2**31 - 1
 """Seconds: the API's int32."""
 
 _log = log.logger_from("leader-election")
+
+
+class LeaderElectionError(Exception):
+    """Something is wrong with leading."""
+
+
+class LeaderElectionLostError(LeaderElectionError):
+    """The lease could not be renewed, or another replica holds it."""
+
+
+class InvalidTimingError(LeaderElectionError):
+    """The durations contradict each other."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Timing:
+    """Durations in seconds: how long a lease holds, how long renewing is tried, and how often."""
+
+    lease_duration: float = 15.0
+    renew_deadline: float = 10.0
+    retry_period: float = 2.0
+
+    def validate(self) -> None:
+        """Check that a holder gives up before its lease lapses.
+
+        Raises:
+            InvalidTimingError: it would not.
+        """
+        if self.lease_duration < 1 or self.renew_deadline <= 0 or self.retry_period <= 0:
+            raise InvalidTimingError("lease duration, renew deadline and retry period must be positive")
+        if self.lease_duration <= self.renew_deadline:
+            raise InvalidTimingError("lease duration must be greater than renew deadline")
+        if self.renew_deadline <= JITTER * self.retry_period:
+            raise InvalidTimingError(f"renew deadline must be greater than retry period*{JITTER}")
+
+    @property
+    def tenure(self) -> float:
+        """Seconds after the beginning of the last renewal at which a holder has given up."""
+        # A little early: a request in flight at that moment must arrive within the deadline, too.
+        return min(_HASTE * self.renew_deadline, _MARGIN * self.lease_duration)
 
 
 class Elector(Protocol):
@@ -182,7 +230,7 @@ class LeaderElector:
                 return True
 
     def _free(self, held: Lease) -> LeaseSpec:
-        now = wire_time.format_micro_time(self._now())
+        now = format_micro_time(self._now())
         return LeaseSpec(
             holder_identity="",
             lease_duration_seconds=1,
@@ -269,7 +317,7 @@ class LeaderElector:
 
     def _ours(self, current: Lease | None) -> Lease:
         """Return the lease as we hold it after ``current``."""
-        now = wire_time.format_micro_time(self._now())
+        now = format_micro_time(self._now())
         before = current.spec if current is not None else None
         acquired, transitions = now, 0
         if before is not None:

@@ -31,8 +31,7 @@ from controller_runtime.apis.coordination.v1 import Lease
 from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.machinery import NamespacedName
 
-from .leaderelection import LeaderElector
-from .timing import LeaderElectionLostError, Timing
+from .leaderelection import LeaderElectionLostError, LeaderElector, Timing
 
 T = TypeVar("T")
 Connect = Callable[[], AbstractAsyncContextManager[client.Client]]

@@ -7,18 +7,17 @@ structlog is loaded by the set-up of the log, or with the first line that is wri
 
 from typing import TYPE_CHECKING
 
-from controller_runtime import ondemand
+from controller_runtime import _ondemand
 
-from .context import Written as Written
 from .context import bound as bound
 from .context import into_context as into_context
 from .context import into_context_late as into_context_late
-from .context import logger_from as logger_from
 from .encode import CUT as CUT
 from .encode import Sparing as Sparing
 from .encode import cut as cut
 from .encode import describe as describe
 from .encode import needs_no_stack as needs_no_stack
+from .logger import logger_from as logger_from
 from .options import DEBUG as DEBUG
 from .options import ERROR as ERROR
 from .options import INFO as INFO
@@ -26,19 +25,21 @@ from .options import TRACE as TRACE
 from .options import Encoder as Encoder
 from .options import Options as Options
 from .options import TimeEncoding as TimeEncoding
+from .options import limit as limit
+from .options import may_write as may_write
 from .options import parse_encoder as parse_encoder
 from .options import parse_level as parse_level
 from .options import parse_stacktrace_level as parse_stacktrace_level
 from .options import parse_time_encoding as parse_time_encoding
 
 if TYPE_CHECKING:
-    from .logger import Logger as Logger
-    from .logger import Sink as Sink
-    from .logger import configure as configure
-    from .logger import merge_context as merge_context
-    from .logger import set_verbosity as set_verbosity
-    from .logger import verbosity as verbosity
+    from .setup import Logger as Logger
+    from .setup import Sink as Sink
+    from .setup import configure as configure
+    from .setup import merge_context as merge_context
+    from .setup import set_verbosity as set_verbosity
+    from .setup import verbosity as verbosity
 else:
-    __getattr__, __dir__ = ondemand.names(
-        __name__, {"logger": ("Logger", "Sink", "configure", "merge_context", "set_verbosity", "verbosity")}
+    __getattr__, __dir__ = _ondemand.names(
+        __name__, {"setup": ("Logger", "Sink", "configure", "merge_context", "set_verbosity", "verbosity")}
     )

@@ -1,9 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The loggers of packages, and the fields that the context adds to each line.
-
-Importing this module does not load structlog; the set-up of the log does, or the first line that is written.
-"""
+"""The fields that the context adds to each line of the log."""
 
 from __future__ import annotations
 
@@ -11,61 +8,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from contextvars import ContextVar, Token
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, cast
-
-from .options import DEBUG, TRACE
-
-if TYPE_CHECKING:
-    from .logger import Logger
+from typing import Final
 
 _bound: Final[ContextVar[Mapping[str, object]]] = ContextVar(
     "controller-runtime.fields", default=MappingProxyType({})
 )
-
-
-def logger_from(name: str = "") -> Logger:
-    """Return the logger of the current context; each line carries the fields bound by :func:`into_context`.
-
-    It may be made at import: a later :func:`configure` still applies.
-    """
-    return cast("Logger", _Unbound(name))
-
-
-class _Unbound:
-    """A logger that becomes a :class:`Logger` for each line that is written; others cost almost nothing."""
-
-    __slots__ = ("_name",)
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def _bind(self) -> Logger:
-        import structlog
-
-        from .logger import Logger
-
-        # What structlog.wrap_logger(wrapper_class=Logger).bind() makes, at a quarter of the cost.
-        # ``logger_name`` is LOGGER_NAME, which the renderer takes off again.
-        config = structlog.get_config()
-        return Logger(config["logger_factory"](), config["processors"], {"logger_name": self._name})
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._bind(), name)
-
-    def debug(self, message: str, /, **fields: object) -> None:
-        if Written.up_to >= DEBUG:
-            self._bind().debug(message, **fields)
-
-    def trace(self, message: str, /, **fields: object) -> None:
-        if Written.up_to >= TRACE:
-            self._bind().trace(message, **fields)
-
-
-class Written:
-    """Up to which verbosity a line may be written."""
-
-    up_to = TRACE
-    """Until the log is configured, each logger decides by itself."""
 
 
 class _Bound:

@@ -16,7 +16,7 @@ import msgspec
 
 from controller_runtime.machinery import GVK, JSON, GroupKind, NamespacedName, Object, raised
 from controller_runtime.machinery.printable import printable_json
-from controller_runtime.tokenbucket import TokenBucket
+from controller_runtime.machinery.tokenbucket import TokenBucket
 
 from .options import DEBUG, ERROR, INFO, PANIC, TRACE, Encoder, Options, TimeEncoding
 

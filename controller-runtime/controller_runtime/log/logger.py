@@ -1,157 +1,49 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The logger and its set-up: structlog bound to context variables, one line per event on stderr."""
+"""The loggers of packages.
+
+Importing this module does not load structlog; the set-up of the log does, or the first line that is written.
+"""
 
 from __future__ import annotations
 
-import contextlib
-import logging
-import sys
-import time
-from collections.abc import Callable
-from typing import Final, TextIO
+from typing import TYPE_CHECKING, Any, cast
 
-import structlog
-from structlog.contextvars import merge_contextvars
-from structlog.processors import CallsiteParameter, CallsiteParameterAdder
+from .options import DEBUG, LIMIT, TRACE
 
-from .context import Written, bound, logger_from
-from .encode import VERBOSITY, renderer
-from .options import INFO, TRACE, Options
-
-_FOREIGN: Final = "controller-runtime.foreign"
-_place: Final = CallsiteParameterAdder(
-    [CallsiteParameter.PATHNAME, CallsiteParameter.LINENO], additional_ignores=[f"{__package__}.", "logging"]
-)
+if TYPE_CHECKING:
+    from .setup import Logger
 
 
-class Sink:
-    """The output: the object that structlog calls as wrapped logger; every level is the same write."""
+def logger_from(name: str = "") -> Logger:
+    """Return the logger of the current context; each line carries the fields bound by :func:`into_context`.
 
-    def __init__(self, stream: TextIO | None, verbosity: int) -> None:
-        self._stream = stream
-        self.verbosity = verbosity
-
-    def _write(self, line: str) -> None:
-        # stderr is looked up at each write: a test or a daemon may have replaced it.
-        stream = self._stream if self._stream is not None else sys.stderr
-        with contextlib.suppress(OSError, ValueError, AttributeError):  # a full disk, a closed stream, none
-            stream.write(line + "\n")
-            stream.flush()
-
-    critical = error = exception = warning = info = debug = trace = _write
+    It may be made at import: a later :func:`configure` still applies.
+    """
+    return cast("Logger", _Unbound(name))
 
 
-class Logger(structlog.BoundLoggerBase):
-    """A logger with bound keys and values; a call below the verbosity costs a comparison and no rendering."""
+class _Unbound:
+    """A logger that becomes a :class:`Logger` for each line that is written; others cost almost nothing."""
 
-    def _log(self, method: str, message: str, fields: dict[str, object]) -> None:
-        if VERBOSITY[method] <= getattr(self._logger, "verbosity", INFO):
-            if "event" in fields:  # structlog's own key for the message
-                fields["event_"] = fields.pop("event")
-            self._proxy_to_logger(method, message, **fields)
+    __slots__ = ("_name",)
 
-    def enabled(self, verbosity: int) -> bool:
-        """Whether a message of that verbosity is written; check before computing costly values."""
-        allowed: int = getattr(self._logger, "verbosity", INFO)
-        return verbosity <= allowed
+    def __init__(self, name: str) -> None:
+        self._name = name
 
-    def error(self, message: str, /, **fields: object) -> None:
-        """Log a failure; pass the exception as ``error=``: its text is written, and its stack."""
-        self._log("error", message, fields)
+    def __getattr__(self, name: str) -> Any:
+        from .setup import bind
 
-    def warning(self, message: str, /, **fields: object) -> None:
-        """Log a condition that an operator should check, but that needs no immediate action."""
-        self._log("warning", message, fields)
-
-    def info(self, message: str, /, **fields: object) -> None:
-        """Log at V(0)."""
-        self._log("info", message, fields)
+        return getattr(bind(self._name), name)
 
     def debug(self, message: str, /, **fields: object) -> None:
-        """Log at V(1)."""
-        self._log("debug", message, fields)
+        if LIMIT.verbosity >= DEBUG:
+            from .setup import bind
+
+            bind(self._name).debug(message, **fields)
 
     def trace(self, message: str, /, **fields: object) -> None:
-        """Log at V(5)."""
-        self._log("trace", message, fields)
+        if LIMIT.verbosity >= TRACE:
+            from .setup import bind
 
-
-def merge_context(
-    _logger: object, _method: str, fields: structlog.typing.EventDict
-) -> structlog.typing.EventDict:
-    """Add the bound fields to a line's fields, which take precedence: a processor of structlog."""
-    for key, value in bound().items():
-        fields.setdefault(key, value)
-    return fields
-
-
-def caller() -> str:
-    """Return the first place outside of logging itself on the stack, as zap names it: ``folder/file.py:line``."""
-    found = _place(logging.getLogger(), "", {})  # the logger is not used
-    folder_and_file = "/".join(found["pathname"].rsplit("/", 2)[-2:])
-    return f"{folder_and_file}:{found['lineno']}"
-
-
-def verbosity() -> int:
-    """Return up to which verbosity lines are written now."""
-    allowed: int = getattr(_sink(), "verbosity", INFO)
-    return allowed
-
-
-def set_verbosity(wanted: int) -> None:
-    """Write lines up to that verbosity from now on, without a second :func:`configure`; unconfigured, do nothing."""
-    sink = _sink()
-    if isinstance(sink, Sink):
-        sink.verbosity = Written.up_to = wanted
-        _set_foreign_level(wanted)
-
-
-def _sink() -> object:
-    factory = structlog.get_config()["logger_factory"]
-    return factory() if callable(factory) else None
-
-
-def _set_foreign_level(wanted: int) -> None:
-    logging.getLogger().setLevel(logging.DEBUG if wanted >= TRACE else logging.WARNING)
-
-
-def configure(
-    options: Options | None = None,
-    *,
-    stream: TextIO | None = None,
-    now_ns: Callable[[], int] = time.time_ns,
-) -> None:
-    """Set up logging for the process, also for libraries that use ``logging``; a second call replaces the first."""
-    options = options or Options()
-    sink = Sink(stream, options.effective_verbosity)
-    Written.up_to = options.effective_verbosity
-    render = renderer(options, now_ns, caller) if options.caller else renderer(options, now_ns)
-    structlog.configure(
-        processors=[merge_context, merge_contextvars, render],
-        wrapper_class=Logger,
-        logger_factory=lambda *_: sink,
-        cache_logger_on_first_use=False,
-    )
-    root = logging.getLogger()
-    for handler in [h for h in root.handlers if isinstance(h, _Bridge)]:
-        root.removeHandler(handler)
-    root.addHandler(_Bridge())
-    _set_foreign_level(options.effective_verbosity)
-
-
-class _Bridge(logging.Handler):
-    """Carries records of the standard library's loggers over."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        try:
-            log = logger_from(record.name or _FOREIGN)
-            fields: dict[str, object] = {"error": record.exc_info[1]} if record.exc_info else {}
-            if record.levelno >= logging.ERROR:
-                log.error(record.getMessage(), **fields)
-            elif record.levelno >= logging.WARNING:
-                log.warning(record.getMessage(), **fields)
-            else:
-                log.trace(record.getMessage(), **fields)
-        except Exception:  # logging's own rule: a handler never raises into the caller
-            self.handleError(record)
+            bind(self._name).trace(message, **fields)

@@ -132,3 +132,26 @@ def parse_time_encoding(text: str) -> TimeEncoding:
         return TimeEncoding("nanos" if name == "nano" else name)
     except ValueError:
         raise ValueError(f'invalid time-encoding value "{text}"') from None
+
+
+class _Limit:
+    """Up to which verbosity a line may be written."""
+
+    verbosity = TRACE
+
+
+LIMIT: Final = _Limit()
+
+
+def limit(verbosity: int) -> int:
+    """Have lines above ``verbosity`` dropped before they are made, and return the limit that was in force.
+
+    The set-up of the log calls it. Until then there is no limit, and each logger decides by itself.
+    """
+    before, LIMIT.verbosity = LIMIT.verbosity, verbosity
+    return before
+
+
+def may_write(verbosity: int) -> bool:
+    """Return True if a line of ``verbosity`` may be written."""
+    return LIMIT.verbosity >= verbosity

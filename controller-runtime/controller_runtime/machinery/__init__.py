@@ -2,28 +2,36 @@
 # SPDX-License-Identifier: Apache-2.0
 """The parts of apimachinery that kinds and clients need: the base of kinds, and modules of functions by their subject.
 
+The helpers of several packages are here, too: :mod:`.cancellation`, :mod:`.offload`, :mod:`.raised` and
+:mod:`.tokenbucket`.
+
 metav1's structs are in :mod:`controller_runtime.apis.meta.v1`.
 """
 
 import typing as _typing
 
-from controller_runtime import ondemand as _ondemand
+from controller_runtime import _ondemand
 
 if _typing.TYPE_CHECKING:
+    from . import cancellation as cancellation
     from . import conditions as conditions
-    from . import crd_schema as crd_schema
+    from . import crd as crd
     from . import equality as equality
     from . import errors as errors
     from . import field as field
     from . import gojson as gojson
     from . import intstr as intstr
     from . import labels as labels
+    from . import meta as meta
     from . import names as names
+    from . import offload as offload
+    from . import openapi as openapi
     from . import patch as patch
     from . import printable as printable
     from . import quantity as quantity
-    from . import strategicpatch as strategicpatch
-    from . import time as time
+    from . import raised as raised
+    from . import rawjson as rawjson
+    from . import tokenbucket as tokenbucket
     from . import yaml as yaml
     from .base import JSON as JSON
     from .base import Struct as Struct
@@ -40,13 +48,13 @@ if _typing.TYPE_CHECKING:
     from .gvk import GroupKind as GroupKind
     from .gvk import NamespacedName as NamespacedName
     from .gvk import Resource as Resource
-    from .lazy import LazyObject as LazyObject
+    from .object import LazyObject as LazyObject
     from .object import Object as Object
     from .object import PartialObjectMetadata as PartialObjectMetadata
+    from .object import Scheme as Scheme
     from .object import Unstructured as Unstructured
     from .object import metadata_only as metadata_only
     from .object import unstructured as unstructured
-    from .scheme import Scheme as Scheme
 else:
     __getattr__, __dir__ = _ondemand.names(
         __name__,
@@ -72,15 +80,15 @@ else:
                 "NamespacedName",
                 "Resource",
             ),
-            "lazy": ("LazyObject",),
             "object": (
+                "LazyObject",
                 "Object",
                 "PartialObjectMetadata",
+                "Scheme",
                 "Unstructured",
                 "metadata_only",
                 "unstructured",
             ),
-            "scheme": ("Scheme",),
         },
         submodules=True,
     )

@@ -7,8 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from datetime import datetime
 
-from .meta import Condition
-from .time import format_time
+from .meta import Condition, format_time
 
 
 def set_status_condition(

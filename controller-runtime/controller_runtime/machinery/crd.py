@@ -1,17 +1,36 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Markers: properties of a field or a kind in a CustomResourceDefinition beyond its Python type.
+"""CustomResourceDefinitions from models and their markers.
 
-A field carries them as ``Annotated[int | None, CRD(minimum=0)]``, a struct as ``crd: ClassVar = CRD(...)``, a
-kind as ``crd_kind: ClassVar = KindMarkers(...)``. They have no effect at run time: only
-:mod:`controller_runtime.machinery.crd_schema` reads them. A field's description is the string below it.
+Markers are the properties of a field or a kind beyond its Python type: a field carries them as
+``Annotated[int | None, CRD(minimum=0)]``, a struct as ``crd: ClassVar = CRD(...)``, a kind as
+``crd_kind: ClassVar = KindMarkers(...)``. They do not change how objects are decoded. A field's description is the
+string below it.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal
+import ast
+import decimal
+import importlib
+import inspect
+import itertools
+import types
+import typing
+from collections.abc import Iterable, Mapping
+from functools import cache, lru_cache
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
+import pydantic
+from pydantic import TypeAdapter
+from pydantic.fields import FieldInfo
+
+from . import openapi
+from .base import JSON, Struct, fields_of, wire_name
+from .object import Object
+from .openapi import Schema
+from .quantity import CANONICAL
 
 
 class _Unset:
@@ -83,3 +102,372 @@ Int64 = Annotated[int, CRD(format="int64")]
 ATOMIC: Final = CRD(list_type="atomic")
 MAP_BY_NAME: Final = CRD(list_type="map", list_map_keys=("name",))
 MAP_BY_TYPE: Final = CRD(list_type="map", list_map_keys=("type",))
+
+
+_NUMBERS: Final = {
+    "format": "format",
+    "minimum": "minimum",
+    "maximum": "maximum",
+    "min_length": "minLength",
+    "max_length": "maxLength",
+    "min_items": "minItems",
+    "max_items": "maxItems",
+    "min_properties": "minProperties",
+    "pattern": "pattern",
+    "list_type": openapi.LIST_TYPE,
+    "map_type": openapi.MAP_TYPE,
+}
+_SCALARS: Final[dict[object, str]] = {str: "string", int: "integer", bool: "boolean", float: "number"}
+_TYPES: Final[dict[str, Any]] = {
+    "string": str,
+    "integer": int,
+    "number": float,
+    "array": list[Any],
+    "object": dict[str, Any],
+}
+_BOUNDS: Final = frozenset(
+    {
+        *("minimum", "maximum", "multipleOf", "minLength", "maxLength", "pattern", "format", "enum"),
+        *("minItems", "maxItems", "minProperties", "maxProperties", "description"),
+    }
+)
+_FORMATS: Final = frozenset({"date", "date-time", "uuid", "email", "uri", "ipv4", "ipv6", "password"})
+"""Formats that the API server checks, and reads as pydantic does."""
+_TEXT_ONLY: Final = (Rule("self == self", "must be a string"),)
+"""Without a rule that reads the value, the API server admits lists where a string has a format."""
+_ANYTHING: Final = {"x-kubernetes-preserve-unknown-fields": True}
+_DECIMAL: Final = {"type": "string", "pattern": r"^[+-]?[0-9]+(\.[0-9]+)?$"}
+_API_VERSION_TEXT: Final = "The version of the schema this object is written in, such as group/version."
+_KIND_TEXT: Final = "The kind of this object."
+
+
+class _NoSchemaError(TypeError):
+    """A type has no structural schema; the message says why."""
+
+
+def custom_resource_definition(kind: type[Object]) -> Schema:
+    """Return the CustomResourceDefinition of ``kind`` with its single version.
+
+    Types, bounds and required fields are those of the model; a default is in it only if a marker has it, because the
+    API server would write it into the objects.
+
+    Raises:
+        TypeError: a field has a type without a structural schema; the message names the class and the field.
+    """
+    gvk, resource = kind.gvk, kind.resource
+    if resource is None:
+        raise ValueError(f"{gvk} has no plural name")
+    markers: KindMarkers = getattr(kind, "crd_kind", KindMarkers())
+    version: Schema = {
+        "name": gvk.version,
+        "schema": {"openAPIV3Schema": _root(kind, markers)},
+        "served": True,
+        "storage": True,
+    }
+    if markers.printer_columns:
+        version["additionalPrinterColumns"] = [
+            {
+                key: value
+                for key, value in (
+                    ("description", column.description),
+                    ("jsonPath", column.json_path),
+                    ("name", column.name),
+                    ("priority", column.priority),
+                    ("type", column.type),
+                )
+                if value is not None
+            }
+            for column in markers.printer_columns
+        ]
+    if markers.status_subresource:
+        version["subresources"] = {"status": {}}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": resource.group_resource},
+        "spec": {
+            "group": gvk.group,
+            "names": {
+                "kind": gvk.kind,
+                "listKind": f"{gvk.kind}List",
+                "plural": resource.plural,
+                **({"shortNames": list(markers.short_names)} if markers.short_names else {}),
+                "singular": gvk.kind.lower(),
+            },
+            "scope": "Namespaced" if resource.namespaced else "Cluster",
+            "versions": [version],
+        },
+    }
+
+
+def _root(kind: type[Object], markers: KindMarkers) -> Schema:
+    schema = _struct(kind)
+    schema.setdefault("properties", {}).update(
+        {
+            "apiVersion": {"description": _API_VERSION_TEXT, "type": "string"},
+            "kind": {"description": _KIND_TEXT, "type": "string"},
+            "metadata": {"type": "object"},
+        }
+    )
+    _add_rules(schema, markers.rules)
+    return schema
+
+
+def _struct(model: type[Struct], above: tuple[type, ...] = ()) -> Schema:
+    """Return the schema of a struct: the recorded one for Kubernetes' structs, otherwise built from the model."""
+    if model in above:
+        raise _NoSchemaError(f"{model.__name__} contains itself")
+    name = openapi.name_of(model)
+    if openapi.has_definition(name):
+        return openapi.definition(name)
+    schema: Schema = {"properties": {}, "type": "object"}
+    if text := _class_text(model):
+        schema["description"] = text
+    texts = _field_texts(model)
+    required = []
+    for attribute, info in fields_of(model).items():
+        wire = wire_name(attribute, info)
+        try:
+            each, needed = _field(info, (*above, model))
+        except (_NoSchemaError, pydantic.PydanticUserError) as error:
+            raise TypeError(f"{model.__name__}.{attribute} has no structural schema: {error}") from error
+        if text := texts.get(attribute):
+            each["description"] = text
+        schema["properties"][wire] = each
+        if needed:
+            required.append(wire)
+    if not schema["properties"]:
+        del schema["properties"]
+    if required:
+        schema["required"] = sorted(required)
+    if isinstance(marker := getattr(model, "crd", None), CRD):
+        _mark(schema, marker)
+    return schema
+
+
+def _field(info: FieldInfo, above: tuple[type, ...]) -> tuple[Schema, bool]:
+    markers = [each for each in info.metadata if isinstance(each, CRD)]
+    named = next((each.schema for each in markers if each.schema is not None), None)
+    schema = _type(info.annotation, above, info.metadata, named)
+    _constrain(schema, info.metadata)
+    needed = next((each.required for each in markers if each.required is not None), None)
+    return schema, info.is_required() or info.default == "" if needed is None else needed
+
+
+def _type(
+    annotation: Any, above: tuple[type, ...], metadata: Iterable[object] = (), named: str | None = None
+) -> Schema:
+    if CANONICAL in metadata:
+        return openapi.definition("api.resource.Quantity")
+    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is typing.Annotated:
+        schema = _type(arguments[0], above, arguments[1:], named)
+        if CANONICAL not in arguments[1:]:
+            _constrain(schema, arguments[1:])
+        return schema
+    if origin in (typing.Union, types.UnionType):
+        present = [each for each in arguments if each is not type(None)]
+        if set(present) == {int, str}:
+            return openapi.definition("util.intstr.IntOrString")
+        if len(present) != 1:
+            raise _NoSchemaError(f"{annotation} is a choice of several types")
+        return _type(present[0], above, (), named)
+    if origin is list:
+        return {"items": _type(arguments[0], above, (), named), "type": "array"}
+    if named is not None:
+        return openapi.definition(named)
+    if origin is dict:
+        if arguments[0] is not str:
+            raise _NoSchemaError("the keys of a map are strings without constraints")
+        return {"additionalProperties": _type(arguments[1], above), "type": "object"}
+    return _without_parts(annotation, above)
+
+
+def _without_parts(annotation: Any, above: tuple[type, ...]) -> Schema:
+    """Return the schema of a class, a NewType, or another type that pydantic knows."""
+    if annotation in _SCALARS:
+        return {"type": _SCALARS[annotation]}
+    if annotation is decimal.Decimal:
+        return dict(_DECIMAL)
+    if supertype := getattr(annotation, "__supertype__", None):  # a NewType
+        return _type(supertype, above)
+    if isinstance(annotation, type) and issubclass(annotation, Struct):
+        return _struct(annotation, above)
+    schema = TypeAdapter(annotation).json_schema()
+    return _structural(schema, schema.get("$defs", {}))
+
+
+def _structural(schema: Schema, definitions: Mapping[str, Schema], above: tuple[str, ...] = ()) -> Schema:
+    """Return a JSON schema of pydantic as the API server takes it: references replaced, one type at each place.
+
+    Raises:
+        _NoSchemaError: it cannot be written so.
+    """
+    if reference := schema.get("$ref"):
+        name = reference.rpartition("/")[2]
+        if name in above:
+            raise _NoSchemaError(f"{name} contains itself")
+        return _structural(definitions[name], definitions, (*above, name))
+    if choices := schema.get("anyOf", schema.get("oneOf")):
+        present = [each for each in choices if each != {"type": "null"}]
+        if len(present) != 1:
+            raise _NoSchemaError("it is a choice of several types")
+        return _structural(present[0], definitions, above)
+    if "const" in schema:
+        schema = {**schema, "enum": [schema["const"]]}
+    if "enum" in schema and "type" not in schema:
+        raise _NoSchemaError(f"the values {schema['enum']} have several types")
+    if "prefixItems" in schema:
+        raise _NoSchemaError("the items of a tuple have a schema each")
+    if (kind := schema.get("type")) is None:
+        return dict(_ANYTHING)
+    if (form := schema.get("format")) is not None and form not in _FORMATS:
+        raise _NoSchemaError(f"the API server does not check the format {form} as Python does")
+    made = {"type": kind, **_bounds(schema)}
+    if form is not None:
+        _add_rules(made, _TEXT_ONLY)
+    if kind == "array":
+        made["items"] = _structural(schema.get("items", {}), definitions, above)
+        if schema.get("uniqueItems"):
+            made[openapi.LIST_TYPE] = "set"
+    elif kind == "object":
+        made.update(_object(schema, definitions, above))
+    return made
+
+
+def _object(schema: Schema, definitions: Mapping[str, Schema], above: tuple[str, ...]) -> Schema:
+    """Return the part of a structural schema for the fields of an object, or the values of a map."""
+    if "properties" not in schema:
+        values = schema.get("additionalProperties", True)
+        if not isinstance(values, dict):
+            return dict(_ANYTHING)
+        return {"additionalProperties": _structural(values, definitions, above)}
+    fields = schema["properties"].items()
+    made: Schema = {"properties": {name: _structural(each, definitions, above) for name, each in fields}}
+    if needed := schema.get("required"):
+        made["required"] = sorted(needed)
+    return made
+
+
+def _bounds(schema: Schema) -> Schema:
+    bounds = {key: value for key, value in schema.items() if key in _BOUNDS}
+    for key, exclusive in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
+        if exclusive in schema:
+            bounds[key], bounds[exclusive] = schema[exclusive], True
+    return bounds
+
+
+def _constrain(schema: Schema, metadata: Iterable[object]) -> None:
+    """Add the constraints of a field: of markers for CRDs, and of pydantic's, such as those of ``Field(ge=1)``."""
+    others = [each for each in metadata if not isinstance(each, CRD)]
+    if others and (known := _TYPES.get(schema.get("type", ""))) is not None:
+        adapted: Any = Annotated[(known, *others)]
+        schema.update(_bounds(TypeAdapter(adapted).json_schema()))
+    for each in metadata:
+        if isinstance(each, CRD):
+            _mark(schema, each)
+
+
+def _mark(schema: Schema, marker: CRD) -> None:
+    for attribute, key in _NUMBERS.items():
+        if (value := getattr(marker, attribute)) is not None:
+            schema[key] = value
+    if marker.default is not UNSET:
+        schema["default"] = marker.default
+    if marker.enum is not None:
+        schema["enum"] = list(marker.enum)
+    if marker.list_map_keys is not None:
+        schema[openapi.MAP_KEYS] = list(marker.list_map_keys)
+    _add_rules(schema, marker.rules)
+
+
+def _add_rules(schema: Schema, rules: tuple[Rule, ...]) -> None:
+    if rules:
+        held = schema.setdefault("x-kubernetes-validations", [])
+        held.extend({"message": each.message, "rule": each.rule} for each in rules)
+
+
+def _class_text(model: type[object]) -> str | None:
+    text = vars(model).get("__doc__")  # its own
+    return None if text is None else _paragraphs(inspect.cleandoc(text))
+
+
+def _field_texts(model: type[object]) -> dict[str, str]:
+    """Return the strings below a class's fields, by field name."""
+    body = _classes(model.__module__).get(model.__name__, [])
+    return {
+        node.target.id: _paragraphs(inspect.cleandoc(text.value.value))
+        for node, text in itertools.pairwise(body)
+        if isinstance(node, ast.AnnAssign)
+        and isinstance(node.target, ast.Name)
+        and isinstance(text, ast.Expr)
+        and isinstance(text.value, ast.Constant)
+        and isinstance(text.value.value, str)
+    }
+
+
+@cache
+def _classes(module: str) -> dict[str, list[ast.stmt]]:
+    tree = ast.parse(inspect.getsource(importlib.import_module(module)))
+    return {node.name: node.body for node in tree.body if isinstance(node, ast.ClassDef)}
+
+
+def _paragraphs(text: str) -> str:
+    """Join the lines of each paragraph and remove code markup, because kubectl prints plain text."""
+    paragraphs = (" ".join(part.split()) for part in text.replace("``", "").split("\n\n"))
+    return "\n\n".join(paragraphs)
+
+
+@lru_cache(maxsize=256)
+def merge_schema(model: type[Struct]) -> openapi.MergeSchema:
+    """Return how a custom resource merges by its model and the markers of the fields."""
+    return openapi.merge_schema_of_crd(_merge_struct(model))
+
+
+def _merge_struct(model: type[Struct]) -> Mapping[str, JSON]:
+    name = openapi.name_of(model)
+    if openapi.has_definition(name):
+        return _definition(name)
+    properties = {}
+    for attribute, info in fields_of(model).items():
+        if attribute != "metadata":
+            properties[wire_name(attribute, info)] = _merge_marked(
+                _merge_type(info.annotation), info.metadata
+            )
+    return {"properties": properties}
+
+
+def _merge_type(annotation: object) -> Mapping[str, JSON]:
+    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is typing.Annotated:
+        return _merge_marked(_merge_type(arguments[0]), arguments[1:])
+    if origin in (typing.Union, types.UnionType):
+        present = [each for each in arguments if each is not type(None)]
+        return _merge_type(present[0]) if len(present) == 1 else {}
+    if origin is list:
+        return {"items": _merge_type(arguments[0])}
+    if origin is dict:
+        return {"additionalProperties": _merge_type(arguments[1])}
+    if isinstance(annotation, type) and issubclass(annotation, Struct):
+        return _merge_struct(annotation)
+    return {}
+
+
+def _merge_marked(schema: Mapping[str, JSON], metadata: Iterable[object]) -> Mapping[str, JSON]:
+    for marker in metadata:
+        if isinstance(marker, CRD):
+            given = {
+                openapi.LIST_TYPE: marker.list_type,
+                openapi.MAP_TYPE: marker.map_type,
+                openapi.MAP_KEYS: marker.list_map_keys,
+            }
+            schema = {**schema, **{key: value for key, value in given.items() if value is not None}}
+            if marker.schema is not None:
+                named = _definition(marker.schema)
+                schema = {**schema, "items": named} if "items" in schema else named
+    return schema
+
+
+@cache
+def _definition(name: str) -> Mapping[str, JSON]:
+    return openapi.definition(name)

@@ -1,20 +1,31 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Object: the base class of all kinds with metadata: typed, unstructured or metadata only."""
+"""Object, the base class of all kinds with metadata; LazyObject, an object that is still text; Scheme, the known kinds.
+
+Watch events, cached reads and responses to writes contain lazy objects. Most handlers and writers need only a key, a
+version or an owner, and decoding an object costs a hundred times as much as extracting these from its text.
+"""
 
 from __future__ import annotations
 
 import types
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
-from typing import Any, ClassVar, Final, Self, TypeVar, cast
+from typing import Any, ClassVar, Final, Generic, Self, TypeVar, cast
 
+import msgspec
 from pydantic import Field
 
+from . import rawjson
 from .base import JSON, Struct
 from .gvk import GVK, NamespacedName, Resource
-from .meta import ObjectMeta
+from .meta import ObjectMeta, OwnerReference
 
+S = TypeVar("S", bound=Struct)
 T = TypeVar("T", bound="Object")
+V = TypeVar("V", bound=msgspec.Struct)
+T_co = TypeVar("T_co", bound="Object", covariant=True)
+
 IDENTIFYING: Final = (
     "name",
     "namespace",
@@ -26,6 +37,7 @@ IDENTIFYING: Final = (
     "deletionGracePeriodSeconds",
 )
 """The metadata fields that identify an object and its state; no field manager owns them."""
+_NULL: Final = b"null"
 
 
 class Object(Struct):
@@ -115,8 +127,7 @@ class Object(Struct):
     def key(self) -> NamespacedName:
         """Namespace and name; empty strings if unset."""
         metadata = self.metadata
-        # A named tuple's constructor is a Python function.
-        return tuple.__new__(NamespacedName, (metadata.namespace or "", metadata.name or ""))
+        return NamespacedName(metadata.namespace or "", metadata.name or "")
 
     @property
     def name(self) -> str:
@@ -229,3 +240,190 @@ def _of(base: type[T], gvk: GVK) -> type[T]:
 
 def _same_module(namespace: dict[str, object]) -> None:
     namespace["__module__"] = __name__
+
+
+class Owner(msgspec.Struct, rename="camel", frozen=True, gc=False):
+    """An owner reference read from the text of an object."""
+
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool | None = None
+
+
+Owners = Sequence[Owner | OwnerReference]
+
+
+class LazyObject(Generic[T_co]):
+    """An object of class ``kind``. Each part is decoded on first read, and at most once.
+
+    Several readers may share it, so the returned values must not be changed. Decoding raises
+    ``pydantic.ValidationError`` if the text does not match ``kind``; a subclass may limit the work and raise its own
+    error.
+    """
+
+    __slots__ = ("_metadata", "_object", "_view", "kind", "own_write", "text")
+
+    def __init__(self, kind: type[T_co], text: bytes | None = None, known: T_co | None = None) -> None:
+        """``known`` is the decoded object; without it, ``text`` is required."""
+        self.kind = kind
+        self.text = text
+        self.own_write = False
+        """True if a write through the cache's own client produced this state, without any later change."""
+        self._object = known
+        self._metadata: ObjectMeta | None = None
+        self._view: msgspec.Struct | None = None
+
+    @staticmethod
+    def of(obj: T | LazyObject[T]) -> LazyObject[T]:
+        """Return a decoded object as a lazy one."""
+        return obj if isinstance(obj, LazyObject) else LazyObject(type(obj), known=obj)
+
+    @property
+    def known(self) -> T_co | None:
+        """The object if it is already decoded."""
+        return self._object
+
+    @property
+    def object(self) -> T_co:
+        """The object."""
+        if self._object is None:
+            self._object = self._decode()
+        return self._object
+
+    @property
+    def metadata(self) -> ObjectMeta:
+        """The metadata, possibly without ``managedFields``. The rest is not decoded and may be malformed."""
+        if self._object is not None:
+            return self._object.metadata
+        if self._metadata is None:
+            self._metadata = self._decode_metadata()
+        return self._metadata
+
+    def part(self, name: str, kind: type[S]) -> S:
+        """Return the field ``name``, which is the same in JSON and of class ``kind``; empty if it is absent.
+
+        The rest of the object is not decoded, and may be malformed.
+        """
+        if self._object is None and (decoded := self._decode_part(name, kind)) is not None:
+            return decoded
+        held: S = getattr(self.object, name)
+        return held
+
+    def view(self, shape: type[V]) -> V | None:
+        """Return the fields that ``shape`` declares; the readers of one shape share it.
+
+        None if the whole object is to be read instead: it is decoded already, or its text does not fit ``shape``.
+        """
+        if self._object is not None:
+            return None
+        if type(self._view) is not shape:
+            try:
+                self._view = self._decode_view(shape)
+            except (msgspec.DecodeError, RecursionError):
+                return None  # decoding the object reports the error
+        return self._view
+
+    @property
+    def key(self) -> NamespacedName:
+        """Namespace and name."""
+        return NamespacedName(self.metadata.namespace or "", self.metadata.name or "")
+
+    @property
+    def uid(self) -> str:
+        """``metadata.uid``, or the empty string."""
+        return self.metadata.uid or ""
+
+    @property
+    def resource_version(self) -> str:
+        """``metadata.resourceVersion``, or the empty string."""
+        return self.metadata.resource_version or ""
+
+    @property
+    def owner_references(self) -> Owners:
+        """The owner references; reading them costs a tenth of reading :attr:`metadata`."""
+        if self._object is None and self._metadata is None and self.text is not None:
+            try:
+                return _decode_owned(self.text).metadata.owner_references or ()
+            except msgspec.DecodeError:
+                pass  # decoding the metadata reports the error
+        return self.metadata.owner_references or ()
+
+    def _decode(self) -> T_co:
+        return self.kind.from_json(self.text or b"")
+
+    def _decode_view(self, shape: type[V]) -> V | None:
+        """Return the view; None if the whole object is to be decoded."""
+        seen: V = _viewer(shape).decode(self.text or b"")
+        return seen
+
+    def _decode_part(self, name: str, kind: type[S]) -> S | None:
+        """Return the field; None if the whole object is to be decoded."""
+        text = bytes(rawjson.parts(self.text or b"").get(name, _NULL))
+        return kind() if text == _NULL else kind.from_json(text)
+
+    def _decode_metadata(self) -> ObjectMeta:
+        return ObjectMeta.from_json(rawjson.metadata_text(self.text or b""))
+
+
+@lru_cache(maxsize=64)
+def _viewer(shape: type[V]) -> msgspec.json.Decoder[V]:
+    return msgspec.json.Decoder(shape)
+
+
+class _OwnedMeta(msgspec.Struct, rename="camel"):
+    owner_references: list[Owner] | None = None
+
+
+class _Owned(msgspec.Struct):
+    metadata: _OwnedMeta
+
+
+_decode_owned: Final = msgspec.json.Decoder(_Owned).decode
+
+
+class Scheme:
+    """A registry of kinds. Registering two classes for one kind is an error."""
+
+    def __init__(
+        self, *kinds: type[Object], later: Callable[[], Iterable[type[Object]]] | None = None
+    ) -> None:
+        """Register ``kinds``, and on first use those that ``later`` returns, because importing kinds is expensive."""
+        self._known: dict[GVK, type[Object]] = {}
+        self._later = later
+        if kinds:
+            self.register(*kinds)
+
+    @property
+    def _kinds(self) -> dict[GVK, type[Object]]:
+        if self._later is not None:
+            later, self._later = self._later, None
+            self.register(*later())
+        return self._known
+
+    def register(self, *kinds: type[Object]) -> None:
+        """Add kinds.
+
+        Raises:
+            ValueError: another class is registered for the same kind.
+        """
+        for kind in kinds:
+            known = self._kinds.setdefault(kind.gvk, kind)
+            if known is not kind:
+                raise ValueError(f"{kind.gvk} is registered as {known.__qualname__} already")
+
+    def kind_for(self, gvk: GVK) -> type[Object]:
+        """Return the class for ``gvk``, or an unstructured one if there is no model."""
+        return self._kinds.get(gvk) or unstructured(gvk)
+
+    def decode(self, data: dict[str, JSON]) -> Object:
+        """Return ``data`` as an object of the class for its apiVersion and kind."""
+        gvk = GVK.parse(str(data.get("apiVersion") or ""), str(data.get("kind") or ""))
+        return self.kind_for(gvk).from_dict(data)
+
+    def __contains__(self, gvk: GVK) -> bool:
+        return gvk in self._kinds
+
+    def __iter__(self) -> Iterator[type[Object]]:
+        return iter(self._kinds.values())

@@ -1,18 +1,33 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""JSON patches: create and apply merge patches (RFC 7386), and apply JSON patches (RFC 6902).
+"""The three kinds of patches: merge patches (RFC 7386), JSON patches (RFC 6902), and strategic merge patches.
 
-The functions do not change their arguments; their results may share parts with them.
+The functions do not change their arguments, except :func:`strategic_merge_patch`; results may share parts with them.
+
+In a strategic merge patch maps merge, and lists of named items merge by their key: :class:`.openapi.MergeSchema` says
+which lists merge, and by which key. Other lists are replaced as a whole, other fields merge as plain JSON. Merged items
+that are in the patch take the patch's order; the others keep their relative position as far as possible. Directives:
+``$patch: replace|delete`` in a map or an item, ``$retainKeys``, ``$deleteFromPrimitiveList/<field>``,
+``$setElementOrder/<field>``; a null deletes.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Hashable, Sequence
+from typing import Final
 
 from .base import JSON
+from .gojson import go_text
+from .openapi import MergeSchema
 
 Document = dict[str, JSON]
+
+_DIRECTIVE: Final = "$patch"
+_RETAIN_KEYS: Final = "$retainKeys"
+_DELETE_PREFIX: Final = "$deleteFromPrimitiveList"
+_ORDER_PREFIX: Final = "$setElementOrder"
 
 
 class PatchError(ValueError):
@@ -173,3 +188,308 @@ def _remove(document: JSON, path: list[str]) -> tuple[JSON, JSON]:
     else:
         del parent[path[-1]]
     return document, removed
+
+
+class StrategicMergeError(ValueError):
+    """The patch does not fit the object; the message is the API server's.
+
+    ``path`` has the names of the fields above the problem, without the positions in lists.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.path: list[str] = []
+
+
+def strategic_merge_patch(original: Document, patch: Document, schema: MergeSchema) -> Document:
+    """Return ``original`` with ``patch`` merged into it.
+
+    Both arguments are consumed: the result shares parts with them, and they must not be used afterwards.
+
+    Raises:
+        StrategicMergeError: an item of a merged list lacks its key, or a directive is not valid.
+    """
+    return _merge_map(original, patch, schema)
+
+
+def _merge_map(original: Document, patch: Document, schema: MergeSchema) -> Document:
+    if _DIRECTIVE in patch:
+        return _replaced_or_deleted(patch)
+    _retain_keys(original, patch)
+    for name in [name for name in patch if name.startswith(_ORDER_PREFIX)]:
+        _merge_ordered(original, patch, schema, name)
+    for name, new in patch.items():
+        if name.startswith(_DELETE_PREFIX):
+            _delete_from(original, _target(name, "primitive"), new)
+        elif new is None:
+            original.pop(name, None)
+        else:
+            try:
+                _merge_field(original, name, new, schema.field(name))
+            except StrategicMergeError as error:
+                error.path.insert(0, name)
+                raise
+    return original
+
+
+def _merge_field(original: Document, name: str, new: JSON, schema: MergeSchema) -> None:
+    old = original.get(name)
+    if isinstance(old, dict) and isinstance(new, dict):
+        original[name] = new if schema.is_replaced_in_patches else _merge_map(old, new, schema)
+    elif isinstance(old, list) and isinstance(new, list):
+        original[name] = merge_list(old, new, schema) if schema.merges_in_patches else _cleaned(new)
+    elif isinstance(new, dict) and _DIRECTIVE in new:
+        original.pop(name, None)
+    else:
+        original[name] = _cleaned(new)
+
+
+def _replaced_or_deleted(patch: Document) -> Document:
+    directive = patch[_DIRECTIVE]
+    if directive == "replace":
+        replacement: Document = _cleaned({name: held for name, held in patch.items() if name != _DIRECTIVE})
+        return replacement
+    if directive == "delete":
+        return {}
+    raise StrategicMergeError(f"unknown patch type: {directive} in map: {go_text(patch)}")
+
+
+def _retain_keys(original: Document, patch: Document) -> None:
+    if _RETAIN_KEYS not in patch:
+        return
+    retained = patch.pop(_RETAIN_KEYS)
+    if not isinstance(retained, list) or any(
+        name not in retained and value is not None and not name.startswith((_DELETE_PREFIX, _ORDER_PREFIX))
+        for name, value in patch.items()
+    ):
+        raise StrategicMergeError("invalid patch format of retainKeys")
+    for name in [name for name in original if name not in retained]:
+        del original[name]
+
+
+def _merge_ordered(original: Document, patch: Document, schema: MergeSchema, directive: str) -> None:
+    order = patch.pop(directive)
+    name = _target(directive, "setElementOrder")
+    field = schema.field(name)
+    live, new = original.get(name), patch.pop(name, None)
+    if not isinstance(order, list) or any(
+        part is not None and not isinstance(part, list) for part in (live, new)
+    ):
+        raise StrategicMergeError("invalid patch format of setElementOrder list")
+    if live is None and new is None:
+        return
+    live_order = list(live or ())
+    _check_order(new or [], order, field.patch_merge_key)
+    if new is None:
+        merged = live_order
+    elif live is None:
+        merged = _cleaned(new)
+    else:
+        merged = merge_list(live, new, field) if field.merges_in_patches else _cleaned(new)
+    original[name] = _in_order(merged, order, live_order, field.patch_merge_key)
+
+
+def _check_order(patch: list[JSON], order: list[JSON], key: str) -> None:
+    """Raise an error if the patch's items are not all in the order list, or are in a different order."""
+    if not order or not patch:
+        return
+    kept = [item for item in patch if not (isinstance(item, dict) and _DIRECTIVE in item)]
+    ordered = _Places(order, key)
+    places = [ordered.of(item) for item in kept]
+    if None in places or places != sorted(place for place in places if place is not None):
+        raise StrategicMergeError(
+            f"The order in patch list:\n{go_text(patch)}\n doesn't match $setElementOrder list:\n{go_text(order)}\n"
+        )
+
+
+def _delete_from(original: Document, name: str, gone: JSON) -> None:
+    present = original.get(name)
+    if isinstance(present, list) and isinstance(gone, list):
+        original[name] = [item for item in present if item not in gone]
+
+
+def _target(directive: str, what: str) -> str:
+    name = directive.partition("/")[2]
+    if not name:
+        raise StrategicMergeError(f"invalid patch format of {what} list")
+    return name
+
+
+def merge_list(original: list[JSON], patch: list[JSON], schema: MergeSchema) -> list[JSON]:
+    """Return ``original`` with the items of ``patch`` merged into it, as :func:`strategic_merge_patch` does."""
+    if not original and not patch:
+        return original
+    items = [*original, *patch]
+    if not all(isinstance(item, dict) for item in items):
+        if any(isinstance(item, dict | list) for item in items):
+            raise StrategicMergeError("lists of lists are not supported")
+        return _in_order(list(dict.fromkeys(items)), patch, original, "")
+    key = schema.patch_merge_key
+    original, patch = _list_directives(original, patch, key)
+    merged = list(original)
+    places = _Places(merged, key)
+    for item in patch:
+        _key_of(item, key)
+        place = places.of(item)
+        if place is None:
+            places.append(item)
+            merged.append(_cleaned(item))
+        else:
+            merged[place] = _merge_map(merged[place], item, schema.item)
+    return _in_order(merged, patch, original, key)
+
+
+def _list_directives(original: list[JSON], patch: list[JSON], key: str) -> tuple[list[JSON], list[JSON]]:
+    """Apply the items that are directives; return the two lists without them."""
+    plain: list[JSON] = []
+    replace = False
+    for item in patch:
+        directive = item.get(_DIRECTIVE)
+        if directive is None:
+            plain.append(item)
+        elif directive == "delete":
+            gone = _key_of(item, key)
+            original = [present for present in original if key not in present or present[key] != gone]
+        elif directive == "replace":
+            replace = True
+        elif directive == "merge":
+            raise StrategicMergeError("merging lists cannot yet be specified in the patch")
+        else:
+            raise StrategicMergeError(f"unknown patch type: {directive} in map: {go_text(item)}")
+    return (_cleaned(plain), []) if replace else (original, plain)
+
+
+def _in_order(merged: list[JSON], order: list[JSON], live: list[JSON], key: str) -> list[JSON]:
+    """Sort the items in ``order`` by it and the others by ``live``, and merge both by their order in ``live``."""
+    if key:
+        for item in (*merged, *order, *live):
+            _key_of(item, key)
+    ordered, living = _Places(order, key), _Places(live, key)
+    named: list[tuple[int, JSON]] = []
+    others: list[tuple[int, JSON]] = []
+    for item in merged:
+        place = ordered.of(item)
+        if place is not None:
+            named.append((place, item))
+        else:
+            others.append((living.of(item) or 0, item))
+    left = deque(item for _, item in sorted(others, key=lambda pair: pair[0]))
+    right = deque(item for _, item in sorted(named, key=lambda pair: pair[0]))
+    woven: list[JSON] = []
+    while left and right:
+        mine, theirs = living.of(left[0]), living.of(right[0])
+        before = mine is not None and theirs is not None and mine < theirs
+        woven.append(left.popleft() if before else right.popleft())
+    return [*woven, *left, *right]
+
+
+class _Places:
+    """The first position of each item in a list; maps are identified by the value of their merge key."""
+
+    def __init__(self, items: list[JSON], key: str) -> None:
+        self._key = key
+        self._places: dict[Hashable, int] = {}
+        self._length = 0
+        for item in items:
+            self.append(item)
+
+    def append(self, item: JSON) -> None:
+        """Record an item that is appended to the list."""
+        if not self._key or (isinstance(item, dict) and self._key in item):
+            self._places.setdefault(self._mark(item), self._length)
+        self._length += 1
+
+    def of(self, item: JSON) -> int | None:
+        """Return the first position of an equal item."""
+        return self._places.get(self._mark(item))
+
+    def _mark(self, item: JSON) -> Hashable:
+        value = item
+        if self._key:
+            value = item.get(self._key) if isinstance(item, dict) else None
+        return go_text(value) if isinstance(value, dict | list) else (value,)
+
+
+def _key_of(item: JSON, key: str) -> JSON:
+    if not isinstance(item, dict) or key not in item:
+        raise StrategicMergeError(f"map: {go_text(item)} does not contain declared merge key: {key}")
+    return item[key]
+
+
+def _cleaned(value: JSON) -> JSON:
+    """Return a part of the patch that replaces live data, without nulls and directives."""
+    if isinstance(value, dict):
+        return {
+            name: _cleaned(held)
+            for name, held in value.items()
+            if held is not None
+            and not name.startswith((_RETAIN_KEYS, _DELETE_PREFIX, _ORDER_PREFIX))
+            and not (isinstance(held, dict) and _DIRECTIVE in held)
+        }
+    if isinstance(value, list):
+        return [_cleaned(item) for item in value if not (isinstance(item, dict) and _DIRECTIVE in item)]
+    return value
+
+
+def strategic_merge_diff(old: Document, new: Document, schema: MergeSchema) -> Document:
+    """Return a strategic merge patch from ``old`` to ``new``; it is empty if they are equal.
+
+    For a list that merges by key, the patch contains the items that differ and the order of all items, so that items
+    which other writers add meanwhile are kept. A list with missing or duplicate keys is replaced as a whole.
+    """
+    patch: Document = dict.fromkeys(old.keys() - new.keys())
+    for name, value in new.items():
+        if name not in old:
+            patch[name] = value
+        elif not same(old[name], value):
+            _change(patch, name, old[name], value, schema.field(name))
+    return patch
+
+
+def _change(patch: Document, name: str, old: JSON, new: JSON, schema: MergeSchema) -> None:
+    if isinstance(old, dict) and isinstance(new, dict):
+        patch[name] = new if schema.is_replaced_in_patches else strategic_merge_diff(old, new, schema)
+    elif isinstance(old, list) and isinstance(new, list) and schema.merges_in_patches:
+        if schema.patch_merge_key:
+            _change_items(patch, name, old, new, schema)
+        else:
+            _change_members(patch, name, old, new)
+    else:
+        patch[name] = new
+
+
+def _change_items(patch: Document, name: str, old: list[JSON], new: list[JSON], schema: MergeSchema) -> None:
+    key = schema.patch_merge_key
+    before, after = _by_key(old, key), _by_key(new, key)
+    if before is None or after is None:
+        patch[name] = [{"$patch": "replace"}, *new]
+        return
+    items: list[JSON] = []
+    for value, item in after.items():
+        if value not in before:
+            items.append(item)
+        elif changes := strategic_merge_diff(before[value], item, schema.item):
+            items.append({key: item[key], **changes})
+    items += [{"$patch": "delete", key: item[key]} for value, item in before.items() if value not in after]
+    if items:
+        patch[name] = items
+    patch[f"$setElementOrder/{name}"] = [{key: item[key]} for item in new]
+
+
+def _change_members(patch: Document, name: str, old: list[JSON], new: list[JSON]) -> None:
+    if added := [value for value in new if value not in old]:
+        patch[name] = added
+    if removed := [value for value in old if value not in new]:
+        patch[f"$deleteFromPrimitiveList/{name}"] = removed
+    patch[f"$setElementOrder/{name}"] = new
+
+
+def _by_key(items: list[JSON], key: str) -> dict[Hashable, Document] | None:
+    """Return the items by the value of their key, or None if it does not identify them."""
+    found: dict[Hashable, Document] = {}
+    for item in items:
+        value = item.get(key) if isinstance(item, dict) else None
+        if not isinstance(value, str | int) or isinstance(value, bool) or value in found:
+            return None
+        found[value] = item
+    return found

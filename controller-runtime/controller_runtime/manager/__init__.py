@@ -9,9 +9,9 @@ from .errors import LostLeadershipError as LostLeadershipError
 from .errors import ManagerError as ManagerError
 from .errors import UnreachableError as UnreachableError
 from .manager import Manager as Manager
+from .manager import reach as reach
 from .options import ControllerOptions as ControllerOptions
 from .options import Options as Options
-from .reaching import reach as reach
 from .runnable_group import LeaderElectionRunnable as LeaderElectionRunnable
 from .runnable_group import Runnable as Runnable
 from .signals import setup_signal_handler as setup_signal_handler

@@ -10,7 +10,8 @@ from typing import Final
 import anyio
 from anyio.abc import TaskGroup
 
-from controller_runtime import cancellation, leaderelection, log
+from controller_runtime import leaderelection, log
+from controller_runtime.machinery import cancellation
 
 from .errors import GracePeriodExceededError, LostLeadershipError, ManagerError
 from .runnable_group import Runnable, RunnableGroup, describe

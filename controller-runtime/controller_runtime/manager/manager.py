@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import socket
+import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from types import TracebackType
@@ -19,18 +21,19 @@ from typing import Final, Self, TypeVar
 import anyio
 
 from controller_runtime import cache, client, healthz, leaderelection, log, metrics, recorder, rest, webhook
-from controller_runtime.httpserver import Handler, ServerError
-from controller_runtime.machinery import Object
+from controller_runtime.machinery import NamespacedName, Object
+from controller_runtime.serving import Handler, ServerError
 
 from . import servers
-from .errors import ManagerError
+from .errors import ManagerError, UnreachableError
 from .lifecycle import Lifecycle
 from .options import Options
-from .reaching import FirstAnswer, SpareConnection
 from .runnable_group import CacheRunnable, LeaderElectionRunnable, Runnable, WarmsUp, WarmUp
 
 T = TypeVar("T", bound=Object)
 _INFORMERS: Final = "informers"
+_CONNECT_RETRY: Final = 1.0
+"""Seconds between requests until the API server answers for the first time."""
 
 _log = log.logger_from("controller-runtime.manager")
 
@@ -86,7 +89,7 @@ class Manager:
             uncached=self.options.client_disable_cache_for,
             live_unstructured=self.options.client_live_unstructured,
         )
-        self._main, self._first_answer = main, FirstAnswer(main, config.address)
+        self._main, self._first_answer = main, _FirstAnswer(main, config.address)
         self._broadcaster = recorder.Broadcaster(self._aside)
         self._elector = self._new_elector(None if transport else _count_request)
         self._lifecycle = Lifecycle(
@@ -103,7 +106,7 @@ class Manager:
         self._webhook_server: webhook.Server | None = None
         self._lifecycle.events.add(self._broadcaster)
         if isinstance(own, rest.Transport):
-            self._lifecycle.warm_up.add(SpareConnection(own))
+            self._lifecycle.warm_up.add(_SpareConnection(own))
         self._lifecycle.caches.add(CacheRunnable(self.cache, self.options.controller.cache_sync_timeout))
         try:
             self._servers = made = servers.build(self.options, self._aside, self._healthz, self._readyz)
@@ -292,9 +295,7 @@ class Manager:
     def _new_elector(self, observe: Callable[[str, str, str], None] | None) -> leaderelection.Elector | None:
         if not self.options.leader_election:
             return None
-        from . import election  # loaded with leader election only
-
-        elector = election.new_elector(self.options, self.config, self._aside, observe)
+        elector = _new_elector(self.options, self.config, self._aside, observe)
         if isinstance(elector, leaderelection.ThreadedElector):
             self._owned.append(elector)
         return elector
@@ -315,3 +316,104 @@ class Manager:
 
 def _count_request(code: str, method: str, host: str) -> None:
     metrics.REST_REQUESTS.labels(code, method, host).inc()
+
+
+class _FirstAnswer:
+    """The first answer over ``transport``, which is requested once; the connection is kept for later requests."""
+
+    def __init__(self, transport: rest.RoundTripper, address: str) -> None:
+        self._transport = transport
+        self._address = address
+        self._status = 0
+
+    async def status(self, timeout: float) -> int:
+        """Return its HTTP status, the known one or as :func:`reach`."""
+        return self._status or await self._ask(timeout, lambda _error: None)
+
+    async def wait(self, timeout: float) -> None:
+        """Return once there is one, or at once if ``timeout`` is 0; each retry is logged. Raises like :func:`reach`."""
+        if timeout > 0 and not self._status:
+            await self._ask(timeout, self._report)
+
+    async def _ask(self, timeout: float, report: Callable[[rest.TransportError], None]) -> int:
+        self._status = await reach(self._transport, timeout=timeout, report=report)
+        return self._status
+
+    def _report(self, error: rest.TransportError) -> None:
+        _log.info("API server cannot be reached yet", host=self._address, error=error)
+
+
+class _SpareConnection:
+    """A runnable that opens a connection while the caches fill, so that the first write does not wait for it."""
+
+    name = "connection of the first write"
+
+    def __init__(self, transport: rest.Transport) -> None:
+        self._transport = transport
+
+    async def start(self) -> None:
+        """Open it, and end."""
+        await self._transport.prepare()
+
+
+async def reach(
+    transport: rest.RoundTripper,
+    *,
+    timeout: float,
+    report: Callable[[rest.TransportError], None] = lambda _error: None,
+) -> int:
+    """Return the HTTP status of the server's first answer; ``report`` is called before each retry.
+
+    Raises:
+        UnreachableError: no answer came within ``timeout`` seconds.
+    """
+    deadline = anyio.current_time() + timeout
+    while True:
+        left = max(_CONNECT_RETRY, deadline - anyio.current_time())
+        try:
+            response = await transport.send(rest.Request("GET", "/version", timeout=left))
+            await response.close()
+        except rest.TransportError as error:
+            if anyio.current_time() + _CONNECT_RETRY >= deadline:
+                raise UnreachableError(f"the API server cannot be reached: {error}") from error
+            report(error)
+        else:
+            return response.status
+        await anyio.sleep(_CONNECT_RETRY)
+
+
+def _new_elector(
+    options: Options,
+    config: rest.Config,
+    client_: client.Client,
+    observe: Callable[[str, str, str], None] | None,
+) -> leaderelection.LeaderElector | leaderelection.ThreadedElector:
+    """Return the elector of a manager.
+
+    It renews the lease in a thread of its own where the credentials allow that, with ``observe`` called for each
+    request; without ``observe``, and elsewhere, through ``client_``.
+
+    Raises:
+        ManagerError: the options are incomplete or contradict each other.
+    """
+    namespace = options.leader_election_namespace or config.namespace
+    if not options.leader_election_id:
+        raise ManagerError("leader election needs an id, the name of its lease")
+    if not namespace:
+        raise ManagerError(
+            "leader election needs a namespace: none is set, and the process does not run in a pod"
+        )
+    timing = leaderelection.Timing(
+        lease_duration=options.lease_duration,
+        renew_deadline=options.renew_deadline,
+        retry_period=options.retry_period,
+    )
+    key = NamespacedName(namespace, options.leader_election_id)
+    identity = f"{socket.gethostname()}_{uuid.uuid4()}"
+    connect = leaderelection.connection(config, observe) if observe is not None else None
+    try:
+        if connect is None:
+            return leaderelection.LeaderElector(client_, key, identity, timing)
+        return leaderelection.ThreadedElector(connect, key, identity, timing)
+    except leaderelection.InvalidTimingError as error:
+        raise ManagerError(f"leader election: {error}") from error

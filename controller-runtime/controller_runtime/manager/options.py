@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from controller_runtime import cache, client
-from controller_runtime.httpserver import Handler, TLSOptions
 from controller_runtime.machinery import Object, Scheme
+from controller_runtime.serving import Handler, TLSOptions
 
 if TYPE_CHECKING:
     from controller_runtime.metrics import FilterProvider
@@ -81,7 +81,7 @@ class Options:
     liveness_endpoint_name: str = "healthz"
 
     pprof_bind_address: str = ""
-    """Where profiles are served without authorization, so use loopback: see :mod:`controller_runtime.pprof`.
+    """Where profiles are served without authorization, so use loopback: see :mod:`controller_runtime.manager.pprof`.
     Empty is off."""
 
     tracing: Instrumentation | None = None

@@ -15,7 +15,8 @@ from typing import Protocol, runtime_checkable
 import anyio
 from anyio.abc import TaskGroup
 
-from controller_runtime import cache, cancellation, log
+from controller_runtime import cache, log
+from controller_runtime.machinery import cancellation
 
 from .errors import GroupStoppedError, ManagerError
 

@@ -11,9 +11,9 @@ from typing import TypeVar
 import msgspec
 
 from controller_runtime import client, healthz, metrics, rest, webhook
-from controller_runtime.httpserver import Address, Server, TLSProvider
 from controller_runtime.machinery import Object
 from controller_runtime.machinery.errors import StatusError
+from controller_runtime.serving import Address, Server, TLSProvider
 
 from .options import OFF, Options
 from .runnable_group import Runnable
@@ -55,7 +55,7 @@ def build(
         made.health = Server(address, routes, name="health probe server")
         made.runnables.append(made.health)
     if options.pprof_bind_address not in OFF:
-        from controller_runtime import pprof  # only where it is on
+        from controller_runtime.manager import pprof  # only where it is on
 
         address = Address.parse(options.pprof_bind_address)
         made.pprof = Server(address, pprof.routes(), name="pprof server")

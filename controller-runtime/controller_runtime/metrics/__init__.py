@@ -4,7 +4,7 @@
 
 import typing as _typing
 
-from controller_runtime import ondemand as _ondemand
+from controller_runtime import _ondemand
 
 from .registry import ACTIVE_WORKERS as ACTIVE_WORKERS
 from .registry import CACHE_DEGRADED as CACHE_DEGRADED

@@ -25,8 +25,8 @@ from controller_runtime.apis.authorization.v1 import (
     SubjectAccessReview,
     SubjectAccessReviewSpec,
 )
-from controller_runtime.httpserver import Handler, HTTPRequest, HTTPResponse
 from controller_runtime.machinery import Object
+from controller_runtime.serving import Handler, HTTPRequest, HTTPResponse
 
 from .server import Filter
 

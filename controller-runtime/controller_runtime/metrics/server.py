@@ -12,7 +12,7 @@ import anyio
 from prometheus_client.registry import CollectorRegistry
 
 from controller_runtime import log
-from controller_runtime.httpserver import (
+from controller_runtime.serving import (
     Address,
     Handler,
     HTTPRequest,
@@ -82,7 +82,7 @@ class MetricsServer:
         self._routes[path] = handler if self._filter is None else self._filter(handler)
 
     def listen(self) -> None:
-        """Take the address. Raises like :meth:`controller_runtime.httpserver.Server.listen`."""
+        """Take the address. Raises like :meth:`controller_runtime.serving.Server.listen`."""
         self._server.listen()
 
     def close(self) -> None:

@@ -17,7 +17,7 @@ from typing import Final, Generic, TypeVar
 import msgspec
 
 from controller_runtime.apis.core.events import Event
-from controller_runtime.tokenbucket import TokenBucket
+from controller_runtime.machinery.tokenbucket import TokenBucket
 
 MAX_RECORDS: Final = 4096
 AGGREGATE_FROM: Final = 10

@@ -18,18 +18,18 @@ from typing import Final, Protocol
 import anyio
 import msgspec
 
-from controller_runtime import cancellation, log
+from controller_runtime import log
 from controller_runtime.apis.core.events import Event, EventSource, ObjectReference
 from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.client import MERGE, Writer, raw_patch
-from controller_runtime.machinery import Object
-from controller_runtime.machinery import time as wire_time
+from controller_runtime.machinery import Object, cancellation
 from controller_runtime.machinery.errors import (
     AlreadyExistsError,
     ForbiddenError,
     NotFoundError,
     StatusError,
 )
+from controller_runtime.machinery.meta import format_time
 from controller_runtime.rest import TransportError
 
 from .correlator import Correlator, Verdict
@@ -159,7 +159,7 @@ class Broadcaster:
                 _log.warning("Events were lost at the stop", lost=lost)
 
     def _make(self, source: str, obj: Object, event_type: str, reason: str, message: str) -> Event:
-        now = wire_time.format_time(self._now())
+        now = format_time(self._now())
         return Event(
             metadata=ObjectMeta(name=self._new_name(obj.name), namespace=obj.namespace or _DEFAULT_NAMESPACE),
             involved_object=reference(obj),

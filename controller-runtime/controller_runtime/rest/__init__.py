@@ -7,13 +7,11 @@ Objects are opaque to this package; ``controller_runtime.client`` interprets the
 
 import typing as _typing
 
-from controller_runtime import ondemand as _ondemand
+from controller_runtime import _ondemand
 
 from . import request as request
 from .config import Config as Config
 from .config import Impersonation as Impersonation
-from .config import in_cluster_config as in_cluster_config
-from .config import load_config as load_config
 from .config import user_agent as user_agent
 from .credentials import Anonymous as Anonymous
 from .credentials import Basic as Basic
@@ -32,6 +30,9 @@ from .errors import RestError as RestError
 from .errors import TransportError as TransportError
 from .errors import TransportTimeoutError as TransportTimeoutError
 from .errors import decoded as decoded
+from .loading import config_from_dict as config_from_dict
+from .loading import in_cluster_config as in_cluster_config
+from .loading import load_config as load_config
 from .request import Request as Request
 from .roundtrip import Response as Response
 from .roundtrip import RoundTripper as RoundTripper

@@ -18,7 +18,7 @@ import anyio
 import msgspec
 
 from controller_runtime import log
-from controller_runtime.tokenbucket import TokenBucket
+from controller_runtime.machinery.tokenbucket import TokenBucket
 
 from . import errors
 from .credentials import Credentials

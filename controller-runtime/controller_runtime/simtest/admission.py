@@ -19,7 +19,7 @@ import random
 from collections.abc import Callable, Iterable, Mapping
 from contextvars import Context
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import anyio
 import msgspec
@@ -30,13 +30,11 @@ from controller_runtime.apis.meta.v1 import LabelSelector
 from controller_runtime.client import JSON as JSON_PATCH
 from controller_runtime.fake.tables import Document, Table
 from controller_runtime.fake.writes import Review, patched
-from controller_runtime.httpserver import HTTPRequest, HTTPResponse
 from controller_runtime.machinery import NamespacedName, errors, labels
+from controller_runtime.serving import HTTPRequest, HTTPResponse
 
 from .loop import Delays, Process
-
-if TYPE_CHECKING:
-    from .simulation import Simulation
+from .server import Server
 
 _TIMEOUT: Final = 10.0
 _SLOWEST: Final = 0.02
@@ -97,9 +95,9 @@ class _Endpoint:
 class Webhooks:
     """The endpoints of all replicas, and the configurations that name them."""
 
-    def __init__(self, simulation: Simulation) -> None:
-        self._simulation = simulation
-        self._rng = random.Random(f"{simulation.seed}/webhooks")
+    def __init__(self, server: Server, rng: random.Random) -> None:
+        self._server = server
+        self._rng = rng
         self._endpoints: dict[str, _Endpoint] = {}
         self.delays = Delays(lambda: self._rng.random() * _SLOWEST)
         """How long a review is on its way."""
@@ -125,17 +123,17 @@ class Webhooks:
                 if "service" not in hook["clientConfig"]:
                     raise ValueError(f"webhook {hook['name']}: only webhooks of a service are simulated")
                 mutates = configuration["kind"] == "MutatingWebhookConfiguration"
-                for table in self._simulation.server.tables.values():
+                for table in self._server.tables.values():
                     self._register(_Call(self, hook, table, mutates=mutates), table)
 
     def namespace_labels(self, name: str) -> dict[str, str]:
         """Return the labels of a namespace."""
-        row = self._simulation.server.table(Namespace).rows.get(NamespacedName("", name))
+        row = self._server.table(Namespace).rows.get(NamespacedName("", name))
         labels: dict[str, str] = (row.document["metadata"].get("labels") or {}) if row is not None else {}
         return {_NAMESPACE: name, **labels}
 
     def _register(self, call: _Call, table: Table) -> None:
-        server, gvk = self._simulation.server, table.facts.gvk
+        server, gvk = self._server, table.facts.gvk
         if call.is_for(""):
             server.admit.setdefault(gvk, []).append(call.review)
         for subresource in _SUBRESOURCES:

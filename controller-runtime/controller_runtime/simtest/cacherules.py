@@ -88,8 +88,8 @@ def is_readable(engine: SharedInformer) -> bool:
 def held_back(engine: SharedInformer) -> Iterator[tuple[NamespacedName, int]]:
     """Yield the changes that handlers have not received because their objects are being written."""
     for key, writing in engine.processor._held._writing.items():
-        for _, notify in writing.held[:1]:
-            yield key, id(notify)
+        for change, _ in writing.held[:1]:
+            yield key, id(change)
 
 
 def _compared(

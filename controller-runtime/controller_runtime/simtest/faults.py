@@ -5,9 +5,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import anyio
 
@@ -17,19 +15,7 @@ from controller_runtime.fake.watches import Watch
 
 from .leases import Campaign
 from .server import MANAGER
-
-if TYPE_CHECKING:
-    from .simulation import Simulation
-
-Cause = Callable[["Simulation", random.Random], Awaitable[None]]
-
-
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """A fault and its cause."""
-
-    name: str
-    cause: Cause
+from .simulation import Act, Fault, Simulation
 
 
 def _some_manager(sim: Simulation, rng: random.Random) -> str:
@@ -134,7 +120,7 @@ async def _miss_changes(sim: Simulation, rng: random.Random) -> None:
         await anyio.sleep(rng.uniform(1.0, 8.0))
 
 
-def _weather(name: str) -> Cause:
+def _weather(name: str) -> Act:
     async def cause(sim: Simulation, rng: random.Random) -> None:
         setattr(sim.network.weather, name, rng.choice([0.05, 0.3, 0.9]))
         await anyio.sleep(rng.uniform(2, 20))
@@ -215,9 +201,6 @@ FAULTS: Final = (
     Fault("drift", _drift),
     Fault("forbid", _forbid),
     Fault("missing kind", _miss),
+    Fault("slow webhooks", _slow_webhooks, of_webhooks=True),
+    Fault("unreachable webhooks", _unreachable_webhooks, of_webhooks=True),
 )
-WEBHOOK_FAULTS: Final = (
-    Fault("slow webhooks", _slow_webhooks),
-    Fault("unreachable webhooks", _unreachable_webhooks),
-)
-"""Of simulations with webhooks."""

@@ -24,6 +24,7 @@ from typing import Final, Unpack
 
 import msgspec
 
+from .faults import FAULTS
 from .loop import CURRENT_PROCESS, LOOP_START, LeakError, SimLoop
 from .sealed import sealed
 from .simulation import Line, Simulation, Size, Step
@@ -81,7 +82,7 @@ def run(
     asyncio.set_event_loop(loop)
     try:
         with sealed(loop, random.Random(f"{seed}/entropy"), drift=_drift) as leaks:
-            simulation = Simulation(seed, loop, **size)
+            simulation = Simulation(seed, loop, FAULTS, **size)
             scenario(simulation)
             planned = simulation.plan() if steps is None else steps
             try:

@@ -19,7 +19,8 @@ import anyio
 
 from controller_runtime import metrics
 from controller_runtime.apis.core.v1 import Event as Reported
-from controller_runtime.controller import Controller, reporting
+from controller_runtime.controller import Controller
+from controller_runtime.controller.controller import ERROR, REQUEUE_AFTER, SUCCESS
 from controller_runtime.fake.watches import Event
 from controller_runtime.machinery import NamespacedName
 from controller_runtime.reconcile import Request, Result
@@ -32,7 +33,7 @@ from .network import WRITE_METHODS, Observer
 
 _MANY: Final = 10
 """Requests of one event after which a recorder may give it up."""
-_RESULTS = (reporting.SUCCESS, reporting.REQUEUE_AFTER, reporting.ERROR)
+_RESULTS = (SUCCESS, REQUEUE_AFTER, ERROR)
 
 
 @dataclass
@@ -118,14 +119,14 @@ class Metrics:
                 result = await reconcile(request)
             except asyncio.CancelledError:
                 if anyio.current_effective_deadline() != -math.inf:  # else the controller is stopped
-                    self._counted[name, reporting.ERROR] += 1
+                    self._counted[name, ERROR] += 1
                 raise
             except Exception:  # counted, and raised again
-                self._counted[name, reporting.ERROR] += 1
+                self._counted[name, ERROR] += 1
                 raise
             after = result.requeue_after
             is_later = after is not None and after.total_seconds() > 0
-            self._counted[name, reporting.REQUEUE_AFTER if is_later else reporting.SUCCESS] += 1
+            self._counted[name, REQUEUE_AFTER if is_later else SUCCESS] += 1
             return result
 
         return counted
@@ -139,8 +140,8 @@ class Metrics:
                 if shown != counted:
                     yield f"a metric has {shown:.0f} reconciles with the result {result}, not {counted}: {name}"
             failed = now["errors"] - before["errors"]
-            if failed != self._counted[name, reporting.ERROR]:
-                yield f"a metric has {failed:.0f} errors, not {self._counted[name, reporting.ERROR]}: {name}"
+            if failed != self._counted[name, ERROR]:
+                yield f"a metric has {failed:.0f} errors, not {self._counted[name, ERROR]}: {name}"
             # Workers of an earlier life may end only now.
             active = sum(len(working) for other, working in self._working if other == name)
             if now["active"] - before["active"] > active:

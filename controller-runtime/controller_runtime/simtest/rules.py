@@ -24,7 +24,7 @@ import asyncio
 import functools
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import anyio
 import msgspec
@@ -36,6 +36,7 @@ from controller_runtime.cache.informer import SharedInformer
 from controller_runtime.cache.objects import CachedObject
 from controller_runtime.controller import Controller, outcomes
 from controller_runtime.fake.requests import Answer, kind_of
+from controller_runtime.fake.watches import Event as Change
 from controller_runtime.leaderelection import LeaderElectionError
 from controller_runtime.machinery import GVK, NamespacedName, PartialObjectMetadata
 from controller_runtime.machinery.errors import NotFoundError, StatusError
@@ -50,9 +51,7 @@ from .leases import Holders, Leases
 from .loop import Process
 from .network import WRITE_METHODS, Observer, is_aside
 from .reportrules import Events, Metrics
-
-if TYPE_CHECKING:
-    from .simulation import Simulation
+from .server import Server
 
 Place = tuple[GVK, NamespacedName]
 _FORESEEN: Final = (
@@ -113,25 +112,34 @@ def is_foreseen(error: BaseException | None) -> bool:
 class Rules(Observer):
     """The rules, and the replicas that they concern."""
 
-    def __init__(self, simulation: Simulation) -> None:
-        self._simulation = simulation
+    def __init__(
+        self,
+        server: Server,
+        now: Callable[[], float],
+        failures: list[BaseException],
+        on_change: Callable[[Callable[[Change], None]], None],
+    ) -> None:
+        """Broken rules are appended to ``failures``; a function given to ``on_change`` gets every change."""
+        self._server = server
+        self._now = now
+        self._failures = failures
         self.replicas: dict[str, Replica] = {}
         self._writers: dict[Process, Replica] = {}
         """Also those that have ended: their writes may arrive later."""
         self._sent: dict[int, tuple[Sent, float]] = {}
         """By identity, the writes that have not arrived, and when they were sent."""
-        leases = Leases(simulation.loop.time, lambda holder: holder in self._identities())
-        stored = functools.partial(simulation.server.objects, Lease)
-        self.leases = Holders(stored, leases.left, self.fail, simulation.loop.time)
+        leases = Leases(now, lambda holder: holder in self._identities())
+        stored = functools.partial(server.objects, Lease)
+        self.leases = Holders(stored, leases.left, self.fail, now)
         self._events = Events(self.fail)
         self._metrics = Metrics()
-        simulation.on_change(leases.see)
-        simulation.on_change(self._events.see)
+        on_change(leases.see)
+        on_change(self._events.see)
 
     @property
     def observers(self) -> list[Observer]:
         """All that look at requests."""
-        return [self, Resumes(self.fail, self._simulation.loop.time), self.leases, self._events]
+        return [self, Resumes(self.fail, self._now), self.leases, self._events]
 
     def follow(self, process: Process, manager: Manager) -> None:
         """Check a manager from now on; it has no controllers yet."""
@@ -181,14 +189,14 @@ class Rules(Observer):
 
     def fail(self, text: str) -> None:
         """Record that a rule is broken."""
-        self._simulation.failures.append(AssertionError(text))
+        self._failures.append(AssertionError(text))
 
     # One writer.
 
     def sends(self, process: Process, sent: Sent) -> None:
         """Note when a write is sent."""
         if sent.method in WRITE_METHODS and not is_aside(sent):
-            self._sent[id(sent)] = sent, self._simulation.loop.time()
+            self._sent[id(sent)] = sent, self._now()
 
     def arrives(self, process: Process, sent: Sent) -> None:
         """Check that a write, not of a lease or an event, comes from the leader.
@@ -199,7 +207,7 @@ class Rules(Observer):
         replica = self._writers.get(process)
         if replica is None or sent.method not in WRITE_METHODS or is_aside(sent) or not replica.identity:
             return
-        now, holders = self._simulation.loop.time(), self._holders()
+        now, holders = self._now(), self._holders()
         _, sent_at = self._sent.pop(id(sent), (sent, now))
         if replica.identity in holders:
             replica.has_led = True
@@ -214,7 +222,7 @@ class Rules(Observer):
         return {replica.identity for replica in self._writers.values()} - {""}
 
     def _holders(self) -> set[str]:
-        leases = self._simulation.server.objects(Lease)
+        leases = self._server.objects(Lease)
         return {str(each["spec"].get("holderIdentity") or "") for each in leases}
 
     # Reads see own writes.
@@ -234,7 +242,7 @@ class Rules(Observer):
     def answered(self, process: Process, sent: Sent, response: Response) -> None:
         """Note a write that the server has answered."""
         replica = self._writer(process, sent)
-        gvk = kind_of(sent.path, self._simulation.server.tables) if replica is not None else None
+        gvk = kind_of(sent.path, self._server.tables) if replica is not None else None
         if replica is None or gvk is None or "dryRun" in dict(sent.query):
             return
         if response.status >= 300 or not isinstance(response, Answer):
@@ -331,7 +339,7 @@ class Rules(Observer):
 
     def _is_stored(self, place: Place, uid: str) -> bool:
         gvk, key = place
-        table = next(each for each in self._simulation.server.tables.values() if each.facts.gvk == gvk)
+        table = next(each for each in self._server.tables.values() if each.facts.gvk == gvk)
         row = table.rows.get(key)
         return row is not None and row.document["metadata"]["uid"] == uid
 
@@ -359,7 +367,7 @@ class Rules(Observer):
                     held.update(cacherules.held_back(engine))
                     for key, _ in held & before:
                         self.fail(f"{name}: a change is kept from handlers: {engine.gvk.kind} {key.name}")
-                    for problem in cacherules.missed(self._simulation.server, engine):
+                    for problem in cacherules.missed(self._server, engine):
                         self.fail(f"{name}: {problem}")
 
     def _running(self) -> Iterator[tuple[str, Replica]]:
@@ -383,7 +391,7 @@ class Rules(Observer):
             yield "no replica leads"
         for name, replica in self._running():
             for engine in _informers(replica):
-                problems = cacherules.disagreements(self._simulation.server, engine)
+                problems = cacherules.disagreements(self._server, engine)
                 yield from (f"{name}: {problem}" for problem in problems)
             for controller in replica.controllers:
                 if len(controller.queue) or controller.queue._working:

@@ -215,9 +215,8 @@ def _library() -> str | None:
 @contextmanager
 def _silence() -> Iterator[None]:
     """Write no log: rendering it would be most of the work of a run."""
-    before, up_to = structlog.get_config(), log.Written.up_to
+    before, limit = structlog.get_config(), log.limit(_NOTHING)
     sink = log.Sink(None, _NOTHING)
-    log.Written.up_to = _NOTHING
     structlog.configure(
         processors=[],
         wrapper_class=log.Logger,
@@ -227,7 +226,7 @@ def _silence() -> Iterator[None]:
     try:
         yield
     finally:
-        log.Written.up_to = up_to
+        log.limit(limit)
         structlog.configure(**before)
 
 

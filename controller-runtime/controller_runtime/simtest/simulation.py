@@ -26,7 +26,6 @@ from controller_runtime.manager import Manager, Options
 from controller_runtime.rest import Config, RESTMapper
 
 from .admission import Webhooks
-from .faults import FAULTS, WEBHOOK_FAULTS, Fault
 from .loop import LOOP_START, Process, SimLoop
 from .network import Network, enter
 from .rules import Rules
@@ -74,6 +73,16 @@ class Size(TypedDict, total=False):
     """How many faults there are, on average; twelve by default."""
     actions: float
     """The part of the users' actions that happens; all of them by default."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A fault: a function that causes it and takes it back."""
+
+    name: str
+    cause: Act
+    of_webhooks: bool = False
+    """It happens only in simulations with webhooks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +139,9 @@ class _Registered:
 class Simulation:
     """A cluster in memory, and the managers under test."""
 
-    def __init__(self, seed: int, loop: SimLoop, **size: Unpack[Size]) -> None:
+    def __init__(
+        self, seed: int, loop: SimLoop, known_faults: Sequence[Fault] = (), **size: Unpack[Size]
+    ) -> None:
         self.seed = seed
         self.loop = loop
         self.minutes = size.get("minutes", 10.0)
@@ -140,22 +151,23 @@ class Simulation:
         self.world = random.Random(f"{seed}/world")
         storage = Storage(now=lambda: datetime.fromtimestamp(loop.time() + EPOCH, UTC))
         self.server = Server(storage, random.Random(f"{seed}/server"))
-        self.rules = Rules(self)
+        self.failures: list[BaseException] = []
+        self.rules = Rules(self.server, loop.time, self.failures, self.on_change)
         self.network = Network(
             self.server,
             random.Random(f"{seed}/network"),
             self.record,
             observers=self.rules.observers,
         )
-        self.webhooks = Webhooks(self)
+        self.webhooks = Webhooks(self.server, random.Random(f"{seed}/webhooks"))
         self.processes: dict[str, Process] = {}
         self.managers: dict[str, Manager] = {}
+        self._known_faults = known_faults
         self._registered = _Registered()
         self._digest = hashlib.sha256()
         self._clients: dict[str, LiveClient] = {}
         self._tasks: list[asyncio.Task[Any]] = []
         self.server.serve(Lease, Event)
-        self.failures: list[BaseException] = []
 
     # Called by scenarios.
 
@@ -270,7 +282,7 @@ class Simulation:
         self._raise_failures()
 
     def _faults(self) -> Sequence[Fault]:
-        return (*FAULTS, *WEBHOOK_FAULTS) if self._registered.has_webhooks else FAULTS
+        return [each for each in self._known_faults if self._registered.has_webhooks or not each.of_webhooks]
 
     async def _do(self, step: Step) -> None:
         self.record("plan", str(step.name))

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from types import ModuleType
 
 from controller_runtime.machinery import JSON, Object, yaml
-from controller_runtime.machinery.crd_schema import custom_resource_definition
+from controller_runtime.machinery.crd import custom_resource_definition
 
 
 def load(module: str) -> list[type[Object]]:

@@ -7,7 +7,7 @@ Only a program that enables tracing loads OpenTelemetry, which the extra ``otel`
 
 from typing import TYPE_CHECKING
 
-from controller_runtime import ondemand
+from controller_runtime import _ondemand
 
 from .interface import Instrumentable as Instrumentable
 from .interface import Instrumentation as Instrumentation
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .spans import UIDGenerator as UIDGenerator
     from .spans import trace_id as trace_id
 else:
-    __getattr__, __dir__ = ondemand.names(
+    __getattr__, __dir__ = _ondemand.names(
         __name__,
         {"environment": ("from_environment",), "spans": ("Tracing", "UIDGenerator", "trace_id")},
     )

@@ -4,7 +4,7 @@
 
 import typing as _typing
 
-from controller_runtime import ondemand as _ondemand
+from controller_runtime import _ondemand
 
 from . import admission as admission
 from .admission import CustomDefaulter as CustomDefaulter

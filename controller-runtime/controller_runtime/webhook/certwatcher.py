@@ -125,7 +125,7 @@ class SelfSigned:
         from cryptography.hazmat.primitives import hashes
         from cryptography.hazmat.primitives.asymmetric import ec
 
-        from controller_runtime import certificates
+        from controller_runtime.serving import certificates
 
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, self._names[0])])

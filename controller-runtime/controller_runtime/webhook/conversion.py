@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, Self, TypeVar
 import msgspec
 import pydantic_core
 
-from controller_runtime import cancellation, log, metrics, offload
-from controller_runtime.httpserver import HTTPRequest, HTTPResponse
-from controller_runtime.machinery import GVK, GroupKind, Object, raised, shape
+from controller_runtime import log, metrics
+from controller_runtime.machinery import GVK, GroupKind, Object, cancellation, offload, raised, rawjson
+from controller_runtime.serving import HTTPRequest, HTTPResponse
 
 from . import admission, endpoint, envelope
 
@@ -136,7 +136,7 @@ class Conversions:
         if gvk.group != wanted.group:
             raise ConversionError(f"{name}: cannot be converted from group {gvk.group!r} to {wanted.group!r}")
         source, target = self._spoke(gvk, name), self._spoke(wanted, name)
-        if (reason := shape.check(data)) is not None:
+        if (reason := rawjson.check(data)) is not None:
             raise ConversionError(f"{name}: the object is too large: it has {reason}")
         try:
             given = source.kind.from_json(data)
@@ -289,7 +289,7 @@ class ConversionWebhook(endpoint.Endpoint):
 
 
 def _request_of(body: bytes) -> _Request:
-    if (reason := shape.check(body, endpoint.BODY)) is not None:
+    if (reason := rawjson.check(body, endpoint.BODY)) is not None:
         raise envelope.UnreadableError(f"ConversionReview is too large: it has {reason}", code=413)
     try:
         review = _REVIEWS.decode(body)

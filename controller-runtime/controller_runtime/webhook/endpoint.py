@@ -17,8 +17,8 @@ from typing import Final
 import msgspec
 
 from controller_runtime import log, metrics
-from controller_runtime.httpserver import HTTPRequest, HTTPResponse
-from controller_runtime.machinery import shape
+from controller_runtime.machinery import rawjson
+from controller_runtime.serving import HTTPRequest, HTTPResponse
 
 from . import envelope
 
@@ -28,11 +28,11 @@ MAX_BODY: Final = 7 * 1024 * 1024
 LARGE: Final = 4 * 1024 * 1024
 """Bytes of a body that is larger than the review of two objects as etcd stores them, 1.5 MB each."""
 BODY: Final = msgspec.structs.replace(
-    shape.DEFAULT,
+    rawjson.DEFAULT,
     size=MAX_BODY,
-    containers=4 * shape.DEFAULT.containers,
-    items=4 * shape.DEFAULT.items,
-    depth=shape.DEFAULT.depth + 2,
+    containers=4 * rawjson.DEFAULT.containers,
+    items=4 * rawjson.DEFAULT.items,
+    depth=rawjson.DEFAULT.depth + 2,
 )
 """The bounds of two objects and their managedFields, which may be as many again."""
 
@@ -86,7 +86,7 @@ class Endpoint(ABC):
 
 
 class BodyInspection:
-    """Looks at bodies while they arrive, see :class:`controller_runtime.httpserver.Inspection`."""
+    """Looks at bodies while they arrive, see :class:`controller_runtime.serving.Inspection`."""
 
     size = 64 * 1024  # a smaller one cannot have too many of anything
 
@@ -96,7 +96,7 @@ class BodyInspection:
         A smaller one may be the review of a stored object: its metadata may change and it may be deleted, however much
         it holds.
         """
-        counter, received, reason = shape.Counter(BODY), 0, None
+        counter, received, reason = rawjson.Counter(BODY), 0, None
 
         def inspect(piece: bytes) -> str | None:
             nonlocal received, reason

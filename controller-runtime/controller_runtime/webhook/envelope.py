@@ -12,7 +12,7 @@ import pydantic_core
 
 from controller_runtime.apis.admission.v1 import AdmissionRequest
 from controller_runtime.log import CUT, cut
-from controller_runtime.machinery import shape
+from controller_runtime.machinery import rawjson
 
 MAX_REST: Final = 256 * 1024
 """Bytes of a review beside its two objects: the user's groups, the operation's options."""
@@ -153,9 +153,9 @@ def _rest(request: _Request) -> AdmissionRequest:
     if (size := sum(map(len, values.values()))) > MAX_REST:
         text = f"AdmissionReview has {size} bytes beside its objects; limit is {MAX_REST} bytes"
         raise UnreadableError(text, code=413)
-    if size > shape.SMALL:
+    if size > rawjson.SMALL:
         for wire, raw in values.items():
-            if (reason := shape.check(bytes(raw))) is not None:
+            if (reason := rawjson.check(bytes(raw))) is not None:
                 raise UnreadableError(f"AdmissionReview has {reason} in its {wire}", code=413)
     try:
         return AdmissionRequest.from_json(msgspec.json.encode({**values, "uid": request.uid}))

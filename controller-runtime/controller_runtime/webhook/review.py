@@ -17,10 +17,10 @@ from typing import Final
 
 import anyio
 
-from controller_runtime import cancellation, log, metrics, offload
+from controller_runtime import log, metrics
 from controller_runtime.apis.admission.v1 import AdmissionRequest, AdmissionResponse
-from controller_runtime.httpserver import HTTPRequest, HTTPResponse
-from controller_runtime.machinery import raised, shape
+from controller_runtime.machinery import cancellation, offload, raised, rawjson
+from controller_runtime.serving import HTTPRequest, HTTPResponse
 
 from . import admission, endpoint, envelope
 
@@ -115,7 +115,7 @@ class Webhook(endpoint.Endpoint):
             arming = loop.call_soon(setattr, scope, "deadline", loop.time() + patience)
             try:
                 # Small objects are not checked, and no coroutine is made for them.
-                if size > shape.SMALL and (refusal := await _refused(review)) is not None:
+                if size > rawjson.SMALL and (refusal := await _refused(review)) is not None:
                     return refusal
                 return await self._handler.handle_json(review.request, review.object, review.old_object)
             finally:
@@ -146,10 +146,10 @@ async def _refused(review: envelope.Review) -> AdmissionResponse | None:
 
 def _bounded(obj: bytes | None) -> tuple[bytes | None, str | None]:
     """Return the object without managedFields if necessary, and the reason why it must not be decoded, if any."""
-    if obj is None or shape.check(obj) is None:
+    if obj is None or rawjson.check(obj) is None:
         return obj, None
     slim = envelope.without_managed_fields(obj)
-    return slim, shape.check(slim)
+    return slim, rawjson.check(slim)
 
 
 def _fields(path: str, request: AdmissionRequest, operation: str) -> dict[str, str | None]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
-from controller_runtime import healthz, httpserver, log
+from controller_runtime import healthz, log, serving
 
 from . import admission, endpoint, review
 from .certwatcher import PERIOD, CertWatcher
@@ -45,16 +45,16 @@ class Server:
         cert_dir: str | Path = "",
         *,
         cert_period: float = PERIOD,
-        tls_options: httpserver.TLSOptions | None = None,
+        tls_options: serving.TLSOptions | None = None,
     ) -> None:
         cert_dir = Path(cert_dir) if cert_dir else default_cert_dir()
         self._watcher: CertWatcher | None = CertWatcher(
             cert_dir / "tls.crt", cert_dir / "tls.key", period=cert_period
         )
-        self._tls: httpserver.TLSProvider = self._watcher
-        self._routes: dict[str, httpserver.Handler] = {}
-        self._server = httpserver.Server(
-            httpserver.Address(host, port),
+        self._tls: serving.TLSProvider = self._watcher
+        self._routes: dict[str, serving.Handler] = {}
+        self._server = serving.Server(
+            serving.Address(host, port),
             self._routes,
             tls=self,
             tls_options=tls_options,
@@ -79,7 +79,7 @@ class Server:
         """The port that is listened on."""
         return self._server.port
 
-    def use(self, certificates: httpserver.TLSProvider) -> None:
+    def use(self, certificates: serving.TLSProvider) -> None:
         """Serve with ``certificates`` instead of a directory's; before the start. Their owner renews them."""
         self._watcher, self._tls = None, certificates
 
@@ -104,7 +104,7 @@ class Server:
         """
         self.register_http(path, review.Webhook(path, handler))
 
-    def register_http(self, path: str, handler: httpserver.Handler) -> None:
+    def register_http(self, path: str, handler: serving.Handler) -> None:
         """Serve any HTTP handler at ``path``. Raises like :meth:`register`."""
         if path in self._routes:
             raise ValueError(f"can't register duplicate path: {path}")

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable
 from typing import Final, Generic, TypeVar
 
-from controller_runtime.tokenbucket import TokenBucket
+from controller_runtime.machinery.tokenbucket import TokenBucket
 
 T = TypeVar("T", bound=Hashable)
 

@@ -16,7 +16,7 @@ import anyio
 
 import controller_runtime as ctrl
 from controller_runtime.cache import Cache
-from controller_runtime.machinery import GVK, shape, unstructured
+from controller_runtime.machinery import GVK, rawjson, unstructured
 
 LARGE = unstructured(GVK("fault.example.org", "v1", "Large"))
 
@@ -60,7 +60,7 @@ class Reader:
 
 async def main(*arguments: str) -> None:
     server, namespace = arguments
-    cache = ctrl.cache.Options(default_namespaces=(namespace,), limits=shape.Limits(size=16 << 20))
+    cache = ctrl.cache.Options(default_namespaces=(namespace,), limits=rawjson.Limits(size=16 << 20))
     mgr = ctrl.Manager(ctrl.Config(server), ctrl.Options(metrics_bind_address="0", cache=cache))
     ctrl.new_controller_managed_by(mgr).for_(LARGE).complete(Reader(mgr.cache))
     async with ctrl.setup_signal_handler() as stop:

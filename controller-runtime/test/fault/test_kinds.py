@@ -11,9 +11,9 @@ import controller_runtime as ctrl
 from controller_runtime.apis.core.v1 import ConfigMap, Secret
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import Environment, apply_manifests, eventually, open_crd
-from controller_runtime.httpserver import HTTPRequest
 from controller_runtime.machinery import GVK, Object, unstructured
 from controller_runtime.machinery.errors import NotFoundError
+from controller_runtime.serving import HTTPRequest
 
 pytestmark = pytest.mark.fault
 USER = "limited"

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -13,7 +13,7 @@ import hypothesis
 import msgspec
 import pytest
 
-from controller_runtime import cache
+from controller_runtime import cache, log
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.machinery import Object, Struct
 from controller_runtime.rest import FakeResponse, FakeTransport, Request
@@ -31,6 +31,14 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("here")  # a busy machine is not a failure
 END = {"k8s.io/initial-events-end": "true"}
+
+
+@pytest.fixture
+def limit_log() -> Iterator[Callable[[int], int]]:
+    """Limits the verbosity of the log; the limit of before is in force again after the test."""
+    before = log.limit(log.TRACE)
+    yield log.limit
+    log.limit(before)
 
 
 class World:

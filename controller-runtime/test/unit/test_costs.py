@@ -13,12 +13,12 @@ import anyio
 import msgspec
 import pytest
 
-from controller_runtime import cache, client, handler, source, webhook, workqueue
+from controller_runtime import cache, handler, source, webhook, workqueue
 from controller_runtime.apis.batch.v1 import Job
 from controller_runtime.apis.core.v1 import ConfigMap, Pod
-from controller_runtime.httpserver import HTTPRequest
 from controller_runtime.reconcile import Request
 from controller_runtime.rest import FakeResponse, FakeTransport
+from controller_runtime.serving import HTTPRequest
 from ctrl_testkit import sample_pods as pods
 
 PODS = 200
@@ -62,13 +62,12 @@ class Named(msgspec.Struct):
     metadata: Metadata
 
 
-@client.reads(Named)
 async def by_view(pod: Pod | Named) -> list[Request]:
     assert isinstance(pod, Named)
     return [Request(pod.metadata.namespace, pod.metadata.name)]
 
 
-BY_VIEW: handler.EventHandler[Pod] = handler.enqueue_requests_from_map_func(by_view)
+BY_VIEW: handler.EventHandler[Pod] = handler.enqueue_requests_from_map_func(by_view, reads=Named)
 
 
 @pytest.mark.parametrize(

@@ -102,5 +102,5 @@ def test_the_name_alone_loads_nothing() -> None:
     loaded = loaded_by("import controller_runtime")
     assert {name for name in loaded if name.startswith("controller_runtime")} == {
         "controller_runtime",
-        "controller_runtime.ondemand",
+        "controller_runtime._ondemand",
     }

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import msgspec
 import pytest
 
-from controller_runtime import client, handler
+from controller_runtime import handler
 from controller_runtime.apis.batch.v1 import Job
 from controller_runtime.apis.core.v1 import Node, Pod
 from controller_runtime.apis.meta.v1 import ObjectMeta, OwnerReference
@@ -39,10 +39,14 @@ def owner(
 
 async def requests(handle: handler.EventHandler[Pod], *, old: Pod, new: Pod) -> list[list[str]]:
     queues = [Queue() for _ in range(4)]
-    await handle.create(CreateEvent(new), queues[0])
-    await handle.update(UpdateEvent(old, new), queues[1])
-    await handle.delete(DeleteEvent(new), queues[2])
-    await handle.generic(GenericEvent(new), queues[3])
+    for waiting in (
+        handle.create(CreateEvent(new), queues[0]),
+        handle.update(UpdateEvent(old, new), queues[1]),
+        handle.delete(DeleteEvent(new), queues[2]),
+        handle.generic(GenericEvent(new), queues[3]),
+    ):
+        if waiting is not None:
+            await waiting
     return [list(map(str, queue.added)) for queue in queues]
 
 
@@ -109,12 +113,11 @@ class Named(msgspec.Struct):
 
 
 async def test_a_map_function_that_reads_some_fields_gets_objects_that_are_decoded_already() -> None:
-    @client.reads(Named)
     async def by_name(obj: Pod | Named) -> Iterable[Request]:
         assert isinstance(obj, Pod)
         return [Request("ns", obj.name)]
 
-    handle: handler.EventHandler[Pod] = handler.enqueue_requests_from_map_func(by_name)
+    handle: handler.EventHandler[Pod] = handler.enqueue_requests_from_map_func(by_name, reads=Named)
     assert await requests(handle, old=pod("a"), new=pod("b")) == [
         ["ns/b"],
         ["ns/a", "ns/b"],

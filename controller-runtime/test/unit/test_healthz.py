@@ -10,7 +10,7 @@ import pytest
 import structlog
 
 from controller_runtime import healthz, log
-from controller_runtime.httpserver import HTTPRequest
+from controller_runtime.serving import HTTPRequest
 
 
 def bad() -> None:

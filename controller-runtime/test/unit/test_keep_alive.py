@@ -7,7 +7,7 @@ import http.client
 import anyio
 import anyio.to_thread
 
-from controller_runtime.httpserver import Address, HTTPRequest, HTTPResponse, Server
+from controller_runtime.serving import Address, HTTPRequest, HTTPResponse, Server
 
 
 async def hello(_request: HTTPRequest) -> HTTPResponse:

@@ -18,9 +18,9 @@ from controller_runtime.apis.core.v1 import ConfigMap, Event, Pod
 from controller_runtime.client import interceptor
 from controller_runtime.event import CreateEvent, GenericEvent
 from controller_runtime.fake import FakeClient
-from controller_runtime.httpserver import HTTPRequest
 from controller_runtime.machinery.errors import StatusError, one_line
 from controller_runtime.reconcile import Request
+from controller_runtime.serving import HTTPRequest
 from controller_runtime.workqueue import PriorityQueue
 from ctrl_testkit.managers import failure_of, new_manager
 from ctrl_testkit.odd_exceptions import Odd, Written, errors
@@ -73,12 +73,12 @@ async def test_a_handler_fails_once_and_is_called_again(
     calls = 0
 
     class Fussy(handler.EnqueueRequestForObject):
-        async def create(self, evt: CreateEvent[Any], queue: handler.Queue) -> None:
+        def create(self, evt: CreateEvent[Any], queue: handler.Queue) -> None:
             nonlocal calls
             calls += 1
             if calls == 1:
                 raise odd()
-            await super().create(evt, queue)
+            super().create(evt, queue)
 
     Fussy.immediate = immediate
     assert await served(Fussy()) == 2

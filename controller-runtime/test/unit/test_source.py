@@ -11,10 +11,9 @@ import anyio
 import msgspec
 import pytest
 
-from controller_runtime import cache, client, handler, log, predicate, rest, source
+from controller_runtime import cache, handler, log, predicate, rest, source
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.event import CreateEvent, GenericEvent
-from controller_runtime.log import Written
 from controller_runtime.machinery import (
     GVK,
     Object,
@@ -133,10 +132,10 @@ async def test_a_handler_or_predicate_that_fails_holds_up_no_other_event(
     world: Any, make_pod: MakePod, settle: Settle, immediate: bool, failure: type[BaseException]
 ) -> None:
     class Fussy(handler.EnqueueRequestForObject):
-        async def create(self, evt: CreateEvent[Any], queue: handler.Queue) -> None:
+        def create(self, evt: CreateEvent[Any], queue: handler.Queue) -> None:
             if evt.object.name == "bad":
                 raise failure("bad")
-            await super().create(evt, queue)
+            super().create(evt, queue)
 
     Fussy.immediate = immediate
 
@@ -155,6 +154,25 @@ async def test_a_handler_or_predicate_that_fails_holds_up_no_other_event(
             assert await drain(queue) == [("ns/worse", 0), ("ns/good", 0)]
 
 
+async def test_a_method_that_waits_is_awaited_although_those_of_its_base_class_do_not(
+    world: Any, make_pod: MakePod, settle: Settle
+) -> None:
+    class Slow(handler.EnqueueRequestForObject):
+        async def create(self, evt: CreateEvent[Any], queue: handler.Queue) -> None:  # type: ignore[override]
+            await anyio.sleep(1)
+            super().create(evt, queue)
+
+    async with world.cache() as informers:
+        kind = source.Kind(informers, Pod, Slow())
+        async with running(kind) as queue:
+            await kind.wait_for_sync()
+            world.put(make_pod("a"))
+            await settle()
+            assert len(queue) == 0
+            await anyio.sleep(2)
+            assert await drain(queue) == [("ns/a", 0)]
+
+
 @pytest.mark.parametrize("failure", [ValueError, asyncio.CancelledError])
 @pytest.mark.parametrize("immediate", [True, False])
 async def test_an_event_whose_handler_fails_is_handled_later(
@@ -163,12 +181,12 @@ async def test_an_event_whose_handler_fails_is_handled_later(
     tries: list[float] = []
 
     class Failing(handler.EnqueueRequestForObject):
-        async def create(self, evt: CreateEvent[Any], queue: handler.Queue) -> None:
+        def create(self, evt: CreateEvent[Any], queue: handler.Queue) -> None:
             if evt.key.name == "unlucky":
                 tries.append(round(anyio.current_time() - began))
                 if len(tries) < 9:
                     raise failure("not yet")
-            await super().create(evt, queue)
+            super().create(evt, queue)
 
     Failing.immediate = immediate
     async with world.cache() as informers:
@@ -242,18 +260,18 @@ class AnnotatedView(msgspec.Struct):
     metadata: Annotated
 
 
-@client.reads(NamedView)
 async def request_of_names(obj: Pod | NamedView) -> list[Request]:
     return [Request(obj.metadata.namespace or "", obj.metadata.name or "")]
 
 
-@client.reads(AnnotatedView)
 async def request_of_annotated(obj: Pod | AnnotatedView) -> list[Request]:
     return [Request(obj.metadata.namespace or "", obj.metadata.name or "")]
 
 
-NAMED: handler.EventHandler[Pod] = handler.enqueue_requests_from_map_func(request_of_names)
-ANNOTATED: handler.EventHandler[Pod] = handler.enqueue_requests_from_map_func(request_of_annotated)
+NAMED: handler.EventHandler[Pod] = handler.enqueue_requests_from_map_func(request_of_names, reads=NamedView)
+ANNOTATED: handler.EventHandler[Pod] = handler.enqueue_requests_from_map_func(
+    request_of_annotated, reads=AnnotatedView
+)
 
 
 async def test_metadata_is_all_that_a_metadata_source_gets(
@@ -453,9 +471,9 @@ async def test_discovery_says_where_owners_without_a_model_live(
 
 
 async def test_at_debug_the_queue_has_the_event_that_added_a_request(
-    world: Any, make_pod: MakePod, settle: Settle, monkeypatch: pytest.MonkeyPatch
+    world: Any, make_pod: MakePod, settle: Settle, limit_log: Callable[[int], int]
 ) -> None:
-    monkeypatch.setattr(Written, "up_to", log.DEBUG)
+    limit_log(log.DEBUG)
     world.put(make_pod("old"))
     async with world.cache() as informers:
         kind = source.Kind(informers, Pod, handler.enqueue_requests_from_map_func(request_of))
@@ -472,10 +490,14 @@ async def test_at_debug_the_queue_has_the_event_that_added_a_request(
 
 
 async def test_at_info_an_event_is_not_noted(
-    world: Any, make_pod: MakePod, settle: Settle, monkeypatch: pytest.MonkeyPatch
+    world: Any,
+    make_pod: MakePod,
+    settle: Settle,
+    limit_log: Callable[[int], int],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(Written, "up_to", log.INFO)
-    monkeypatch.setattr(source.pipe.Pipe, "_noting", None)  # a call would fail
+    limit_log(log.INFO)
+    monkeypatch.setattr(source._EventHandler, "_noting", None)  # a call would fail
     async with world.cache() as informers:
         kind = source.Kind(informers, Pod, handler.EnqueueRequestForObject())
         async with running(kind) as queue:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Final
 
 from controller_runtime.machinery import JSON
-from controller_runtime.machinery.strategicpatch import StrategicMergeError
+from controller_runtime.machinery.patch import StrategicMergeError
 
 _MOST_VALUES: Final = 500_000
 """Maximum number of values that all merges of a TrainJob write: half a second of CPU, or 500 overrides with volumes."""

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import msgspec
-from controller_runtime.machinery import JSON, mergeschema
-from controller_runtime.machinery.strategicpatch import strategic_merge_patch
+from controller_runtime.machinery import JSON, openapi
+from controller_runtime.machinery.patch import strategic_merge_patch
 
 from pkg import apply
 from pkg.apis.jobset.v1alpha2 import JobSetSpec
@@ -91,7 +91,7 @@ def _merge(job: dict[str, JSON], override: trainer.PodTemplateOverride, budget: 
     """Merge an override into a replicated job's pod template."""
     spec = job.setdefault("template", {}).setdefault("spec", {})
     merged = strategic_merge_patch(
-        spec.get("template", {}), _patch(override), mergeschema.recorded("core.v1.PodTemplateSpec")
+        spec.get("template", {}), _patch(override), openapi.merge_schema("core.v1.PodTemplateSpec")
     )
     spec["template"] = apply.as_typed(merged, inside="template")
     budget.spend(spec["template"])

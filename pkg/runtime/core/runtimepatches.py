@@ -9,8 +9,8 @@ from itertools import islice
 from typing import Final
 
 from controller_runtime.apis.meta.v1 import ObjectMeta
-from controller_runtime.machinery import JSON, field, mergeschema
-from controller_runtime.machinery.strategicpatch import StrategicMergeError, strategic_merge_patch
+from controller_runtime.machinery import JSON, field, openapi
+from controller_runtime.machinery.patch import StrategicMergeError, strategic_merge_patch
 
 from pkg import apply
 from pkg.apis.trainer import v1alpha1 as trainer
@@ -90,7 +90,7 @@ def merge_patches(
                 merged = strategic_merge_patch(
                     job.get("template", {}),
                     _patch(wanted.template),
-                    mergeschema.recorded("batch.v1.JobTemplateSpec"),
+                    openapi.merge_schema("batch.v1.JobTemplateSpec"),
                 )
             except StrategicMergeError as error:
                 where = f"patch of {patch.manager} for job {wanted.name}"

@@ -15,19 +15,19 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import anyio
 import pydantic_core
-from controller_runtime import log, offload
+from controller_runtime import log
 from controller_runtime.apis.core.v1 import ConfigMap
 from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.client import Client, Reader, peek
-from controller_runtime.machinery import NamespacedName, Object, metadata_only, yaml
+from controller_runtime.machinery import NamespacedName, Object, metadata_only, offload, yaml
 from controller_runtime.machinery.errors import (
     AlreadyExistsError,
     ForbiddenError,
     NotFoundError,
     StatusError,
 )
+from controller_runtime.machinery.tokenbucket import TokenBucket
 from controller_runtime.rest import RestError
-from controller_runtime.tokenbucket import TokenBucket
 
 from pkg import apply
 from pkg.apis.trainer.v1alpha1 import RuntimeRef, TrainJob

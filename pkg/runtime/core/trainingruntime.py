@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 from controller_runtime.client import Client, FieldIndexer, Reader, peek
 from controller_runtime.machinery import NamespacedName, Object, equality, field
 from controller_runtime.machinery.errors import ForbiddenError, NotFoundError, StatusError
-from controller_runtime.machinery.strategicpatch import StrategicMergeError
+from controller_runtime.machinery.patch import StrategicMergeError
 from controller_runtime.rest import RestError
 
 from pkg import features
@@ -67,12 +67,16 @@ async def new_training_runtime(
 async def index_runtime_references(indexer: FieldIndexer) -> None:
     """Index TrainJobs by the runtime of either kind that they refer to."""
     await indexer.index_field(
-        trainer.TrainJob, index.TRAIN_JOB_RUNTIME_REF_KEY, index.index_train_job_training_runtime
+        trainer.TrainJob,
+        index.TRAIN_JOB_RUNTIME_REF_KEY,
+        index.index_train_job_training_runtime,
+        reads=index.TrainJobReference,
     )
     await indexer.index_field(
         trainer.TrainJob,
         index.TRAIN_JOB_CLUSTER_RUNTIME_REF_KEY,
         index.index_train_job_cluster_training_runtime,
+        reads=index.TrainJobReference,
     )
 
 

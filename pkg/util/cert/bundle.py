@@ -13,13 +13,13 @@ from datetime import datetime, timedelta
 from typing import Final
 from urllib.parse import urlsplit
 
-from controller_runtime import certificates
 from controller_runtime.apis.admissionregistration.v1 import (
     MutatingWebhook,
     MutatingWebhookConfiguration,
     ValidatingWebhook,
     ValidatingWebhookConfiguration,
 )
+from controller_runtime.serving import certificates
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 

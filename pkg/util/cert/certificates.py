@@ -30,7 +30,6 @@ from controller_runtime.apis.admissionregistration.v1 import (
 )
 from controller_runtime.apis.core.v1 import Secret
 from controller_runtime.apis.meta.v1 import ObjectMeta
-from controller_runtime.certificates import SKEW
 from controller_runtime.machinery import NamespacedName
 from controller_runtime.machinery.errors import (
     AlreadyExistsError,
@@ -39,6 +38,7 @@ from controller_runtime.machinery.errors import (
     StatusError,
 )
 from controller_runtime.rest import load_chain
+from controller_runtime.serving.certificates import SKEW
 from controller_runtime.webhook import server_context
 from prometheus_client.metrics import Counter, Gauge
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import install_crds, read_manifests, wait_established
-from controller_runtime.machinery import GVK, Unstructured, kubernetes_schema, unstructured
+from controller_runtime.machinery import GVK, Unstructured, openapi, unstructured
 from controller_runtime.machinery.errors import InvalidError
 from controller_runtime.rest import Config, Request, Transport
 
@@ -154,7 +154,7 @@ def missing(sent: Any, stored: Any, path: str = "") -> list[str]:
 async def test_nothing_that_a_job_template_may_hold_is_pruned(
     live_client: LiveClient, namespace: str
 ) -> None:
-    template = everything(kubernetes_schema.definition("batch.v1.JobTemplateSpec"))
+    template = everything(openapi.definition("batch.v1.JobTemplateSpec"))
     spec = {"template": {"spec": {"replicatedJobs": [{"name": "node", "template": template}]}}}
     runtime = unstructured(TrainingRuntime.gvk).from_dict(
         {"metadata": {"name": "full", "namespace": namespace}, "spec": spec}

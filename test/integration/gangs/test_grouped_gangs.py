@@ -13,7 +13,7 @@ from controller_runtime.apis.core.v1 import Event, Pod
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import Environment, apply_manifests, eventually
 from controller_runtime.machinery import Unstructured
-from controller_runtime.machinery.crd_schema import custom_resource_definition
+from controller_runtime.machinery.crd import custom_resource_definition
 
 from pkg import shipped
 from pkg.apis.kai.v2alpha2 import PodGroup

@@ -16,7 +16,7 @@ from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import Environment, apply_manifests, eventually
 from controller_runtime.machinery import GVK, Object, Unstructured
-from controller_runtime.machinery.crd_schema import custom_resource_definition
+from controller_runtime.machinery.crd import custom_resource_definition
 from controller_runtime.machinery.errors import NotFoundError
 from controller_runtime.rest import Config, Request, RESTMapper, Transport
 

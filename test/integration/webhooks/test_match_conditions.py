@@ -13,9 +13,9 @@ from controller_runtime import webhook
 from controller_runtime.apis.admission.v1 import AdmissionRequest
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import Environment, eventually
-from controller_runtime.httpserver import HTTPRequest, HTTPResponse
 from controller_runtime.machinery import Unstructured
 from controller_runtime.machinery.errors import InvalidError, StatusError
+from controller_runtime.serving import HTTPRequest, HTTPResponse
 from trainerctl.localcluster import contents
 
 from pkg.apis.trainer.v1alpha1 import TrainJob

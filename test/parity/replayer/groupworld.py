@@ -15,7 +15,7 @@ from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.client import interceptor
 from controller_runtime.fake import FakeClient
 from controller_runtime.machinery import GVK, NamespacedName, Object, Unstructured, errors, unstructured
-from controller_runtime.machinery.time import format_time
+from controller_runtime.machinery.meta import format_time
 from controller_runtime.rest import NoKindMatchError
 
 from .world import NOW

@@ -11,8 +11,8 @@ from controller_runtime import reconcile
 from controller_runtime.fake import Call
 from controller_runtime.machinery import Object
 from controller_runtime.machinery.errors import NotFoundError, StatusError
-from controller_runtime.machinery.strategicpatch import StrategicMergeError
-from controller_runtime.machinery.time import format_time
+from controller_runtime.machinery.meta import format_time
+from controller_runtime.machinery.patch import StrategicMergeError
 from controller_runtime.rest import RestError
 
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob

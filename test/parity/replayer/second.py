@@ -22,7 +22,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 import yaml
-from controller_runtime.machinery.time import format_time, parse_time
+from controller_runtime.machinery.meta import format_time, parse_time
 
 from .cases import Case
 from .world import NOW

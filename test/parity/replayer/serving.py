@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import anyio
 import anyio.abc
-from controller_runtime import httpserver, rest
+from controller_runtime import rest, serving
 from controller_runtime.apis.batch.v1 import Job
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.fake import FakeClient
@@ -121,7 +121,7 @@ async def update_status(case: Answer) -> Answer:
     """Send the case's request over a connection to the server of the status handler."""
     cluster, verdict = _Statuses(case), _Verdict(case["request"]["auth"])
     handler = statusserver.StatusHandler(cluster.statuses, verdict)
-    server = httpserver.Server(httpserver.Address("127.0.0.1", 0), {"/": handler}, max_body=MAX_BODY)
+    server = serving.Server(serving.Address("127.0.0.1", 0), {"/": handler}, max_body=MAX_BODY)
     server.listen()
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(server.start)

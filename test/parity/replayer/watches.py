@@ -78,12 +78,13 @@ async def _tell(handler: Any, predicates: tuple[Any, ...], kind: str, subject: O
             made = event.DeleteEvent(subject)
         case _:
             made = event.GenericEvent(subject)
-    if all(getattr(predicate, kind)(made) for predicate in predicates):
-        await getattr(handler, kind)(made, queue)
+    passes = all(getattr(predicate, kind)(made) for predicate in predicates)
+    if passes and (waiting := getattr(handler, kind)(made, queue)) is not None:
+        await waiting
 
 
 class _NoIndexer:
     """The indices are registered already, by the runtimes."""
 
-    async def index_field(self, kind: Any, field: str, extract: Any) -> None:
-        del kind, field, extract
+    async def index_field(self, kind: Any, field: str, extract: Any, *, reads: Any = None) -> None:
+        del kind, field, extract, reads

@@ -10,7 +10,7 @@ from controller_runtime.apis.apps import v1 as apps
 from controller_runtime.apis.batch import v1 as batch
 from controller_runtime.apis.core import v1 as core
 from controller_runtime.apis.meta import v1 as meta
-from controller_runtime.machinery import Struct, kubernetes_schema
+from controller_runtime.machinery import Struct, openapi
 
 from pkg.apis.scheme import default_scheme
 from pkg.apis.trainer import v1alpha1 as trainer
@@ -24,7 +24,7 @@ def recorded() -> Iterator[tuple[str, type[Struct]]]:
             if (
                 issubclass(kind, Struct)
                 and kind.__module__ == module.__name__
-                and kubernetes_schema.has_definition(full)
+                and openapi.has_definition(full)
             ):
                 yield full, kind
 
@@ -32,7 +32,7 @@ def recorded() -> Iterator[tuple[str, type[Struct]]]:
 @pytest.mark.parametrize(("name", "kind"), [pytest.param(*each, id=each[0]) for each in recorded()])
 def test_every_field_is_one_that_the_api_server_serves(name: str, kind: type[Struct]) -> None:
     wire = {info.alias or attribute for attribute, info in kind.model_fields.items()}
-    assert wire <= set(kubernetes_schema.definition(name).get("properties", {}))
+    assert wire <= set(openapi.definition(name).get("properties", {}))
 
 
 def structs(kind: type[Struct]) -> Iterator[type[Struct]]:

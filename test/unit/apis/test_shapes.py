@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from controller_runtime.fake import kinds, ownership
-from controller_runtime.machinery import Object, crd_schema
+from controller_runtime.machinery import Object, crd
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.scheme import default_scheme
@@ -21,7 +21,7 @@ def test_every_model_has_facts() -> None:
 
 @pytest.mark.parametrize("kind", [TrainJob, TrainingRuntime, JobSet])
 def test_a_model_gives_the_same_shape_as_the_definition_made_from_it(kind: type[Object]) -> None:
-    (of_crd,) = kinds.facts_of_crd(crd_schema.custom_resource_definition(kind))
+    (of_crd,) = kinds.facts_of_crd(crd.custom_resource_definition(kind))
     template = {"spec": {"containers": [{"name": "c", "env": [{"name": "E", "value": "1"}], "args": ["x"]}]}}
     obj: dict[str, Any] = {
         "metadata": {"finalizers": ["a/b"], "ownerReferences": [{"uid": "u", "name": "o"}]},

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from controller_runtime.event import CreateEvent
 from controller_runtime.fake import FakeClient
-from controller_runtime.machinery.time import format_time
+from controller_runtime.machinery.meta import format_time
 from controller_runtime.metrics import REGISTRY
 
 from pkg.apis.trainer.v1alpha1 import TrainJob

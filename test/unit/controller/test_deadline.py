@@ -15,7 +15,7 @@ from controller_runtime.cache import CacheDegradedError
 from controller_runtime.fake import FakeClient
 from controller_runtime.machinery import Object, conditions
 from controller_runtime.machinery.errors import StatusError
-from controller_runtime.machinery.time import format_time
+from controller_runtime.machinery.meta import format_time
 from controller_runtime.reconcile import Request, Result
 from controller_runtime.workqueue import PriorityQueue
 

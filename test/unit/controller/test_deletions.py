@@ -10,7 +10,7 @@ import pytest
 from controller_runtime.apis.core.v1 import ConfigMap
 from controller_runtime.fake import FakeClient
 from controller_runtime.machinery import Object
-from controller_runtime.machinery.time import format_time, parse_time
+from controller_runtime.machinery.meta import format_time, parse_time
 from controller_runtime.reconcile import Request
 
 from pkg.apis.jobset.v1alpha2 import JobSet

@@ -16,7 +16,7 @@ from controller_runtime.apis.admission.v1 import AdmissionRequest
 from controller_runtime.fake import FakeClient
 from controller_runtime.machinery import Object
 from controller_runtime.machinery.errors import StatusError
-from controller_runtime.machinery.strategicpatch import StrategicMergeError
+from controller_runtime.machinery.patch import StrategicMergeError
 from controller_runtime.reconcile import Request
 from controller_runtime.webhook import admission
 from hypothesis import given

@@ -15,7 +15,7 @@ import pytest
 import structlog
 from controller_runtime import log
 from controller_runtime.fake import FakeClient
-from controller_runtime.machinery.time import format_time
+from controller_runtime.machinery.meta import format_time
 from controller_runtime.reconcile import Request
 
 from pkg.apis.jobset.v1alpha2 import JobSet

@@ -16,7 +16,7 @@ from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.cache import CacheDegradedError
 from controller_runtime.fake import FakeClient
 from controller_runtime.machinery import Object
-from controller_runtime.machinery.time import format_time
+from controller_runtime.machinery.meta import format_time
 from controller_runtime.reconcile import Request
 from controller_runtime.recorder import Broadcaster
 

@@ -16,11 +16,11 @@ def test_a_text_that_occurs_twice_is_refused() -> None:
 
 LIVES = """
 from controller_runtime import simtest
-from controller_runtime.leaderelection import timing
+from controller_runtime.leaderelection import leaderelection
 
 def scenario(sim):
     async def look(sim):
-        assert timing.JITTER == 1.2 and {healthy}, "the jitter is wrong"
+        assert leaderelection.JITTER == 1.2 and {healthy}, "the jitter is wrong"
 
     sim.finally_(look)
 
@@ -31,7 +31,7 @@ scenarios = ["{file}::test_lives"]
 
 [[mutant]]
 name = "jitter"
-module = "controller_runtime.leaderelection.timing"
+module = "controller_runtime.leaderelection.leaderelection"
 old = "JITTER: Final = 1.2"
 new = "JITTER: Final = 1.3"
 """

@@ -8,9 +8,9 @@ import pytest
 from controller_runtime import rest
 from controller_runtime.cache import CacheDegradedError
 from controller_runtime.fake import FakeClient
-from controller_runtime.httpserver import HTTPRequest, HTTPResponse
 from controller_runtime.machinery import Object
 from controller_runtime.machinery.errors import ForbiddenError, InvalidError
+from controller_runtime.serving import HTTPRequest, HTTPResponse
 from structlog.testing import capture_logs
 
 from pkg.apis.trainer.v1alpha1 import TrainJob

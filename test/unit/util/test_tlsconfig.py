@@ -3,7 +3,7 @@
 import ssl
 
 import pytest
-from controller_runtime import httpserver
+from controller_runtime import serving
 from controller_runtime.webhook import SelfSigned
 
 from pkg.apis.config.v1alpha1 import TLSOptions
@@ -16,7 +16,7 @@ def test_without_options_the_defaults_apply() -> None:
     settings = tlsconfig.resolve(TLSOptions())
 
     assert settings == tlsconfig.Settings()
-    assert settings.server_options() == httpserver.TLSOptions()
+    assert settings.server_options() == serving.TLSOptions()
 
 
 def test_suites_are_given_to_openssl_by_its_own_names() -> None:
@@ -54,7 +54,7 @@ def test_a_setting_without_effect_is_remarked(options: TLSOptions, remark: str) 
 def test_an_unknown_word_leaves_the_default() -> None:
     settings = tlsconfig.resolve(TLSOptions(min_version="1.9", cipher_suites=["NO_SUCH"], next_protos=["h2"]))
 
-    assert settings.server_options() == httpserver.TLSOptions()
+    assert settings.server_options() == serving.TLSOptions()
 
 
 def test_no_weaker_suite_is_allowed_than_those_that_are_named() -> None:

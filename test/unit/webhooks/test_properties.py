@@ -12,7 +12,7 @@ import pytest
 from controller_runtime import metrics
 from controller_runtime.apis.admission.v1 import AdmissionReview
 from controller_runtime.fake import FakeClient
-from controller_runtime.httpserver import HTTPRequest
+from controller_runtime.serving import HTTPRequest
 from controller_runtime.webhook import MutatorHandler, ValidatorHandler, Webhook, admission
 from ctrl_testkit.small import places
 from hypothesis import HealthCheck, given, settings

@@ -557,6 +557,9 @@ def test_a_pod_whose_container_waits_for_its_next_start_does_not_run() -> None:
     world = World()
     for number in range(len(world.pods)):
         world.container(
-            pod=number, phase="Running", restarts=3, waiting={"reason": "CrashLoopBackOff", "message": "back-off"}
+            pod=number,
+            phase="Running",
+            restarts=3,
+            waiting={"reason": "CrashLoopBackOff", "message": "back-off"},
         )
     assert " does not run: " in world.verdict().sentence

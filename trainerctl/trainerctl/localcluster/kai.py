@@ -16,7 +16,7 @@ from typing import Final
 
 from controller_runtime.envtest import HOST, Component, EnvtestError, Probe
 from controller_runtime.machinery import JSON, yaml
-from controller_runtime.machinery.crd_schema import custom_resource_definition
+from controller_runtime.machinery.crd import custom_resource_definition
 from pkg import shipped
 from pkg.apis.kai.v2 import Queue
 from pkg.apis.kai.v2alpha2 import PodGroup

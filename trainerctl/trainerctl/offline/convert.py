@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from controller_runtime.machinery import JSON
-from controller_runtime.machinery.strategicpatch import StrategicMergeError
+from controller_runtime.machinery.patch import StrategicMergeError
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
 from pkg.constants import trainer as constants
 from pkg.util import generations

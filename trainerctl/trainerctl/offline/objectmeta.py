@@ -10,7 +10,7 @@ from typing import Final
 
 from controller_runtime.machinery import JSON, names
 from controller_runtime.machinery.gojson import go_json
-from controller_runtime.machinery.time import parse_time
+from controller_runtime.machinery.meta import parse_time
 
 from trainerctl.offline.problem import Path, Problem, kind_of
 

@@ -20,7 +20,7 @@ from controller_runtime.client import Reader
 from controller_runtime.fake import FakeClient
 from controller_runtime.machinery import GVK, NamespacedName, Object, conditions
 from controller_runtime.machinery.errors import NotFoundError, StatusError
-from controller_runtime.machinery.strategicpatch import StrategicMergeError
+from controller_runtime.machinery.patch import StrategicMergeError
 from controller_runtime.rest import RestError
 from pkg import shipped
 from pkg.apis.config.v1alpha1 import V2_1, defaulted

@@ -14,7 +14,7 @@ from controller_runtime.client import LiveClient
 from controller_runtime.envtest import Environment, eventually
 from controller_runtime.machinery import GVK, unstructured
 from controller_runtime.machinery.errors import ForbiddenError, NotFoundError
-from controller_runtime.machinery.time import parse_time
+from controller_runtime.machinery.meta import parse_time
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 HOOK_NAME = "expiring-configmaps"

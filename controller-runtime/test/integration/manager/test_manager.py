@@ -14,10 +14,10 @@ from controller_runtime.apis.coordination.v1 import Lease
 from controller_runtime.apis.core.v1 import ConfigMap, Event
 from controller_runtime.client import Client, LiveClient, merge_from
 from controller_runtime.envtest import eventually
-from controller_runtime.httpserver import HTTPRequest
 from controller_runtime.machinery import GVK, NamespacedName, unstructured
 from controller_runtime.machinery.errors import NotFoundError
 from controller_runtime.rest import Config, TransportError
+from controller_runtime.serving import HTTPRequest
 
 pytestmark = pytest.mark.integration
 NOBODYS = unstructured(GVK("nobody.example.com", "v1", "Nothing"))

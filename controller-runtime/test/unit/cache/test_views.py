@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 
 from controller_runtime.apis.core.v1 import ConfigMap
-from controller_runtime.client import reads
 from controller_runtime.fake import FakeClient
 from ctrl_testkit.small import names
 
@@ -21,13 +20,11 @@ class View(msgspec.Struct):
 given: list[type] = []
 
 
-@reads(View)
 def shade(obj: Any) -> list[str]:
     given.append(type(obj))
     return [value for key, value in (obj.data or {}).items() if key == "shade"]
 
 
-@reads(View)
 def size(obj: Any) -> list[str]:
     return [value for key, value in (obj.data or {}).items() if key == "size"]
 
@@ -37,8 +34,8 @@ async def test_an_index_gets_the_declared_fields_and_follows_changes(
 ) -> None:
     given.clear()
     cache = await start()
-    await cache.index_field(ConfigMap, "shade", shade)
-    await cache.index_field(ConfigMap, "size", size)
+    await cache.index_field(ConfigMap, "shade", shade, reads=View)
+    await cache.index_field(ConfigMap, "size", size, reads=View)
     await cache.list(ConfigMap)
     server.put("a", data={"shade": "red", "size": "1"})
     server.put("b")
@@ -55,7 +52,7 @@ async def test_fields_of_another_shape_are_skipped_as_the_object_is(server: Any,
     server.put("odd", data={"shade": 1})
     server.put("even", data={"shade": "red"})
     cache = await start()
-    await cache.index_field(ConfigMap, "shade", shade)
+    await cache.index_field(ConfigMap, "shade", shade, reads=View)
     assert names(await cache.list(ConfigMap, fields={"shade": "red"})) == ["even"]
     assert (await cache.get_informer(ConfigMap)).skipped == 1
 
@@ -64,6 +61,6 @@ async def test_a_fake_client_gives_the_object() -> None:
     given.clear()
     obj = ConfigMap.from_dict({"metadata": {"namespace": "n", "name": "a"}, "data": {"shade": "red"}})
     client = FakeClient(obj)
-    await client.index_field(ConfigMap, "shade", shade)
+    await client.index_field(ConfigMap, "shade", shade, reads=View)
     assert names(await client.list(ConfigMap, namespace="n", fields={"shade": "red"})) == ["a"]
     assert given == [ConfigMap]

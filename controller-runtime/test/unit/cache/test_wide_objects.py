@@ -16,7 +16,7 @@ from controller_runtime.cache import ByObject, UndecodableObjectError, reflector
 from controller_runtime.cache.codec import entry_of
 from controller_runtime.machinery import unstructured
 from controller_runtime.machinery.errors import NotFoundError
-from controller_runtime.machinery.shape import Limits
+from controller_runtime.machinery.rawjson import Limits
 from controller_runtime.reconcile import Request
 from controller_runtime.workqueue import PriorityQueue
 

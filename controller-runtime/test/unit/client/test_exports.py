@@ -55,9 +55,7 @@ def test_the_exported_names_are_these() -> None:
         "peek",
         "raw_patch",
         "read_only",
-        "reads",
         "strategic_merge_from",
-        "view_of",
         "with_field_owner",
         "with_field_validation",
     }

@@ -4,20 +4,19 @@
 
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 import structlog
 
 from controller_runtime import log, rest
 from controller_runtime.client.live import log_write, target_of
-from controller_runtime.log import Written
 from controller_runtime.rest.request import APPLY
 
 
 @pytest.fixture
-def lines(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.StringIO]:
-    monkeypatch.setattr(Written, "up_to", log.DEBUG)
+def lines(limit_log: Callable[[int], int]) -> Iterator[io.StringIO]:
+    limit_log(log.DEBUG)
     stream = io.StringIO()
     log.configure(log.Options(verbosity=log.DEBUG), stream=stream)
     yield stream

@@ -12,9 +12,10 @@ import anyio
 import pytest
 from structlog.testing import capture_logs
 
-from controller_runtime import cache, cancellation, controller, handler, log, reconcile, source
+from controller_runtime import cache, controller, handler, log, reconcile, source
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.controller import Controller, Options, reconcile_id
+from controller_runtime.machinery import cancellation
 from controller_runtime.reconcile import ControllerError, Request, Result
 from ctrl_testkit.scripted import A, B, Make, Script, Settle, running, total
 

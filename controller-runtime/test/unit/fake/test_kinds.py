@@ -9,7 +9,7 @@ import pytest
 from controller_runtime.apis.core.v1 import ConfigMap, Namespace, Pod
 from controller_runtime.apis.scheme import default_scheme
 from controller_runtime.fake import FakeClient, kinds, ownership
-from controller_runtime.machinery import GVK, Object, crd_schema, errors, metadata_only, unstructured
+from controller_runtime.machinery import GVK, Object, crd, errors, metadata_only, unstructured
 from controller_runtime.rest import InvalidRequestError
 from ctrl_testkit.kinds import Fleet
 
@@ -30,7 +30,7 @@ def test_every_model_has_facts(kind: type[Object]) -> None:
 
 
 def test_a_model_gives_the_same_shape_as_the_definition_made_from_it() -> None:
-    (of_crd,) = kinds.facts_of_crd(crd_schema.custom_resource_definition(Fleet))
+    (of_crd,) = kinds.facts_of_crd(crd.custom_resource_definition(Fleet))
     template = {"spec": {"containers": [{"name": "c", "env": [{"name": "E", "value": "1"}], "args": ["x"]}]}}
     obj: dict[str, Any] = {
         "metadata": {"finalizers": ["a/b"], "ownerReferences": [{"uid": "u", "name": "o"}]},

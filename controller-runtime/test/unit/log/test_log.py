@@ -95,7 +95,7 @@ def test_the_caller_is_outside_of_logging_at_every_level_and_through_foreign_log
 def test_a_line_that_is_not_written_does_not_look_for_its_caller(
     lines: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("controller_runtime.log.logger.caller", lambda: pytest.fail("looked"))
+    monkeypatch.setattr("controller_runtime.log.setup.caller", lambda: pytest.fail("looked"))
     lines(caller=True)
     log.logger_from("x").debug("not written")
     lines(caller=False)

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller_runtime.machinery import mergeschema
-from controller_runtime.machinery.strategicpatch import strategic_merge_diff, strategic_merge_patch
+from controller_runtime.machinery import openapi
+from controller_runtime.machinery.patch import strategic_merge_diff, strategic_merge_patch
 
-DEPLOYMENT = mergeschema.recorded("apps.v1.Deployment")
+DEPLOYMENT = openapi.merge_schema("apps.v1.Deployment")
 
 
 def pod(*containers: dict[str, Any], **fields: Any) -> dict[str, Any]:

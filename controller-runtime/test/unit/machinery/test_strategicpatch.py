@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from controller_runtime.machinery import mergeschema
-from controller_runtime.machinery.strategicpatch import (
-    Document,
-    StrategicMergeError,
-    strategic_merge_patch,
-)
+from controller_runtime.machinery import openapi
+from controller_runtime.machinery.patch import Document, StrategicMergeError, strategic_merge_patch
 from ctrl_testkit.small import CountedName
 
-POD_TEMPLATE = mergeschema.recorded("core.v1.PodTemplateSpec")
-POD = mergeschema.recorded("core.v1.Pod")
+POD_TEMPLATE = openapi.merge_schema("core.v1.PodTemplateSpec")
+POD = openapi.merge_schema("core.v1.Pod")
 
 
 def merged(original: Document, patch: Document) -> Document:
@@ -180,7 +176,7 @@ def test_thousands_of_items_are_not_compared_with_each_other() -> None:
 
 
 def test_a_map_whose_strategy_is_to_replace_it_does_not_merge() -> None:
-    budget = mergeschema.recorded("policy.v1.PodDisruptionBudget")
+    budget = openapi.merge_schema("policy.v1.PodDisruptionBudget")
     original: Document = {"spec": {"selector": {"matchLabels": {"a": "1"}}}}
     patch: Document = {"spec": {"selector": {"matchLabels": {"b": "2"}}}}
     assert strategic_merge_patch(original, patch, budget) == {

@@ -14,7 +14,6 @@ import controller_runtime as ctrl
 from controller_runtime import cache, controller, rest, webhook
 from controller_runtime.apis.core.v1 import ConfigMap, Pod
 from controller_runtime.envtest import Authority, eventually
-from controller_runtime.httpserver import HTTPRequest, HTTPResponse
 from controller_runtime.machinery import NamespacedName
 from controller_runtime.machinery.errors import NotFoundError
 from controller_runtime.manager import (
@@ -24,6 +23,7 @@ from controller_runtime.manager import (
     Options,
     UnreachableError,
 )
+from controller_runtime.serving import HTTPRequest, HTTPResponse
 from ctrl_testkit.managers import (
     ELECTION,
     Polite,

@@ -9,8 +9,8 @@ from structlog.testing import capture_logs
 
 from controller_runtime.apis.authentication.v1 import TokenReview
 from controller_runtime.apis.authorization.v1 import SubjectAccessReview
-from controller_runtime.httpserver import Handler, HTTPRequest, HTTPResponse
 from controller_runtime.metrics import ReviewError, filters, with_authentication_and_authorization
+from controller_runtime.serving import Handler, HTTPRequest, HTTPResponse
 
 
 class Judge:

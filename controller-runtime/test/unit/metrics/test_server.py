@@ -8,8 +8,8 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from controller_runtime.httpserver import Address, Handler, HTTPRequest, HTTPResponse
 from controller_runtime.metrics import MetricsServer
+from controller_runtime.serving import Address, Handler, HTTPRequest, HTTPResponse
 
 
 class Counting(Collector):

@@ -18,7 +18,6 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from controller_runtime import metrics
-from controller_runtime.metrics import text
 
 
 class Families(Collector):
@@ -32,7 +31,7 @@ class Families(Collector):
 
 
 def test_the_content_type() -> None:
-    assert text.CONTENT_TYPE == CONTENT_TYPE_PLAIN_0_0_4
+    assert metrics.CONTENT_TYPE == CONTENT_TYPE_PLAIN_0_0_4
 
 
 def test_every_type_of_family() -> None:
@@ -46,20 +45,20 @@ def test_every_type_of_family() -> None:
     counted = CounterMetricFamily("c", "Counted", labels=["z", "y"], created=5.0)
     counted.add_metric(["ü", ""], 1e9, created=4.0, timestamp=12.3456)
     registry.register(Families(counted))
-    assert text.render(registry) == generate_latest(registry)
+    assert metrics.render(registry) == generate_latest(registry)
 
 
 @pytest.mark.parametrize("value", [0, -1, 1e6, 123456789.0, 1e-9, 1e21, math.inf, -math.inf, math.nan, True])
 def test_values(value: float) -> None:
     families = Families(GaugeMetricFamily("g", "Gauge", value=value))
-    assert text.render(families) == generate_latest(families)
+    assert metrics.render(families) == generate_latest(families)
 
 
 @pytest.mark.parametrize(("name", "label"), [("a.b", "c"), ("a:b", "c"), ("a", "b.c"), ("ä", "c")])
 def test_names(name: str, label: str) -> None:
     family = Metric(name, "Named", "gauge")
     family.add_sample(name, {label: "v"}, 1)
-    assert text.render(Families(family)) == generate_latest(Families(family))
+    assert metrics.render(Families(family)) == generate_latest(Families(family))
 
 
 def test_the_registry_of_managers() -> None:

@@ -189,7 +189,7 @@ async def test_a_user_may_act_as_another(write: Write) -> None:
 
 async def test_a_parsed_kubeconfig_is_read_too(write: Write) -> None:
     data = yaml.safe_load(write(token="t").read_text())
-    assert (await rest.Config.from_kubeconfig_dict(data)).host == "https://cluster.test:8001"
+    assert (await rest.config_from_dict(data)).host == "https://cluster.test:8001"
 
 
 @pytest.mark.parametrize(

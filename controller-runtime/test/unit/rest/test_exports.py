@@ -34,6 +34,7 @@ def test_the_exported_names_are_these() -> None:
         "Transport",
         "TransportError",
         "TransportTimeoutError",
+        "config_from_dict",
         "decoded",
         "in_cluster_config",
         "load_chain",

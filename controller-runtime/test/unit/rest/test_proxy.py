@@ -86,11 +86,11 @@ async def test_the_kubeconfigs_proxy_comes_first(tmp_path: Path) -> None:
 
     environ = {"HTTPS_PROXY": PROXY}
     for cluster, expected in [({}, PROXY), ({"proxy-url": "http://own.test"}, "http://own.test")]:
-        config = await rest.Config.from_kubeconfig_dict(kubeconfig(**cluster), environ=environ)
+        config = await rest.config_from_dict(kubeconfig(**cluster), environ=environ)
         assert config.proxy == expected
     (tmp_path / "token").write_text("secret")
     (tmp_path / "ca.crt").write_text("authority")
     pod = {**environ, "KUBERNETES_SERVICE_HOST": "10.96.0.1", "KUBERNETES_SERVICE_PORT": "443"}
-    assert rest.config.in_cluster_config(pod, folder=tmp_path).proxy == PROXY
+    assert rest.in_cluster_config(pod, folder=tmp_path).proxy == PROXY
     pod["NO_PROXY"] = "10.96.0.0/12"
-    assert rest.config.in_cluster_config(pod, folder=tmp_path).proxy == ""
+    assert rest.in_cluster_config(pod, folder=tmp_path).proxy == ""

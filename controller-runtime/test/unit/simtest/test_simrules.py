@@ -40,7 +40,7 @@ def engine_at(version: str) -> Any:
     made = SharedInformer(ConfigMap, cache.Options(), Outage())
     made._informers[""].synced, made._informers[""]._reached = True, version
     entry = codec.entry_of(b'{"metadata":{"namespace":"default","name":"a","uid":"u","resourceVersion":"5"}}')
-    made.store.remember(entry, {}, 0.0)
+    made.store.remember_write(entry, {}, 0.0)
     return made
 
 
@@ -218,9 +218,10 @@ def test_a_watch_that_lists_again_after_a_short_refusal_is_found(
 
 async def test_a_change_that_waits_for_the_answer_to_a_write_is_held_back() -> None:
     made = engine_at("4")
+    last = codec.entry_of(b'{"metadata":{"namespace":"default","name":"a","uid":"u","resourceVersion":"5"}}')
     with made.processor._held.writing(KEY):
         assert not [*cacherules.held_back(made)]
-        made.processor._held.deliver(KEY, None, lambda: None)
+        made.processor.deleted(KEY, last, unknown=False)
         assert [key for key, _ in cacherules.held_back(made)] == [KEY]
     assert not [*cacherules.held_back(made)]
 

@@ -27,7 +27,7 @@ def rsa_pair(name: str) -> tuple[bytes, bytes]:
     from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives.asymmetric import rsa
 
-    from controller_runtime import certificates
+    from controller_runtime.serving import certificates
 
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     subject, now = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)]), datetime.now(UTC)

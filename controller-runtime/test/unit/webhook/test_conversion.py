@@ -9,8 +9,8 @@ from controller_runtime import metrics, webhook
 from controller_runtime.apis.apiextensions.v1 import CustomResourceDefinition
 from controller_runtime.apis.coordination.v1 import Lease
 from controller_runtime.apis.meta.v1 import ObjectMeta
-from controller_runtime.httpserver import HTTPRequest, HTTPResponse
 from controller_runtime.machinery import Object
+from controller_runtime.serving import HTTPRequest, HTTPResponse
 from ctrl_testkit.versions import Boat, BoatSpec, BoatV1alpha1, boat_crd
 
 GROUP = "fleets.example.org"

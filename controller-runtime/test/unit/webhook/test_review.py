@@ -12,13 +12,13 @@ import pytest
 import structlog
 from structlog.testing import capture_logs
 
-from controller_runtime import log, metrics, offload, rest, webhook
+from controller_runtime import log, metrics, rest, webhook
 from controller_runtime.apis.admission.v1 import AdmissionRequest, AdmissionResponse
 from controller_runtime.apis.core.v1 import ConfigMap
 from controller_runtime.apis.meta.v1 import Status
-from controller_runtime.httpserver import HTTPRequest
-from controller_runtime.machinery import field
+from controller_runtime.machinery import field, offload
 from controller_runtime.machinery.errors import InvalidError
+from controller_runtime.serving import HTTPRequest
 
 PATH = "/validate--v1-configmap"
 MAP = {

@@ -2,17 +2,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """The table of origins: bounded, and empty unless the log level is debug."""
 
+from collections.abc import Callable
+
 import pytest
 
 from controller_runtime import log
-from controller_runtime.log import Written
 from controller_runtime.workqueue import Noting, Origins, PriorityQueue
-from controller_runtime.workqueue.queue import MOST_ITEMS, MOST_ORIGINS
+from controller_runtime.workqueue.priorityqueue import MOST_ITEMS, MOST_ORIGINS
 
 
 @pytest.fixture(autouse=True)
-def debug(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Written, "up_to", log.DEBUG)
+def debug(limit_log: Callable[[int], int]) -> None:
+    limit_log(log.DEBUG)
 
 
 def test_origins_are_taken_once_in_order_and_without_repetition() -> None:
@@ -44,8 +45,8 @@ async def test_a_noting_queue_passes_work_on() -> None:
     assert queue.origins.take("item") == ["watch"]
 
 
-def test_nothing_is_noted_at_info(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Written, "up_to", log.INFO)
+def test_nothing_is_noted_at_info(limit_log: Callable[[int], int]) -> None:
+    limit_log(log.INFO)
     origins: Origins[str] = Origins()
     origins.note("item", "a")
 

@@ -27,7 +27,7 @@ from controller_runtime.envtest import (
     open_crd,
 )
 from controller_runtime.machinery import GVK
-from controller_runtime.machinery.crd_schema import custom_resource_definition
+from controller_runtime.machinery.crd import custom_resource_definition
 from harness import objects
 from harness.api import Api
 from trainerctl.localcluster import contents

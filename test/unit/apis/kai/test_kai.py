@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from controller_runtime.machinery.crd_schema import custom_resource_definition
+from controller_runtime.machinery.crd import custom_resource_definition
 
 from pkg.apis.kai.v2 import Queue
 from pkg.apis.kai.v2alpha2 import PodGroup, parse_preemptibility

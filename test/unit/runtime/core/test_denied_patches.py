@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from controller_runtime.fake import FakeClient
 from controller_runtime.machinery.field import AggregateError
-from controller_runtime.machinery.strategicpatch import StrategicMergeError
+from controller_runtime.machinery.patch import StrategicMergeError
 
 from pkg.apis.config.v1alpha1 import ALLOW, DENY, RuntimePatches, defaulted
 from pkg.apis.trainer.v1alpha1 import (

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from controller_runtime.machinery.strategicpatch import StrategicMergeError
+from controller_runtime.machinery.patch import StrategicMergeError
 from hypothesis import given
 from hypothesis import strategies as st
 

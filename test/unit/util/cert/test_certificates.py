@@ -8,7 +8,6 @@ from typing import Any
 
 import anyio
 import pytest
-from controller_runtime import certificates
 from controller_runtime.apis.admissionregistration.v1 import (
     MutatingWebhookConfiguration,
     ValidatingWebhookConfiguration,
@@ -19,6 +18,7 @@ from controller_runtime.client import interceptor
 from controller_runtime.envtest import Authority
 from controller_runtime.healthz import NotHealthyError
 from controller_runtime.machinery.errors import ConflictError, ForbiddenError, NotFoundError
+from controller_runtime.serving import certificates
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import rsa

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
-from controller_runtime.machinery.crd_schema import custom_resource_definition
+from controller_runtime.machinery.crd import custom_resource_definition
 from pkg.apis.kai.v2alpha2 import PodGroup
 
 import trainerctl

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Self
 
-from controller_runtime.machinery.time import format_micro_time, parse_time
+from controller_runtime.machinery.meta import format_micro_time, parse_time
 
 from trainerctl.localcluster.podlogs.training import Line
 

@@ -14,7 +14,7 @@ from controller_runtime.apis.coordination.v1 import Lease, LeaseSpec
 from controller_runtime.apis.core.v1 import Node
 from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.machinery.errors import NotFoundError, StatusError
-from controller_runtime.machinery.time import format_micro_time, format_time
+from controller_runtime.machinery.meta import format_micro_time, format_time
 from controller_runtime.rest import RestError
 
 from trainerctl.localcluster.nodes import PROCESS_NODES

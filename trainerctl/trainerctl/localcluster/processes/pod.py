@@ -10,7 +10,7 @@ from typing import Final
 import anyio
 from controller_runtime.apis.core.v1 import Container, Pod
 from controller_runtime.machinery.errors import StatusError
-from controller_runtime.machinery.time import parse_time
+from controller_runtime.machinery.meta import parse_time
 from controller_runtime.rest import RestError
 
 from trainerctl.localcluster.processes import logs, names, process, status

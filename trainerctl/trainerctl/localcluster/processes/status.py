@@ -18,7 +18,7 @@ from controller_runtime.apis.core.v1 import (
     Pod,
 )
 from controller_runtime.machinery import JSON
-from controller_runtime.machinery.time import format_time, parse_time
+from controller_runtime.machinery.meta import format_time, parse_time
 
 PENDING: Final = "Pending"
 RUNNING: Final = "Running"

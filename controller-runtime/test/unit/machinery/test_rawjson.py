@@ -1,18 +1,19 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Shapes that cost far more to decode than their bytes are refused; large ordinary objects pass."""
+"""Texts that cost far more to decode than their bytes are refused, large ordinary objects pass, and texts are cut."""
 
 import json
 import random
 from typing import Any
 
+import msgspec
 import pytest
 
-from controller_runtime.machinery import shape
-from controller_runtime.machinery.shape import Limits
+from controller_runtime.machinery import rawjson
+from controller_runtime.machinery.rawjson import Limits
 
 LIMITS = Limits(size=200_000, containers=1000, items=2000, depth=20, string=50_000, number=100)
-PADDING = {"padding": "x" * shape.SMALL}
+PADDING = {"padding": "x" * rawjson.SMALL}
 
 
 def text(value: Any) -> bytes:
@@ -43,7 +44,7 @@ def nested(depth: int) -> Any:
     ],
 )
 def test_a_shape_beyond_a_limit_is_named(value: Any, reason: str) -> None:
-    found = shape.check(text(value), LIMITS)
+    found = rawjson.check(text(value), LIMITS)
     assert found is not None
     assert reason in found
     assert "\n" not in found
@@ -63,18 +64,18 @@ def test_a_shape_beyond_a_limit_is_named(value: Any, reason: str) -> None:
     ],
 )
 def test_a_shape_within_the_limits_passes(value: Any) -> None:
-    assert shape.check(text(value), LIMITS) is None
+    assert rawjson.check(text(value), LIMITS) is None
 
 
 def test_a_small_text_is_not_looked_at() -> None:
-    assert shape.check(b"[" * shape.SMALL, LIMITS) is None
-    assert shape.check(b"[" * (shape.SMALL + 1), LIMITS) is not None
+    assert rawjson.check(b"[" * rawjson.SMALL, LIMITS) is None
+    assert rawjson.check(b"[" * (rawjson.SMALL + 1), LIMITS) is not None
 
 
 @pytest.mark.parametrize("rubbish", [b'"', b"\\", b'\\"', b"}", b"\xff", b'{"a":"', b'"\\\\'])
 def test_what_is_not_json_is_left_to_the_decoder(rubbish: bytes) -> None:
-    shape.check(rubbish * 20_000)
-    shape.check(rubbish * 20_000 + b"x")
+    rawjson.check(rubbish * 20_000)
+    rawjson.check(rubbish * 20_000 + b"x")
 
 
 def test_large_ordinary_train_jobs_pass() -> None:
@@ -102,15 +103,15 @@ def test_large_ordinary_train_jobs_pass() -> None:
         for n in range(100)
     ]
     for spec in ({"trainer": {"env": long_values}}, {"podTemplateOverrides": overrides}):
-        assert shape.check(text({"spec": spec})) is None
-    half = Limits(containers=shape.DEFAULT.containers // 2 + 200, items=shape.DEFAULT.items // 2 + 200)
-    assert shape.check(text({"spec": {"podTemplateOverrides": overrides}}), half) is None
+        assert rawjson.check(text({"spec": spec})) is None
+    half = Limits(containers=rawjson.DEFAULT.containers // 2 + 200, items=rawjson.DEFAULT.items // 2 + 200)
+    assert rawjson.check(text({"spec": {"podTemplateOverrides": overrides}}), half) is None
 
 
 @pytest.mark.parametrize("filler", ["{}", "[]", '""', "0", '{"name":""}', '"\\\\"'])
 def test_a_stored_object_full_of_small_values_is_refused(filler: str) -> None:
     count = 1_300_000 // (len(filler) + 1)
-    assert shape.check(b'{"spec":{"x":[' + b",".join([filler.encode()] * count) + b"]}}") is not None
+    assert rawjson.check(b'{"spec":{"x":[' + b",".join([filler.encode()] * count) + b"]}}") is not None
 
 
 def counted(data: bytes, limits: Limits) -> str | None:
@@ -167,7 +168,7 @@ def test_texts_of_any_kind_in_pieces_of_any_size_are_counted_exactly() -> None:
                 data += piece.encode()
                 depth += (piece[0] in "[{") - (piece in "]}")
         limits = Limits(containers=200, items=150, depth=rng.choice([30, 60, 100]), number=100)
-        counter, reason, at = shape.Counter(limits), None, 0
+        counter, reason, at = rawjson.Counter(limits), None, 0
         while reason is None and at < len(data):
             size = rng.choice([1, 2, 3, 50, 500])
             reason, at = counter.feed(data[at : at + size]), at + size
@@ -177,11 +178,11 @@ def test_texts_of_any_kind_in_pieces_of_any_size_are_counted_exactly() -> None:
     assert 50 < refused < 250
 
 
-@pytest.mark.parametrize("size", [1000, 5000, shape.PIECE - 1, 3 * shape.PIECE])
+@pytest.mark.parametrize("size", [1000, 5000, rawjson.PIECE - 1, 3 * rawjson.PIECE])
 def test_a_long_string_is_counted_across_pieces(size: int) -> None:
     def feed(length: int) -> str | None:
         data = b'["short",{"\\"":"' + b"y" * length + b'\\"","a":"b"}]'
-        counter = shape.Counter(Limits(string=50_000))
+        counter = rawjson.Counter(Limits(string=50_000))
         reasons = [counter.feed(data[at : at + size]) for at in range(0, len(data), size)]
         return next(filter(None, reasons), None)
 
@@ -191,7 +192,30 @@ def test_a_long_string_is_counted_across_pieces(size: int) -> None:
 
 def test_the_rest_of_a_text_is_not_counted_once_it_exceeds() -> None:
     data = b"[" + b"{}," * 2_000_000
-    counter, fed = shape.Counter(), 0
+    counter, fed = rawjson.Counter(), 0
     while counter.feed(data[fed : fed + 1000]) is None:
         fed += 1000
     assert fed < 70_000
+
+
+OBJECTS: list[dict[str, Any]] = [
+    {},
+    {"a": 1},
+    {"a": "x", "b": [1, {"c": "}"}, "]"], "d": {"e": {}}, "f": None},
+    {'quote"': "\\", "back\\": '{"', "comma,": ",", "ü": "\n"},
+]
+
+
+@pytest.mark.parametrize("value", OBJECTS, ids=str)
+@pytest.mark.parametrize("indent", [0, 2])
+def test_fields_and_items_are_those_of_the_decoder(value: dict[str, Any], indent: int) -> None:
+    text = msgspec.json.format(msgspec.json.encode(value), indent=indent)
+    assert {name: msgspec.json.decode(raw) for name, raw in rawjson.fields(text).items()} == value
+    listed = msgspec.json.format(msgspec.json.encode([value, *value.values()]), indent=indent)
+    assert [msgspec.json.decode(raw) for raw in rawjson.items(listed)] == [value, *value.values()]
+
+
+@pytest.mark.parametrize("text", [b"", b"1", b"[]", b"{", b'{"a":[}', b"{1:2}"])
+def test_a_text_that_is_not_an_object_is_an_error(text: bytes) -> None:
+    with pytest.raises(msgspec.DecodeError):
+        rawjson.fields(text)

@@ -14,17 +14,14 @@ import math
 import resource
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 import anyio
 
-from controller_runtime import cancellation
+from controller_runtime.machinery import cancellation
 
 from . import message
 from .message import Handler, HTTPRequest, HTTPResponse, Inspection
-
-if TYPE_CHECKING:
-    from .connection import Connection
 
 MAX_HELD: Final = 24 * 1024 * 1024
 """Bytes of bodies that one server keeps at a time, unread or in progress."""
@@ -50,6 +47,42 @@ def default_max_connections() -> int:
     return most if files == resource.RLIM_INFINITY else max(least, min(most, files // _SHARE))
 
 
+class Client(Protocol):
+    """A client's connection, as far as its server decides about it."""
+
+    active: float
+    """When the client last sent something."""
+    since: float
+    """When it began to send the body."""
+
+    @property
+    def busy(self) -> bool:
+        """Whether a request is in progress or arriving."""
+
+    @property
+    def waiting(self) -> bool:
+        """Whether it waits for its client: for a request, the rest of one, or the reading of a response."""
+
+    @property
+    def kept(self) -> int:
+        """Bytes of the body that it is reading."""
+
+    def hold_up(self) -> None:
+        """Read no more of the body until :meth:`go_on`."""
+
+    def go_on(self) -> None:
+        """Read on."""
+
+    def drop(self) -> None:
+        """Close now and free its memory; a request in progress continues."""
+
+    def stop(self) -> None:
+        """Close if idle; else the next answer will be the last."""
+
+    def abort(self) -> None:
+        """Close now, and cancel the request in progress."""
+
+
 class SharedState:
     """The shared state of one server's connections: the routes, whether it is closing, how full it is."""
 
@@ -71,20 +104,20 @@ class SharedState:
         # One for all: it is read to and parsed at one go. Without it, TLS allocates 256 KiB for each record,
         # which the kernel has to map and take back.
         self.buffer = memoryview(bytearray(_BUFFER))
-        self._connections: set[Connection] = set()
+        self._connections: set[Client] = set()
         self._handshakes: dict[anyio.CancelScope, float] = {}
         self._max_connections = max_connections or default_max_connections()
         self._held = 0
         self._max_held = max(max_held, 2 * max_body)
-        self._held_up: set[Connection] = set()
+        self._held_up: set[Client] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._change = anyio.Event()
 
-    def enter(self, connection: Connection) -> None:
+    def enter(self, connection: Client) -> None:
         """Take a connection in."""
         self._connections.add(connection)
 
-    def leave(self, connection: Connection) -> None:
+    def leave(self, connection: Client) -> None:
         """Remove a connection that is closed and has no request in progress."""
         self._connections.discard(connection)
         self._held_up.discard(connection)
@@ -169,7 +202,7 @@ class SharedState:
         """Whether there are too many bytes of bodies."""
         return self._held > self._max_held
 
-    def hold_up(self, connection: Connection) -> None:
+    def hold_up(self, connection: Client) -> None:
         """Read no more of a body until others are done, or dropped."""
         connection.hold_up()
         self._held_up.add(connection)
@@ -189,7 +222,7 @@ class SharedState:
         elif self._held_up:
             self._timer = asyncio.get_running_loop().call_later(_PATIENCE, self._make_way)
 
-    def _stragglers(self) -> list[Connection]:
+    def _stragglers(self) -> list[Client]:
         """Return the clients whose bodies stall; if no request is in progress, which would end, all late ones."""
         latest = asyncio.get_running_loop().time() - _PATIENCE
         receiving = [each for each in self._connections if each.kept]

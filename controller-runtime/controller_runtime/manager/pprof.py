@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 import anyio.to_thread
 import msgspec
 
-from controller_runtime.httpserver import Handler, HTTPRequest, HTTPResponse
+from controller_runtime.serving import Handler, HTTPRequest, HTTPResponse
 
 PREFIX: Final = "/debug/pprof/"
 _INDEX: Final = f"""\

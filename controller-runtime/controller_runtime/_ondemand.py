@@ -7,7 +7,7 @@ A package declares them twice, for type checkers and for the interpreter::
     if TYPE_CHECKING:
         from .fake import FakeClient as FakeClient
     else:
-        __getattr__, __dir__ = ondemand.names(__name__, {"fake": ("FakeClient",)})
+        __getattr__, __dir__ = _ondemand.names(__name__, {"fake": ("FakeClient",)})
 """
 
 from __future__ import annotations

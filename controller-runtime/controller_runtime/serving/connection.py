@@ -11,16 +11,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final, cast
 
 import anyio
 
 from . import message
 from .message import HTTPRequest, HTTPResponse
 from .reader import Reader, State
-
-if TYPE_CHECKING:
-    from .sharedstate import SharedState
+from .sharedstate import SharedState
 
 KEEP_ALIVE: Final = 120.0
 """Seconds an idle connection is kept: longer than the 90 s of an API server, which then never meets a closed one.

@@ -17,8 +17,8 @@ import anyio.to_thread
 import pytest
 
 from controller_runtime import webhook
-from controller_runtime.httpserver import Address, HTTPRequest, HTTPResponse, Server
-from controller_runtime.httpserver.sharedstate import default_max_connections
+from controller_runtime.serving import Address, HTTPRequest, HTTPResponse, Server
+from controller_runtime.serving.sharedstate import default_max_connections
 
 uvloop = pytest.importorskip("uvloop")
 LOOPS: list[Callable[[], asyncio.AbstractEventLoop]] = [asyncio.SelectorEventLoop, uvloop.new_event_loop]

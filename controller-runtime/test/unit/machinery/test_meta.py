@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from controller_runtime.machinery.time import format_micro_time, format_time, parse_time
+from controller_runtime.machinery.meta import format_micro_time, format_time, parse_time
 
 MOMENT = datetime(2026, 2, 3, 4, 5, 6, 789, tzinfo=timezone(timedelta(hours=2)))
 

@@ -14,8 +14,8 @@ import anyio.to_thread
 import pytest
 
 from controller_runtime import webhook
-from controller_runtime.httpserver import Address, HTTPRequest, HTTPResponse, Server, ServerError, TLSOptions
 from controller_runtime.rest import load_chain
+from controller_runtime.serving import Address, HTTPRequest, HTTPResponse, Server, ServerError, TLSOptions
 
 CLIENT = webhook.SelfSigned("client").pair()
 

@@ -18,10 +18,10 @@ from controller_runtime.machinery import (
     PrinterColumn,
     Rule,
     Struct,
-    kubernetes_schema,
+    openapi,
     unstructured,
 )
-from controller_runtime.machinery.crd_schema import custom_resource_definition
+from controller_runtime.machinery.crd import custom_resource_definition
 from controller_runtime.machinery.intstr import IntOrString
 from controller_runtime.machinery.quantity import Quantity
 
@@ -107,8 +107,8 @@ def test_names_scope_columns_and_subresources(crd: dict[str, Any]) -> None:
         ),
         ("size", {"type": "integer", "format": "int32", "minimum": 0, "maximum": 9, "default": 0}),
         ("mode", {"type": "string", "enum": ["a", ""], "default": "a"}),
-        ("port", kubernetes_schema.INT_OR_STRING),
-        ("memory", kubernetes_schema.QUANTITY),
+        ("port", openapi.INT_OR_STRING),
+        ("memory", openapi.QUANTITY),
         (
             "tags",
             {
@@ -129,7 +129,7 @@ def test_fields(spec: dict[str, Any], field: str, schema: dict[str, Any]) -> Non
 
 
 def test_kubernetes_own_structs_come_from_the_record(spec: dict[str, Any]) -> None:
-    assert spec["properties"]["parts"]["items"] == kubernetes_schema.definition("core.v1.EnvVar")
+    assert spec["properties"]["parts"]["items"] == openapi.definition("core.v1.EnvVar")
     assert spec["properties"]["refs"] == {
         "items": {
             "properties": {"name": {"default": "", "type": "string"}},
@@ -154,6 +154,6 @@ def test_a_kind_without_a_plural_has_no_definition() -> None:
 
 
 def test_a_definition_is_the_caller_s_own() -> None:
-    kubernetes_schema.definition("core.v1.EnvVar")["properties"].clear()
-    assert kubernetes_schema.definition("core.v1.EnvVar")["properties"]
-    assert kubernetes_schema.version().startswith("1.")
+    openapi.definition("core.v1.EnvVar")["properties"].clear()
+    assert openapi.definition("core.v1.EnvVar")["properties"]
+    assert openapi.version().startswith("1.")

@@ -16,7 +16,7 @@ import anyio
 import pytest
 
 from controller_runtime import metrics, webhook
-from controller_runtime.httpserver import Address, HTTPRequest, HTTPResponse, Server, ServerError
+from controller_runtime.serving import Address, HTTPRequest, HTTPResponse, Server, ServerError
 
 LOOPBACK = Address("127.0.0.1", 0)
 TRUSTING = ssl.create_default_context()
@@ -131,9 +131,9 @@ async def test_the_webhook_server_reads_seven_mebibytes_and_no_more(cert_dir: Pa
 
 
 async def test_a_connection_is_kept_for_longer_than_the_api_server_keeps_it() -> None:
-    from controller_runtime import httpserver
+    from controller_runtime import serving
 
-    assert httpserver.KEEP_ALIVE > 90
+    assert serving.KEEP_ALIVE > 90
 
 
 async def test_old_tls_is_refused(cert_dir: Path) -> None:

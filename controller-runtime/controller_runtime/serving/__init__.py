@@ -6,6 +6,8 @@ Metrics, probes and webhooks are served by it. A handler sees a whole body, neve
 an error that it raises is logged and answered with 500.
 """
 
+from typing import TYPE_CHECKING
+
 from .connection import HEAD_TIMEOUT as HEAD_TIMEOUT
 from .connection import KEEP_ALIVE as KEEP_ALIVE
 from .message import Handler as Handler
@@ -19,3 +21,6 @@ from .server import Address as Address
 from .server import Server as Server
 from .server import TLSOptions as TLSOptions
 from .server import TLSProvider as TLSProvider
+
+if TYPE_CHECKING:
+    from . import certificates as certificates  # costs 60 ms: imported by those who issue one

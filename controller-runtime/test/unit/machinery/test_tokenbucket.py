@@ -4,7 +4,7 @@
 
 import pytest
 
-from controller_runtime.tokenbucket import TokenBucket
+from controller_runtime.machinery.tokenbucket import TokenBucket
 
 
 class Clock:

@@ -6,7 +6,7 @@ from email.utils import formatdate
 
 import pytest
 
-from controller_runtime.httpserver import Headers, HTTPResponse, message
+from controller_runtime.serving import Headers, HTTPResponse, message
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ import msgspec
 import pytest
 
 import controller_runtime as ctrl
-from controller_runtime import pprof
-from controller_runtime.httpserver import HTTPRequest, HTTPResponse
+from controller_runtime.manager import pprof
+from controller_runtime.serving import HTTPRequest, HTTPResponse
 
 
 async def get(url: str) -> HTTPResponse:

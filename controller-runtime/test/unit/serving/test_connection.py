@@ -8,11 +8,7 @@ import socket
 
 import pytest
 
-from controller_runtime.httpserver import (
-    HEAD_TIMEOUT,
-    KEEP_ALIVE,
-    MAX_HEAD,
-)
+from controller_runtime.serving import HEAD_TIMEOUT, KEEP_ALIVE, MAX_HEAD
 from ctrl_testkit.connections import CHUNKED, GET, POST, Client, Service, now, settle
 
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The schemas and resources of Kubernetes' own kinds as its API server publishes them, recorded beside this module.
+"""The OpenAPI schemas of kinds: those of Kubernetes' own kinds, recorded, and how lists and maps merge by a schema.
 
 ``kubernetes_schema.json`` contains every kind that an API server serves, by its discovery and the documents below
 ``/openapi/v3``, without descriptions.
@@ -21,7 +21,10 @@ from .gvk import GVK
 
 Schema = dict[str, JSON]
 
-FILE: Final = Path(__file__).with_suffix(".json")
+FILE: Final = Path(__file__).with_name("kubernetes_schema.json")
+LIST_TYPE: Final = "x-kubernetes-list-type"
+MAP_TYPE: Final = "x-kubernetes-map-type"
+MAP_KEYS: Final = "x-kubernetes-list-map-keys"
 _META: Final = "controller_runtime.machinery.meta"
 _NOT_IN_CRDS: Final = ("x-kubernetes-patch-merge-key", "x-kubernetes-patch-strategy")
 
@@ -162,7 +165,7 @@ def _in_crd(name: str) -> Schema:
     """Return the schema of a struct as it is in a CustomResourceDefinition, with references."""
     schema = copy.deepcopy(published(name))
     if name in _ATOMIC:
-        schema["x-kubernetes-map-type"] = "atomic"
+        schema[MAP_TYPE] = "atomic"
     for struct, field in _WITHOUT_DEFAULTS:
         if struct == name:
             schema["properties"][field].pop("default", None)
@@ -178,3 +181,119 @@ def _expand(node: JSON) -> JSON:
             return definition(target)
         return {key: _expand(value) for key, value in node.items() if key not in _NOT_IN_CRDS}
     return [_expand(each) for each in node] if isinstance(node, list) else node
+
+
+_NOTHING: Final[Mapping[str, JSON]] = {}
+
+
+class MergeSchema:
+    """How the value at one place of an object merges, in server-side apply and in strategic merge patches.
+
+    The schema of the place says it: ``x-kubernetes-list-type`` and its relatives for server-side apply,
+    ``x-kubernetes-patch-strategy`` and ``x-kubernetes-patch-merge-key`` for strategic merge patches. Without them,
+    lists are replaced and maps merge.
+    """
+
+    __slots__ = ("_fields", "_item", "_schema")
+
+    def __init__(self, schema: Mapping[str, JSON]) -> None:
+        self._schema = schema
+        self._fields: dict[str, MergeSchema] = {}
+        self._item: MergeSchema | None = None
+
+    @property
+    def is_atomic(self) -> bool:
+        """True if server-side apply replaces the map as a whole."""
+        return bool(self._schema.get(MAP_TYPE) == "atomic")
+
+    @property
+    def is_set(self) -> bool:
+        """True if the list is a set of values for server-side apply."""
+        return bool(self._schema.get(LIST_TYPE) == "set")
+
+    def keys(self, items: list[JSON]) -> tuple[str, ...]:
+        """Return the fields by which server-side apply identifies ``items``; empty if it replaces the list."""
+        if self._schema.get(LIST_TYPE) != "map" or not items:
+            return ()
+        keys = tuple(self._schema.get(MAP_KEYS) or ())
+        for item in items:
+            if not isinstance(item, dict) or keys[0] not in item:
+                return ()
+            # Only a scalar identifies an item; without validation a key may have any type.
+            if any(isinstance(item.get(key), dict | list) for key in keys):
+                return ()
+        return keys
+
+    def default(self, key: str) -> JSON:
+        """Return the default of a key field of the list's items."""
+        return self.item.field(key)._schema.get("default")
+
+    @property
+    def merges_in_patches(self) -> bool:
+        """True if a strategic merge patch merges the list, by :attr:`patch_merge_key` or, without one, as a set."""
+        return "merge" in self._schema.get("x-kubernetes-patch-strategy", "").split(",")
+
+    @property
+    def patch_merge_key(self) -> str:
+        """The field by which a strategic merge patch identifies the items of the list; empty if it has none."""
+        return str(self._schema.get("x-kubernetes-patch-merge-key", ""))
+
+    @property
+    def is_replaced_in_patches(self) -> bool:
+        """True if a strategic merge patch replaces the map as a whole."""
+        return "replace" in self._schema.get("x-kubernetes-patch-strategy", "").split(",")
+
+    def field(self, name: str) -> MergeSchema:
+        """Return the schema of a field of the map."""
+        known = self._fields.get(name)
+        if known is not None:
+            return known
+        schema = (self._schema.get("properties") or _NOTHING).get(name)
+        if schema is not None:
+            found = self._fields[name] = _at(schema)
+            return found
+        schema = self._schema.get("additionalProperties")
+        return _at(schema) if isinstance(schema, Mapping) else UNKNOWN
+
+    @property
+    def item(self) -> MergeSchema:
+        """The schema of the items of the list."""
+        if self._item is None:
+            self._item = _at(self._schema.get("items") or _NOTHING)
+        return self._item
+
+
+UNKNOWN: Final = MergeSchema(_NOTHING)
+"""The schema of a place of which nothing is known."""
+
+
+@cache
+def merge_schema(name: str) -> MergeSchema:
+    """Return how one of Kubernetes' own structs merges, such as ``core.v1.PodTemplateSpec``.
+
+    Raises:
+        KeyError: it is not recorded.
+    """
+    return MergeSchema(published(name))
+
+
+def merge_schema_of_kind(gvk: GVK) -> MergeSchema | None:
+    """Return how one of Kubernetes' own kinds merges; None for custom resources and kinds that are not recorded."""
+    kind = kinds().get(gvk)
+    return None if kind is None else merge_schema(kind.definition)
+
+
+def merge_schema_of_crd(schema: Mapping[str, JSON]) -> MergeSchema:
+    """Return how a custom resource merges by the ``openAPIV3Schema`` of its CustomResourceDefinition."""
+    properties = {**(schema.get("properties") or _NOTHING), "metadata": {"$ref": "meta.v1.ObjectMeta"}}
+    return MergeSchema({**schema, "properties": properties})
+
+
+def _at(schema: Mapping[str, JSON]) -> MergeSchema:
+    target = schema.get("$ref")
+    if target is None:
+        return MergeSchema(schema)
+    if len(schema) == 1:
+        return merge_schema(target)
+    # Markers beside a reference count before those of what it refers to.
+    return MergeSchema({**published(target), **schema})

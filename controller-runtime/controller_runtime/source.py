@@ -1,0 +1,434 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Sources of events: a watched kind, a channel, a function; and the way of their events to a handler.
+
+A source runs as a task of its controller and feeds that controller's queue. A kind that the server does not
+serve, or denies, does not stop its controller: the source waits for the kind, and other sources continue.
+An event passes the predicates and then the handler, in order; events whose handler failed are retried.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import inspect
+import itertools
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import AsyncIterable, Awaitable, Callable
+from functools import partial
+from operator import itemgetter
+from typing import Any, Final, Generic, Protocol, TypeVar, runtime_checkable
+
+import anyio
+import anyio.lowlevel
+
+from controller_runtime import cache, event, handler, log, predicate, reconcile, rest, workqueue
+from controller_runtime.machinery import NamespacedName, Object, PartialObjectMetadata, Resource, cancellation
+from controller_runtime.machinery.errors import StatusError
+from controller_runtime.workqueue import Origins
+
+T = TypeVar("T", bound=Object)
+Queue = handler.Queue
+
+KIND_SOURCE: Final = "kind source: "
+_FIRST_RETRY: Final = 1.0
+LONGEST_RETRY: Final = 60.0
+"""Seconds between two tries, at most, to handle an event."""
+MAX_RETRIES: Final = 1024
+"""Failed events of one source that are kept."""
+
+When = Callable[[], Awaitable[object]]
+EXPEDITED: Final = workqueue.LOW_PRIORITY // 2
+"""Above the objects of the first list, and below new events."""
+_STEP: Final = 256
+"""Keys looked at before other tasks may run."""
+
+NeedsWork = Callable[[NamespacedName], Awaitable[bool]]
+
+_log = log.logger_from("controller-runtime.source")
+_Step = Callable[[], Awaitable[None] | None]
+E = TypeVar(
+    "E", event.CreateEvent[Any], event.UpdateEvent[Any], event.DeleteEvent[Any], event.GenericEvent[Any]
+)
+
+
+class Informers(Protocol):
+    """The part of a cache that a source uses."""
+
+    async def get_informer(self, kind: type[T]) -> cache.Informer[T]:
+        """Return the informer of ``kind``, which starts with the cache."""
+        ...
+
+
+@runtime_checkable
+class Discovers(Protocol):
+    """Informers that also discover kinds that are not watched."""
+
+    async def resource_for(self, kind: type[Object]) -> Resource:
+        """Return where ``kind`` is served, and whether it has namespaces."""
+        ...
+
+
+class _Retries:
+    """Steps that failed, each due again after a delay that doubles up to :data:`LONGEST_RETRY`."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[float, int, int, _Step]] = []
+        self._numbers = itertools.count()
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def add(self, step: _Step, failures: int) -> bool:
+        """Keep a step for later; return False if another, the one that failed most often, had to go for it."""
+        due = anyio.current_time() + min(_FIRST_RETRY * 2.0 ** min(failures - 1, 16), LONGEST_RETRY)
+        heapq.heappush(self._heap, (due, next(self._numbers), failures, step))
+        if len(self._heap) <= MAX_RETRIES:
+            return True
+        self._heap.remove(max(self._heap, key=itemgetter(2)))
+        heapq.heapify(self._heap)
+        return False
+
+    def due(self) -> tuple[_Step, int] | None:
+        """Take the next step that is due, and how often it has failed."""
+        if not self._heap or self._heap[0][0] > anyio.current_time():
+            return None
+        _, _, failures, step = heapq.heappop(self._heap)
+        return step, failures
+
+    def wait(self) -> float | None:
+        """Return the seconds until the next step is due, or None without steps."""
+        return max(0.0, self._heap[0][0] - anyio.current_time()) if self._heap else None
+
+
+class _EventHandler(Generic[T]):
+    """Predicates, then the handler. Their errors do not reach the sender of the event.
+
+    An event whose handler failed is retried later, after events that arrived meanwhile.
+    """
+
+    def __init__(
+        self, name: str, handle: handler.EventHandler[T], predicates: tuple[predicate.Predicate[T], ...]
+    ) -> None:
+        self._name = name
+        self._handler = handle
+        methods = (handle.create, handle.update, handle.delete, handle.generic)
+        self._may_wait = any(map(inspect.iscoroutinefunction, methods))
+        self._predicate = predicate.and_(*predicates)
+        self._steps: deque[_Step] = deque()
+        self._retries = _Retries()
+        self._busy = False
+        self._taken = anyio.Event()
+        # One that can be cleared: an event and a scope for each wait cost as much as handling an event.
+        self._more = asyncio.Event()
+
+    async def prepare(self, informers: Informers) -> None:
+        """Let the handler discover other kinds; if that fails, its first events wait for the discovery."""
+        if isinstance(informers, Discovers):
+            try:
+                await self._handler.prepare(informers.resource_for)
+            except (StatusError, rest.RestError):
+                pass
+            except cancellation.FAILURES as error:
+                text = "Handler cannot be prepared, it gets events nevertheless"
+                _log.error(text, source=self._name, error=cancellation.as_error(error))
+
+    def create(self, evt: event.CreateEvent[T], queue: Queue) -> None:
+        """Pass on a creation; objects of the first list have low priority."""
+        if Origins.wanted():
+            queue = self._noting(queue, "listed" if evt.is_in_initial_list else "created", evt.key)
+        if evt.is_in_initial_list:
+            queue = workqueue.DefaultPriority(queue, workqueue.LOW_PRIORITY)
+        self._pass(evt, self._predicate.create, partial(self._handler.create, evt, queue))
+
+    def update(self, evt: event.UpdateEvent[T], queue: Queue) -> None:
+        """Pass on a change; one that changes nothing has low priority."""
+        if Origins.wanted():
+            queue = self._noting(queue, "updated" if evt.changed else "resynced", evt.key)
+        if not evt.changed:
+            queue = workqueue.DefaultPriority(queue, workqueue.LOW_PRIORITY)
+        self._pass(evt, self._predicate.update, partial(self._handler.update, evt, queue))
+
+    def delete(self, evt: event.DeleteEvent[T], queue: Queue) -> None:
+        """Pass on a deletion."""
+        if Origins.wanted():
+            queue = self._noting(queue, "deleted", evt.key)
+        self._pass(evt, self._predicate.delete, partial(self._handler.delete, evt, queue))
+
+    async def generic(self, evt: event.GenericEvent[T], queue: Queue) -> None:
+        """Handle a generic event before its producer continues."""
+        if Origins.wanted():
+            queue = self._noting(queue, "reported", evt.key)
+        await self._take(partial(self._generic, evt, queue), 0)
+
+    def _generic(self, evt: event.GenericEvent[T], queue: Queue) -> Awaitable[None] | None:
+        return self._handler.generic(evt, queue) if self._passes(evt, self._predicate.generic) else None
+
+    def _noting(self, queue: Queue, change: str, key: NamespacedName) -> Queue:
+        """Return ``queue`` with a note of the event for each request, if it keeps notes."""
+        origins = getattr(queue, "origins", None)
+        if not isinstance(origins, Origins):
+            return queue
+        return workqueue.Noting(queue, origins, f"{self._name.removeprefix(KIND_SOURCE)} {key} {change}")
+
+    async def run(self) -> None:
+        """Run the queued steps in order, and retry those that failed, until cancelled."""
+        while True:
+            while (attempt := self._retries.due()) is not None or self._steps:
+                step, failures = attempt or (self._steps.popleft(), 0)
+                self._busy = True
+                await self._take(step, failures)
+                self._busy = False
+                self._taken.set()
+            self._more.clear()
+            if (delay := self._retries.wait()) is None:
+                await self._more.wait()
+                continue
+            with anyio.move_on_after(delay):
+                await self._more.wait()
+
+    async def finish(self) -> None:
+        """Return when no step is left to retry."""
+        while len(self._retries) or self._busy:
+            self._taken = anyio.Event()
+            await self._taken.wait()
+
+    async def _take(self, step: _Step, failures: int) -> None:
+        try:
+            if (waiting := step()) is not None:
+                await waiting
+        except cancellation.FAILURES as error:  # an event that cannot be handled must not end the source
+            self._failed(step, failures, cancellation.as_error(error))
+
+    def _pass(self, evt: E, passes: Callable[[E], bool], step: _Step) -> None:
+        if not self._passes(evt, passes):
+            return
+        if self._is_immediate:
+            self._take_now(step)
+        else:
+            self._steps.append(step)
+            self._more.set()
+
+    def _passes(self, evt: E, passes: Callable[[E], bool]) -> bool:
+        """Return the predicates' verdict; True if they fail: an event too many is harmless, a lost one is not."""
+        try:
+            if not passes(evt):
+                return False
+            if not self._is_immediate:
+                self._handler.look(evt)
+        except cache.UndecodableObjectError:
+            raise  # the informer counts it
+        except cancellation.FAILURES as error:  # nothing here waits to be cancelled
+            _log.error("Predicate failed, so the event passes", source=self._name, error=error)
+        return True
+
+    @property
+    def _is_immediate(self) -> bool:
+        return self._handler.immediate and not self._may_wait  # a subclass may have made a method wait
+
+    def _take_now(self, step: _Step) -> None:
+        try:
+            step()
+        except cache.UndecodableObjectError:
+            raise  # as above
+        except cancellation.FAILURES as error:  # as above
+            self._failed(step, 0, error)
+
+    def _failed(self, step: _Step, failures: int, error: BaseException) -> None:
+        """Try ``step`` again later. The first failure is logged as an error, which may well be the last."""
+        level = _log.debug if failures else _log.error
+        level("Event could not be handled, it is tried again", source=self._name, error=error)
+        if not self._retries.add(step, failures + 1):
+            _log.error("Too many events failed, one is dropped", source=self._name)
+        self._more.set()
+
+
+class Source(ABC):
+    """Gives events to a queue."""
+
+    @abstractmethod
+    async def start(self, queue: Queue) -> None:
+        """Feed ``queue`` until cancelled, or until the source is exhausted."""
+
+
+class SyncingSource(Source):
+    """A source that starts with the existing objects."""
+
+    @abstractmethod
+    async def warm_up(self) -> None:
+        """List and cache the existing objects, so that a later :meth:`start` need not wait; deliver nothing yet."""
+
+    @abstractmethod
+    async def wait_for_sync(self, timeout: float | None = None) -> None:
+        """Return when the started source has delivered the existing objects, or cannot list them.
+
+        Raises:
+            CacheSyncTimeoutError: that took too long.
+        """
+
+    @property
+    @abstractmethod
+    def problem(self) -> str | None:
+        """Why the source delivers no events, while it does not."""
+
+
+class Kind(SyncingSource, Generic[T]):
+    """The events of a kind in a cache; starting it makes the cache watch the kind."""
+
+    def __init__(
+        self,
+        informers: Informers,
+        kind: type[T],
+        handle: handler.EventHandler[T],
+        *predicates: predicate.Predicate[T],
+    ) -> None:
+        self._informers = informers
+        self._kind = kind
+        self._events = _EventHandler(str(self), handle, predicates)
+        self._informer: cache.Informer[T] | None = None
+        self._started = anyio.Event()
+
+    def __str__(self) -> str:
+        metadata = " (metadata)" if issubclass(self._kind, PartialObjectMetadata) else ""
+        return f"{KIND_SOURCE}{self._kind.gvk.group_kind}{metadata}"
+
+    @property
+    def problem(self) -> str | None:
+        """Why the server refuses this kind, while it does."""
+        return self._informer.problem if self._informer is not None else None
+
+    async def warm_up(self) -> None:
+        """Watch the kind. Events start with :meth:`start`, which reports every existing object."""
+        self._informer = await self._informers.get_informer(self._kind)
+
+    async def start(self, queue: Queue) -> None:
+        """Listen until cancelled."""
+        self._informer = await self._informers.get_informer(self._kind)
+        events = self._events
+        await events.prepare(self._informers)
+        registration = self._informer.add_event_handler(
+            cache.LazyHandlerFuncs(
+                on_add=lambda obj, initial: events.create(event.CreateEvent(obj, initial), queue),
+                on_update=lambda old, new: events.update(event.UpdateEvent(old, new), queue),
+                on_delete=lambda obj, unknown: events.delete(event.DeleteEvent(obj, unknown), queue),
+            )
+        )
+        self._started.set()
+        try:
+            await events.run()
+        finally:
+            registration.remove()
+
+    async def wait_for_sync(self, timeout: float | None = None) -> None:
+        """Return when the kind has been listed, or when the server refuses it."""
+        deadline = None if timeout is None else anyio.current_time() + timeout
+        with anyio.move_on_after(timeout):
+            await self._started.wait()
+        if self._informer is None:
+            raise cache.CacheSyncTimeoutError(f"{self}: not started within {timeout:g} s")
+        left = None if deadline is None else max(0.0, deadline - anyio.current_time())
+        await self._informer.wait_for_sync(left, or_problem=True)
+
+
+class Deferred(Source):
+    """A source that starts once ``when`` returns; the controller does not wait for its first events."""
+
+    def __init__(self, src: Source, when: When) -> None:
+        self._source = src
+        self._when = when
+
+    def __str__(self) -> str:
+        return f"{self._source}, when needed"
+
+    async def start(self, queue: Queue) -> None:
+        """Wait, then start the source."""
+        await self._when()
+        await self._source.start(queue)
+
+
+class Expedited(Source):
+    """Moves listed objects that need work to the front of the queue, once, when every kind named is listed.
+
+    A start adds every object of a kind to the queue, in the order of the list. After an outage, the few that changed
+    meanwhile would wait for all others. ``needs_work`` gets the informers of ``kind`` and of ``others``, listed, and
+    returns a check of one key; it should decode as little as it can. Nothing is moved if a kind cannot be listed.
+    """
+
+    def __init__(
+        self,
+        informers: Informers,
+        kind: type[Object],
+        needs_work: Callable[..., NeedsWork],
+        *others: type[Object],
+        name: str = "",
+    ) -> None:
+        self._informers = informers
+        self._kinds = (kind, *others)
+        self._needs_work = needs_work
+        self._name = name or f"{kind.gvk.group_kind} that needs work"
+
+    def __str__(self) -> str:
+        return self._name
+
+    async def start(self, queue: Queue) -> None:
+        """Add the keys of objects that need work, with the priority :data:`EXPEDITED`. An error ends only that."""
+        try:
+            await self._expedite(queue)
+        except cancellation.FAILURES as error:
+            text = "Objects that need work are not moved to the front"
+            _log.error(text, source=self._name, error=cancellation.as_error(error))
+
+    async def _expedite(self, queue: Queue) -> None:
+        informers: list[cache.Informer[Any]] = [
+            await self._informers.get_informer(kind) for kind in self._kinds
+        ]
+        for informer in informers:
+            await informer.wait_for_sync(or_problem=True)
+        if not all(informer.has_synced for informer in informers):
+            return
+        needs_work = self._needs_work(*informers)
+        for number, key in enumerate(informers[0].keys(), 1):
+            if await needs_work(key):
+                queue.add(reconcile.Request(*key), priority=EXPEDITED)
+            if number % _STEP == 0:
+                await anyio.lowlevel.checkpoint()
+
+
+class Channel(Source, Generic[T]):
+    """Events from a stream; the source ends with it."""
+
+    def __init__(
+        self,
+        stream: AsyncIterable[event.GenericEvent[T]],
+        handle: handler.EventHandler[T],
+        *predicates: predicate.Predicate[T],
+    ) -> None:
+        self._stream = stream
+        self._events = _EventHandler(str(self), handle, predicates)
+
+    def __str__(self) -> str:
+        return "channel source"
+
+    async def start(self, queue: Queue) -> None:
+        """Handle event after event; the stream is read no faster than that."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._events.run)
+            async for evt in self._stream:
+                await self._events.generic(evt, queue)
+            await self._events.finish()
+            tasks.cancel_scope.cancel()
+
+
+class Func(Source):
+    """A function that feeds the queue for as long as it runs."""
+
+    def __init__(self, fn: Callable[[Queue], Awaitable[None]]) -> None:
+        self._fn = fn
+
+    def __str__(self) -> str:
+        return f"func source: {getattr(self._fn, '__qualname__', self._fn)}"
+
+    async def start(self, queue: Queue) -> None:
+        """Call the function."""
+        await self._fn(queue)
