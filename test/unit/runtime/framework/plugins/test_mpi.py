@@ -321,6 +321,6 @@ async def test_children_are_watched_by_their_metadata_once_a_train_job_has_some(
     assert begun == [ConfigMap, Secret]
     queue: PriorityQueue[Request] = PriorityQueue()
     for kind, child in ((Secret, secret), (ConfigMap, config_map)):
-        await notes.watched[kind][0].delete(event.DeleteEvent(child), queue)
+        notes.watched[kind][0].delete(event.DeleteEvent(child), queue)
     assert str(await queue.get()) == "team-a/job"
     assert len(queue) == 0

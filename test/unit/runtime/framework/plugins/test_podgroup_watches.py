@@ -87,7 +87,8 @@ async def woken_by(notes: Notes, obj: Object, *kinds: str) -> set[str]:
         "generic": event.GenericEvent(obj),
     }
     for kind in kinds or ("create",):
-        await getattr(handle, kind)(events[kind], queue)
+        if (waiting := getattr(handle, kind)(events[kind], queue)) is not None:
+            await waiting
     return {str((await queue.get_with_priority())[0]) for _ in range(len(queue))}
 
 
