@@ -61,7 +61,7 @@ class PrivateBases(griffe.Extension):
             bases += private.bases
             for name, member in private.members.items():
                 if name not in cls.members and not name.startswith("_"):
-                    cls.set_member(name, griffe.Alias(name, member, inherited=True))
+                    cls.set_member(name, griffe.Alias(name, member))
         cls.bases = bases
 
 
