@@ -171,7 +171,7 @@ class Events(Protocol[T]):
 
 
 class Watcher(Protocol):
-    """Watches without a cache, as :class:`LiveClient` and :class:`FakeClient` do."""
+    """Watches without a cache, as :class:`LiveClient` and :class:`controller_runtime.fake.FakeClient` do."""
 
     def watch(self, kind: type[T], **options: Unpack[opts.WatchOptions]) -> Events[T]:
         """Return the changes of ``kind``: see :meth:`LiveClient.watch`."""

@@ -70,10 +70,10 @@ class SourceRecorder(EventRecorder):
         self._broadcaster.enqueue(self._source, obj, event_type, reason, message)
 
     def event_once(self, obj: Object, event_type: str, reason: str, message: str, *, key: str = "") -> None:
-        """As :meth:`event`, but only one event of ``obj``, ``reason`` and ``key`` exists, also after a restart.
+        """As :meth:`EventRecorder.event`, but only one event of ``obj``, ``reason`` and ``key`` exists.
 
-        The event's name follows from them, so the API server refuses a second one; the same process raises the count.
-        It is recorded again if the first has expired.
+        The event's name follows from them, so the API server refuses a second one, also after a restart; the same
+        process raises the count. It is recorded again if the first has expired.
 
         Raises:
             ValueError: the type is another one.
@@ -84,7 +84,7 @@ class SourceRecorder(EventRecorder):
         self._broadcaster.enqueue(self._source, obj, event_type, reason, message, name=name)
 
     def eventf(self, obj: Object, event_type: str, reason: str, template: str, *args: object) -> None:
-        """As :meth:`event`, with ``%`` templates."""
+        """As :meth:`EventRecorder.event`, with ``%`` templates."""
         self.event(obj, event_type, reason, template % args if args else template)
 
 

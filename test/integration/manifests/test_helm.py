@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[3]
 NAME = "kubeflow-trainer"
 NAMESPACE = "kubeflow-system"
-IMAGE = "registry.example.com/ml/trainer-controller-manager:0.1.0"
+IMAGE = "registry.example.com/ml/trainer-controller-manager:0.2.0"
 
 Manifest = dict[str, Any]
 Render = Callable[..., dict[tuple[str, str], Manifest]]
@@ -67,7 +67,7 @@ def render(upstream: Path, tmp_path_factory: pytest.TempPathFactory) -> Render:
 VALUES = [
     "image.registry=registry.example.com",
     "image.repository=ml/trainer-controller-manager",
-    "image.tag=0.1.0",
+    "image.tag=0.2.0",
 ]
 
 

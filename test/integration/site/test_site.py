@@ -2,7 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Both sites as they are built: links and anchors lead somewhere, and a browser makes no request to another host."""
 
+import json
 import os
+import re
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -96,6 +98,28 @@ def test_a_browser_loads_nothing_from_another_host(site: Path, pages: dict[str, 
     assert [style[:80] for style in styles if "url(http" in style or "url(//" in style] == []
     # The theme loads a script for this class from another host.
     assert [name for name, page in pages.items() if "mermaid" in page.classes] == []
+
+
+@pytest.mark.parametrize("folder", ["", "controller-runtime"])
+def test_the_search_has_an_index_of_every_page_and_works_without_a_server(
+    folder: str, site: Path, pages: dict[str, Page]
+) -> None:
+    text = (site / folder / "search/search_index.json").read_text()
+    found = {urldefrag(each["location"]).url for each in json.loads(text)["docs"]}
+    assert found >= {"index.html", "reference/" + ("index.html" if folder else "api.html")}
+    assert [name for name in found if not (site / folder / name).is_file()] == []
+    assert (site / folder / "search/search_index.js").read_text() == f"var __index = {text}"
+    assert "iframe-worker.js" in pages[str(Path(folder, "index.html"))].loads
+
+
+def test_the_reference_of_the_library_has_no_sphinx_roles_and_no_private_bases(site: Path) -> None:
+    texts = {path.name: path.read_text() for path in (site / "controller-runtime/reference").glob("*.html")}
+    assert {"client.html", "cache.html"} <= set(texts)
+    role = re.compile(r":(?:attr|class|data|exc|func|meth|mod):(?:<code>|`)")
+    assert [name for name, text in texts.items() if role.search(text)] == []
+    bases = {base for text in texts.values() for base in re.findall(r"Bases: (.*?)</p>", text, re.DOTALL)}
+    assert bases
+    assert [base for base in bases if re.search(r"\b_[A-Z]", re.sub(r"<[^>]*>", "", base))] == []
 
 
 @pytest.mark.parametrize(

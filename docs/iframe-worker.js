@@ -1,0 +1,1 @@
+../controller-runtime/docs/iframe-worker.js
