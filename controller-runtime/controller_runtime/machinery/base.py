@@ -183,8 +183,10 @@ def _check_names(model: type[Struct], data: Collection[str]) -> None:
 def _no_field(model: type[Struct], name: str) -> str:
     import difflib  # only for this error
 
-    close = difflib.get_close_matches(name, _names(model), n=1)
-    hint = f"; did you mean {close[0]}?" if close else ""
+    fields = model.model_fields
+    meant = [each for each, field in fields.items() if wire_name(each, field) == name]
+    meant = meant or difflib.get_close_matches(name, fields, n=1)
+    hint = f"; did you mean {meant[0]}?" if meant else ""
     return f"{model.__name__} has no field {name}{hint}"
 
 

@@ -76,6 +76,19 @@ class CRD(msgspec.Struct, frozen=True, kw_only=True):
     """If None, only strings with an empty default are required."""
     schema: str | None = None
 
+    def __post_init__(self) -> None:
+        """Check the values whose mistakes would pass into the definition.
+
+        Raises:
+            TypeError: the message names the value.
+        """
+        if self.list_type not in (None, "atomic", "map", "set"):
+            raise TypeError(f"list_type is atomic, map or set, not {self.list_type}")
+        if isinstance(self.list_map_keys, str) or bool(self.list_map_keys) != (self.list_type == "map"):
+            raise TypeError("list_map_keys is a tuple of names, for list_type map")
+        if not isinstance(self.rules, tuple) or not all(isinstance(each, Rule) for each in self.rules):
+            raise TypeError("rules is a tuple of Rule(rule, message)")
+
 
 class PrinterColumn(msgspec.Struct, frozen=True):
     """A column of ``kubectl get``."""
@@ -152,8 +165,12 @@ def custom_resource_definition(kind: type[Object]) -> Schema:
     API server would write it into the objects.
 
     Raises:
-        TypeError: a field has a type without a structural schema; the message names the class and the field.
+        TypeError: it is not a class with the names of a kind, or a field has a type without a structural schema; the
+            message names the class and the field.
     """
+    if not (isinstance(kind, type) and issubclass(kind, Object) and hasattr(kind, "gvk")):
+        shown = kind.__name__ if isinstance(kind, type) else f"an instance of {type(kind).__name__}"
+        raise TypeError(f"{shown} is not a kind: a subclass of Object with group, version and plural")
     gvk, resource = kind.gvk, kind.resource
     if resource is None:
         raise ValueError(f"{gvk} has no plural name")
@@ -231,8 +248,10 @@ def _struct(model: type[Struct], above: tuple[type, ...] = ()) -> Schema:
             each, needed = _field(info, (*above, model))
         except (_NoSchemaError, pydantic.PydanticUserError) as error:
             raise TypeError(f"{model.__name__}.{attribute} has no structural schema: {error}") from error
-        if text := texts.get(attribute):
+        if text := texts.get(attribute) or info.description:
             each["description"] = text
+        if wire in schema["properties"]:
+            raise TypeError(f"{model.__name__}.{attribute} has the name {wire} in JSON, as another field has")
         schema["properties"][wire] = each
         if needed:
             required.append(wire)
@@ -270,7 +289,9 @@ def _type(
         if set(present) == {int, str}:
             return openapi.definition("util.intstr.IntOrString")
         if len(present) != 1:
-            raise _NoSchemaError(f"{annotation} is a choice of several types")
+            raise _NoSchemaError(
+                f"{annotation} is a choice of several types; declare an optional field for each"
+            )
         return _type(present[0], above, (), named)
     if origin is list:
         return {"items": _type(arguments[0], above, (), named), "type": "array"}
@@ -408,7 +429,11 @@ def _field_texts(model: type[object]) -> dict[str, str]:
 
 @cache
 def _classes(module: str) -> dict[str, list[ast.stmt]]:
-    tree = ast.parse(inspect.getsource(importlib.import_module(module)))
+    """Return the bodies of a module's classes; none if it has no source, as in a notebook."""
+    try:
+        tree = ast.parse(inspect.getsource(importlib.import_module(module)))
+    except (ImportError, OSError, TypeError):
+        return {}
     return {node.name: node.body for node in tree.body if isinstance(node, ast.ClassDef)}
 
 

@@ -66,8 +66,17 @@ class Object(Struct):
         namespaced: bool = True,
         **kwargs: Any,
     ) -> None:
-        """Set the class's names; a class with neither ``version`` nor ``kind`` is a base class."""
-        super().__init_subclass__(**kwargs)
+        """Set the class's names; a class with neither ``version`` nor ``kind`` is a base class.
+
+        Raises:
+            TypeError: a keyword is neither a name of a kind nor a setting of pydantic.
+        """
+        if kwargs:
+            known = "group, version, kind, plural, namespaced"
+            raise TypeError(
+                f"{cls.__name__} has the unknown keyword {next(iter(kwargs))}; a kind has {known}"
+            )
+        super().__init_subclass__()
         kind = kind or (cls.__name__ if version else "")
         if kind:
             cls.gvk = GVK(group, version, kind)
@@ -151,7 +160,7 @@ class Object(Struct):
 
     def to_dict(self) -> dict[str, JSON]:
         """Return the wire form, without ``metadata``, ``spec`` and ``status`` if they were not set."""
-        return self.model_dump(exclude_none=True, exclude=self._unset_parts())
+        return self.model_dump(mode="json", exclude_none=True, exclude=self._unset_parts())
 
     def to_json(self) -> bytes:
         """Return :meth:`to_dict` as compact JSON text."""

@@ -12,7 +12,7 @@ import controller_runtime as ctrl
 from controller_runtime.apis.core.v1 import Event
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import Environment, eventually
-from controller_runtime.machinery import crd_schema
+from controller_runtime.machinery import crd
 from ctrl_testkit.buckets import Storage, imported_page
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
@@ -54,7 +54,7 @@ async def test_buckets_are_provisioned_repaired_limited_and_deleted(
 ) -> None:
     with imported_page(tmp_path) as page:
         kind = page.Bucket
-        await control_plane.install_crds(crd_schema.custom_resource_definition(kind))
+        await control_plane.install_crds(crd.custom_resource_definition(kind))
         serving = await control_plane.install_webhooks(
             WEBHOOKS, prefix=f"{namespace}-", namespaces=[namespace]
         )

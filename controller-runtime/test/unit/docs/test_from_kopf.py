@@ -11,7 +11,7 @@ import pytest
 
 import controller_runtime as ctrl
 from controller_runtime.fake import FakeClient
-from controller_runtime.machinery import crd_schema, field
+from controller_runtime.machinery import crd, field
 from ctrl_testkit.buckets import Storage, imported_page
 
 REQUEST = ctrl.Request("team-a", "one")
@@ -60,7 +60,7 @@ def events() -> Events:
 
 @pytest.fixture
 def client(page: dict[str, Any]) -> FakeClient:
-    return FakeClient(crds=[crd_schema.custom_resource_definition(page["Bucket"])])
+    return FakeClient(crds=[crd.custom_resource_definition(page["Bucket"])])
 
 
 @pytest.fixture

@@ -155,7 +155,7 @@ class Room(Struct):
     ("name", "message"),
     [
         ("flor_number", "Room has no field flor_number; did you mean floor_number?"),
-        ("podIp", "Room has no field podIp; did you mean podIP?"),
+        ("podIp", "Room has no field podIp; did you mean pod_ip?"),
         ("windows", "Room has no field windows"),
     ],
 )

@@ -157,3 +157,61 @@ def test_a_definition_is_the_caller_s_own() -> None:
     openapi.definition("core.v1.EnvVar")["properties"].clear()
     assert openapi.definition("core.v1.EnvVar")["properties"]
     assert openapi.version().startswith("1.")
+
+
+class Described(Struct):
+    days: Annotated[int | None, Field(description="how long")] = None
+
+
+class Twice(Struct):
+    a_b: int | None = None
+    aB: str | None = None  # noqa: N815
+
+
+class OfDescribed(Object, group="example.com", version="v1", plural="ofdescribed"):
+    spec: Described | None = None
+
+
+class OfTwice(Object, group="example.com", version="v1", plural="oftwice"):
+    spec: Twice | None = None
+
+
+def test_a_description_of_pydantic_s_field_is_that_of_the_property() -> None:
+    found = custom_resource_definition(OfDescribed)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    assert found["properties"]["spec"]["properties"]["days"] == {"type": "integer", "description": "how long"}
+
+
+def test_two_fields_of_one_name_in_json_are_refused() -> None:
+    with pytest.raises(TypeError, match=r"Twice\.aB has the name aB in JSON, as another field has"):
+        custom_resource_definition(OfTwice)
+
+
+@pytest.mark.parametrize("kind", [Described, OfDescribed(), Object])
+def test_what_is_no_kind_has_no_definition(kind: Any) -> None:
+    with pytest.raises(TypeError, match="is not a kind: a subclass of Object with group, version and plural"):
+        custom_resource_definition(kind)
+
+
+@pytest.mark.parametrize(
+    ("marker", "message"),
+    [
+        ({"list_type": "mapp"}, "list_type is atomic, map or set, not mapp"),
+        ({"list_type": "map"}, "list_map_keys is a tuple of names"),
+        ({"list_map_keys": ("name",)}, "list_map_keys is a tuple of names"),
+        ({"list_type": "map", "list_map_keys": "name"}, "list_map_keys is a tuple of names"),
+        ({"rules": Rule("a", "b")}, "rules is a tuple of Rule"),
+        ({"rules": ("self == oldSelf",)}, "rules is a tuple of Rule"),
+    ],
+)
+def test_a_marker_that_no_server_takes_is_refused(marker: Any, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        CRD(**marker)
+
+
+def test_a_kind_of_a_module_without_source_has_a_definition_without_the_texts_of_fields() -> None:
+    code = 'class Spec(Struct):\n    days: int = 1\n    """How long."""\n\n'
+    code += 'class Kind(Object, group="example.com", version="v1", plural="kinds"):\n    spec: Spec\n'
+    names: dict[str, Any] = {"__name__": "notebook", "Struct": Struct, "Object": Object}
+    exec(code, names)
+    found = custom_resource_definition(names["Kind"])["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    assert found["properties"]["spec"]["properties"] == {"days": {"type": "integer"}}

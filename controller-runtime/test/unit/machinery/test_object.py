@@ -3,9 +3,12 @@
 """Objects: typed, unstructured, metadata only; and the scheme that selects their class."""
 
 import json
+from datetime import datetime
+from enum import Enum
 
 import pydantic
 import pytest
+from pydantic import Field
 
 from controller_runtime.apis.core.v1 import Node, Pod
 from controller_runtime.apis.scheme import default_scheme
@@ -14,6 +17,7 @@ from controller_runtime.machinery import (
     NamespacedName,
     Object,
     Scheme,
+    Struct,
     Unstructured,
     metadata_only,
     unstructured,
@@ -95,3 +99,37 @@ def test_two_classes_for_one_kind_are_refused() -> None:
     scheme = Scheme(Pod, Pod)
     with pytest.raises(ValueError, match="Pod is registered as Pod already"):
         scheme.register(unstructured(Pod.gvk))
+
+
+class Mode(Enum):
+    FAST = "fast"
+
+
+class BackupSpec(Struct):
+    mode: Mode | None = None
+    not_before: datetime | None = None
+    retention_days: int | None = None
+
+
+class Backup(Object, group="example.com", version="v1", plural="backups"):
+    spec: BackupSpec = Field(default_factory=BackupSpec)
+
+
+def test_the_dict_of_an_object_is_json() -> None:
+    spec = {"mode": "fast", "notBefore": "2030-01-01T00:00:00Z"}
+    found = Backup.from_dict({"metadata": {"name": "a"}, "spec": spec}).to_dict()
+    assert found["spec"] == spec
+    assert json.loads(json.dumps(found)) == found
+
+
+def test_an_assignment_by_the_name_in_json_names_the_attribute() -> None:
+    backup = Backup()
+    with pytest.raises(AttributeError, match=r"has no field retentionDays; did you mean retention_days\?"):
+        backup.spec.retentionDays = 3  # type: ignore[attr-defined]
+
+
+def test_an_unknown_keyword_of_a_kind_is_named() -> None:
+    with pytest.raises(TypeError, match="Odd has the unknown keyword plurals; a kind has group, version"):
+
+        class Odd(Object, group="example.com", version="v1", plurals="odds"):
+            pass
