@@ -423,11 +423,13 @@ class Channel(Source, Generic[T]):
 class Func(Source):
     """A function that feeds the queue for as long as it runs."""
 
-    def __init__(self, fn: Callable[[Queue], Awaitable[None]]) -> None:
+    def __init__(self, fn: Callable[[Queue], Awaitable[None]], name: str = "") -> None:
+        """``name`` is shown in the log."""
         self._fn = fn
+        self._name = name
 
     def __str__(self) -> str:
-        return f"func source: {getattr(self._fn, '__qualname__', self._fn)}"
+        return self._name or f"func source: {getattr(self._fn, '__qualname__', self._fn)}"
 
     async def start(self, queue: Queue) -> None:
         """Call the function."""

@@ -220,7 +220,7 @@ def _changes_of(served: ServedRules, mgr: ctrl.Manager) -> source.Source:
                 for request in await _pods(mgr):
                     queue.add(request)
 
-    return source.Func(follow_rules)
+    return source.Func(follow_rules, "rules of the served PodGroup")
 
 
 def _without_status(obj: dict[str, JSON]) -> dict[str, JSON]:

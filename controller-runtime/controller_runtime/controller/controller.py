@@ -176,7 +176,7 @@ class Controller:
                 sources.start_soon(self._run_source, src)
             async with anyio.create_task_group() as syncing:
                 syncing.start_soon(self._until_stopped, syncing.cancel_scope)
-                _log.info("Starting Controller")
+                _log.debug("Starting Controller")
                 async with anyio.create_task_group() as syncs:
                     for src in waiting:
                         if isinstance(src, source.SyncingSource):
@@ -199,14 +199,14 @@ class Controller:
         scope.cancel()
 
     async def _run_source(self, src: source.Source) -> None:
-        _log.info("Starting EventSource", source=str(src))
+        _log.debug("Starting EventSource", source=str(src))
         try:
             await src.start(self.queue)
         except cancellation.ENDINGS as error:
             raise cancellation.as_error(error) from error
         if isinstance(src, source.SyncingSource):
             raise ControllerError(f"{src} ended although controller {self.name} was not stopped")
-        _log.info("EventSource ended", source=str(src))
+        _log.debug("EventSource ended", source=str(src))
 
     async def _sync(self, src: source.SyncingSource) -> None:
         try:

@@ -109,7 +109,7 @@ class Server:
         if path in self._routes:
             raise ValueError(f"can't register duplicate path: {path}")
         self._routes[path] = handler
-        _log.info("Registering webhook", path=path)
+        _log.debug("Registering webhook", path=path)
 
     def started_checker(self) -> healthz.Checker:
         """Return a health check that fails until webhooks are answered."""

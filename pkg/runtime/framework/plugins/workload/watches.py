@@ -58,7 +58,9 @@ def api(served: Served, needed: Needed) -> ReconcilerBuilder:
                 for job in jobs:
                     queue.add(Request.for_object(job))
 
-        return builder.watches_raw_source(source.Deferred(source.Func(follow), needed))
+        return builder.watches_raw_source(
+            source.Deferred(source.Func(follow, "versions of the gang API"), needed)
+        )
 
     return add
 
