@@ -114,6 +114,7 @@ class _EventHandler(Generic[T]):
         self._name = name
         self._handler = handle
         methods = (handle.create, handle.update, handle.delete, handle.generic)
+        # A subclass may have made a method wait.
         self._may_wait = any(map(inspect.iscoroutinefunction, methods))
         self._predicate = predicate.and_(*predicates)
         self._steps: deque[_Step] = deque()
@@ -163,7 +164,8 @@ class _EventHandler(Generic[T]):
         await self._take(partial(self._generic, evt, queue), 0)
 
     def _generic(self, evt: event.GenericEvent[T], queue: Queue) -> Awaitable[None] | None:
-        return self._handler.generic(evt, queue) if self._passes(evt, self._predicate.generic) else None
+        passes = self._passes(evt, self._predicate.generic, immediate=self._handler.immediate)
+        return self._handler.generic(evt, queue) if passes else None
 
     def _noting(self, queue: Queue, change: str, key: NamespacedName) -> Queue:
         """Return ``queue`` with a note of the event for each request, if it keeps notes."""
@@ -202,30 +204,27 @@ class _EventHandler(Generic[T]):
             self._failed(step, failures, cancellation.as_error(error))
 
     def _pass(self, evt: E, passes: Callable[[E], bool], step: _Step) -> None:
-        if not self._passes(evt, passes):
+        immediate = self._handler.immediate and not self._may_wait
+        if not self._passes(evt, passes, immediate=immediate):
             return
-        if self._is_immediate:
+        if immediate:
             self._take_now(step)
         else:
             self._steps.append(step)
             self._more.set()
 
-    def _passes(self, evt: E, passes: Callable[[E], bool]) -> bool:
+    def _passes(self, evt: E, passes: Callable[[E], bool], *, immediate: bool) -> bool:
         """Return the predicates' verdict; True if they fail: an event too many is harmless, a lost one is not."""
         try:
             if not passes(evt):
                 return False
-            if not self._is_immediate:
+            if not immediate:
                 self._handler.look(evt)
         except cache.UndecodableObjectError:
             raise  # the informer counts it
         except cancellation.FAILURES as error:  # nothing here waits to be cancelled
             _log.error("Predicate failed, so the event passes", source=self._name, error=error)
         return True
-
-    @property
-    def _is_immediate(self) -> bool:
-        return self._handler.immediate and not self._may_wait  # a subclass may have made a method wait
 
     def _take_now(self, step: _Step) -> None:
         try:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import anyio
 import anyio.lowlevel
@@ -111,7 +111,7 @@ class Registration:
         return seen if self._lazy else seen.object
 
 
-class Put(NamedTuple):
+class Put(msgspec.Struct):
     """A change: an object exists in this state."""
 
     new: CachedObject[Object]
@@ -119,7 +119,7 @@ class Put(NamedTuple):
     initial: bool
 
 
-class Deletion(NamedTuple):
+class Deletion(msgspec.Struct):
     """A change: an object was deleted; ``unknown`` if the final state was missed."""
 
     last: CachedObject[Object]
@@ -255,9 +255,9 @@ class Processor:
     def _report(self, registration: Registration, change: Put | Deletion) -> None:
         try:
             if isinstance(change, Put):
-                registration.on_put(*change)
+                registration.on_put(change.new, change.before, change.initial)
             else:
-                registration.on_delete(*change)
+                registration.on_delete(change.last, change.unknown)
         except UndecodableObjectError as error:
             self._unreadable.skip(error)
         except cancellation.FAILURES as error:  # a failed handler must not stop others or the watch

@@ -92,6 +92,8 @@ class Store:
         within = self._objects.setdefault(entry.namespace, {})
         before = within.get(entry.name)
         within[entry.name] = entry
+        if not self._indices and not self._writes:
+            return before
         key = entry.key
         for name, index in self._indices.items():
             index.put(key, values.get(name, ()))
@@ -169,7 +171,7 @@ class Store:
 
     def remembered_values(self, entry: Entry) -> IndexValues | None:
         """Return the index values of our last write, if it produced ``entry``, not yet reported."""
-        write = self._writes.get(entry.key)
+        write = self._writes.get(entry.key) if self._writes else None
         if write is None or write.entry is None:
             return None
         same = write.version == entry.resource_version and write.uid == entry.uid
