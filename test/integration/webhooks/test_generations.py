@@ -173,31 +173,6 @@ async def test_a_word_is_stored_where_typed_clients_do_not_stumble_and_takes_eff
         assert env["PET_NPROC_PER_NODE"] == "1"  # a container without a CPU limit
 
 
-async def test_strings_that_were_stored_before_are_rewritten_by_the_leader(
-    admitting_manager: Running, live_client: LiveClient, namespace: str, torch_runtime: str
-) -> None:
-    for name, value in (("word", "auto"), ("text", "4")):
-        made = job(namespace, torch_runtime, {"name": name}, trainer={"numNodes": 2, "numProcPerNode": value})
-        assert (await live_client.create(made))["spec"]["trainer"]["numProcPerNode"] == value
-    # A runtime that no longer exists does not keep a TrainJob from being rewritten.
-    await live_client.create(job(namespace, "gone", {"name": "stray"}, trainer={"numProcPerNode": "gpu"}))
-    async with admitting_manager():
-
-        async def rewritten() -> bool:
-            found = {
-                each.name: each.to_dict() for each in await live_client.list(TrainJob, namespace=namespace)
-            }
-            assert {name: each["spec"]["trainer"] for name, each in found.items()} == {
-                "word": {"numNodes": 2},
-                "text": {"numNodes": 2, "numProcPerNode": 4},
-                "stray": {},
-            }
-            words = {name: each["metadata"].get("annotations", {}).get(WORD) for name, each in found.items()}
-            return words == {"word": "auto", "text": None, "stray": "gpu"}
-
-        await eventually(rewritten, timeout=60, reason="no TrainJob stores a string")
-
-
 async def test_the_second_profile_refuses_with_the_causes_of_v23s_crd(
     admitting_manager: Running, live_client: LiveClient, namespace: str, torch_runtime: str
 ) -> None:
