@@ -10,8 +10,7 @@ import typing
 from collections.abc import Iterator
 from typing import Final
 
-from controller_runtime.machinery import JSON, Object, Struct
-from controller_runtime.machinery.base import wire_name
+from controller_runtime.machinery import JSON, Object, Struct, wire_name
 from controller_runtime.machinery.crd import custom_resource_definition
 
 from hack.manifests import KINDS

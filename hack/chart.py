@@ -10,8 +10,7 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, Final, Union, get_args, get_origin
 
-from controller_runtime.machinery import Struct, yaml
-from controller_runtime.machinery.base import wire_name
+from controller_runtime.machinery import Struct, wire_name, yaml
 
 from pkg.apis.config.v1alpha1 import Configuration
 from pkg.config import RETIRED

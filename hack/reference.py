@@ -11,8 +11,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from controller_runtime import metrics
-from controller_runtime.machinery import Struct
-from controller_runtime.machinery.base import wire_name
+from controller_runtime.machinery import Struct, wire_name
 from prometheus_client.metrics import MetricWrapperBase
 from pydantic.fields import FieldInfo
 from trainerctl.cli import parser

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import pydantic_core
 from controller_runtime import log
-from controller_runtime.machinery import JSON, Struct, yaml
-from controller_runtime.machinery.base import wire_name
+from controller_runtime.machinery import JSON, Struct, wire_name, yaml
 
 from pkg.apis.config import v1alpha1 as config
 from pkg.apis.config.v1alpha1 import Configuration

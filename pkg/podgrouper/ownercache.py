@@ -20,7 +20,7 @@ import msgspec
 from controller_runtime import client
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.apis.meta.v1 import ObjectMeta, OwnerReference
-from controller_runtime.cache.codec import older
+from controller_runtime.cache import older
 from controller_runtime.machinery import (
     GVK,
     JSON,

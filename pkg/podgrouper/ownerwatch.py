@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from controller_runtime import cache, source
 from controller_runtime.apis.meta.v1 import ObjectMeta
-from controller_runtime.cache.codec import older
+from controller_runtime.cache import older
 from controller_runtime.machinery import GVK, NamespacedName, Object, PartialObjectMetadata, metadata_only
 
 from .memory import Key, Known, Memory

@@ -15,8 +15,7 @@ import msgspec
 from controller_runtime import client, log
 from controller_runtime.apis.core.v1 import Namespace, Pod
 from controller_runtime.apis.meta.v1 import ObjectMeta
-from controller_runtime.cache import UndecodableObjectError
-from controller_runtime.cache.codec import older
+from controller_runtime.cache import UndecodableObjectError, older
 from controller_runtime.machinery import NamespacedName, Object, metadata_only, raised
 from controller_runtime.machinery.errors import ConflictError, NotFoundError
 from controller_runtime.recorder import EventRecorder

@@ -16,7 +16,7 @@ from controller_runtime.apis.core.v1 import ConfigMap, Namespace, Pod
 from controller_runtime.builder import Builder
 from controller_runtime.machinery import JSON, NamespacedName, Object, metadata_only
 from controller_runtime.machinery.errors import NotFoundError
-from controller_runtime.rest.request import field_selector_string
+from controller_runtime.rest import field_selector_string
 
 from pkg.apis.config.v1alpha1 import Configuration, ObjectReference
 from pkg.apis.kai.v2alpha2 import PodGroup

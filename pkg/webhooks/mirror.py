@@ -13,8 +13,7 @@ from typing import Final
 
 import msgspec
 from controller_runtime.apis.meta.v1 import ObjectMeta
-from controller_runtime.machinery import CRD, JSON, Struct, equality, openapi
-from controller_runtime.machinery.base import wire_name
+from controller_runtime.machinery import CRD, JSON, Struct, equality, openapi, wire_name
 from controller_runtime.machinery.patch import StrategicMergeError, strategic_merge_patch
 
 from pkg import apply

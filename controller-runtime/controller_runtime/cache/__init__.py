@@ -7,6 +7,7 @@ Contains lists, watches and the stored objects; does not depend on queues and co
 
 from .cache import Cache as Cache
 from .codec import Transform as Transform
+from .codec import older as older
 from .errors import BadObjectError as BadObjectError
 from .errors import CacheDegradedError as CacheDegradedError
 from .errors import CacheError as CacheError

@@ -35,6 +35,8 @@ if _typing.TYPE_CHECKING:
     from . import yaml as yaml
     from .base import JSON as JSON
     from .base import Struct as Struct
+    from .base import is_unset as is_unset
+    from .base import wire_name as wire_name
     from .crd import ATOMIC as ATOMIC
     from .crd import CRD as CRD
     from .crd import MAP_BY_NAME as MAP_BY_NAME
@@ -62,6 +64,8 @@ else:
             "base": (
                 "JSON",
                 "Struct",
+                "is_unset",
+                "wire_name",
             ),
             "crd": (
                 "ATOMIC",

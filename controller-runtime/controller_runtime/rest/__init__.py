@@ -34,6 +34,7 @@ from .loading import config_from_dict as config_from_dict
 from .loading import in_cluster_config as in_cluster_config
 from .loading import load_config as load_config
 from .request import Request as Request
+from .request import field_selector_string as field_selector_string
 from .roundtrip import Response as Response
 from .roundtrip import RoundTripper as RoundTripper
 from .tls import TLSConfig as TLSConfig

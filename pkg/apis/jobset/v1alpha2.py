@@ -8,8 +8,7 @@ from typing import Annotated, ClassVar, Final
 
 from controller_runtime.apis.batch.v1 import JobTemplateSpec
 from controller_runtime.apis.meta.v1 import Condition
-from controller_runtime.machinery import ATOMIC, CRD, JSON, MAP_BY_NAME, Int32, Object, Rule, Struct
-from controller_runtime.machinery.base import is_unset
+from controller_runtime.machinery import ATOMIC, CRD, JSON, MAP_BY_NAME, Int32, Object, Rule, Struct, is_unset
 from pydantic import Field
 
 JOB_SET_NAME_KEY: Final = "jobset.sigs.k8s.io/jobset-name"

@@ -7,8 +7,7 @@ from __future__ import annotations
 from typing import Annotated, ClassVar, Final
 
 from controller_runtime.apis.meta.v1 import ObjectMeta
-from controller_runtime.machinery import CRD, JSON, Int32, Object, Rule, Struct
-from controller_runtime.machinery.base import is_unset
+from controller_runtime.machinery import CRD, JSON, Int32, Object, Rule, Struct, is_unset
 from controller_runtime.machinery.intstr import MAX_INT32, IntOrString
 from pydantic import Field
 

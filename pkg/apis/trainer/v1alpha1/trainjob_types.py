@@ -29,8 +29,8 @@ from controller_runtime.machinery import (
     PrinterColumn,
     Rule,
     Struct,
+    is_unset,
 )
-from controller_runtime.machinery.base import is_unset
 from controller_runtime.machinery.intstr import MAX_INT32, IntOrString
 from pydantic import Field
 
