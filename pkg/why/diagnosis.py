@@ -69,10 +69,11 @@ _EXPLAINED_BY: Final = {
         "device-claim-missing",
     ),
     "manager-silent": ("deletion-blocked",),
+    "job-too-large": ("gang-too-large",),
 }
 """Causes that are dropped because of another one: some gang schedulers report on the PodGroup alone, and kube-scheduler
 considers neither a pod whose gang is incomplete nor one whose ResourceClaim does not exist. The manager waits for the
-deletion of an object that has the name of a child."""
+deletion of an object that has the name of a child. A gang may start with fewer pods than the TrainJob has."""
 _OF_MANAGED: Final = ("managed-by", "suspended", "namespace-terminating")
 
 

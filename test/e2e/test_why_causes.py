@@ -191,6 +191,8 @@ CAUSES: list[Any] = [
         ("node does not report", "node-lost", 1, "does not report", node_lost),
         ("node removed", "node-lost", 1, "does not exist", node_removed),
         ("more GPUs than a node has", "never-fits", 1, "16 nvidia.com/gpu", starts(container(resources=HIGH))),
+        ("more pods than the cluster holds", "job-too-large", 1, "its 24 pods, each with 8 nvidia.com/gpu",
+         starts(container(resources={"limits": {"nvidia.com/gpu": "8"}}), nodes=24)),
         ("GPUs are in use", "insufficient-resources", 3, "8 nvidia.com/gpu free", full),
         ("node selector", "node-selector", 1, "zone=moon", starts(pod={"nodeSelector": {"zone": "moon"}})),
         ("taint", "taints", 1, "example.com/own", untolerated),
