@@ -36,6 +36,7 @@ def test_the_exported_names_are_these() -> None:
         "TransportTimeoutError",
         "config_from_dict",
         "decoded",
+        "field_selector_string",
         "in_cluster_config",
         "load_chain",
         "load_config",
