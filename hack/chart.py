@@ -7,11 +7,11 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from types import UnionType
-from typing import Any, Final, Union, get_args, get_origin
+from typing import Any, Final
 
 from controller_runtime.machinery import Struct, wire_name, yaml
 
+from hack.reference import struct_of, type_of
 from pkg.apis.config.v1alpha1 import Configuration
 from pkg.config import RETIRED
 
@@ -31,6 +31,15 @@ _ROLES: Final = {
     "status-server": "status-server/role.yaml",
     "cache-initializer": "overlays/data-cache/cluster_role.yaml",
 }
+_TYPES: Final = {
+    "boolean": "boolean",
+    "integer": "number",
+    "number": "number",
+    "string": ["string", "null"],
+    "list": ["array", "null"],
+    "map": ["object", "null"],
+}
+"""By the first word of a setting's type."""
 _MANY: Final = {"array": ["array", "null"], "object": ["object", "null"], "string": ["string", "null"]}
 
 
@@ -98,22 +107,14 @@ def _configuration() -> dict[str, Any]:
 
 
 def _struct(kind: type[Struct]) -> dict[str, Any]:
-    properties = {wire_name(name, info): _field(info.annotation) for name, info in kind.model_fields.items()}
+    properties = {}
+    for name, info in kind.model_fields.items():
+        inner = struct_of(info)
+        found = (
+            {"type": _TYPES[type_of(info.annotation).partition(" ")[0]]} if inner is None else _struct(inner)
+        )
+        properties[wire_name(name, info)] = found
     return {"type": "object", "properties": properties, "additionalProperties": False}
-
-
-def _field(annotation: Any) -> dict[str, Any]:
-    inner = annotation
-    if get_origin(annotation) in (Union, UnionType):
-        (inner,) = [each for each in get_args(annotation) if each is not type(None)]
-    if isinstance(inner, type) and issubclass(inner, Struct):
-        return _struct(inner)
-    origin = get_origin(inner) or inner
-    if origin in (dict, list):
-        return {"type": _MANY["object" if origin is dict else "array"]}
-    if origin is bool:
-        return {"type": "boolean"}
-    return {"type": "number" if origin in (int, float) else _MANY["string"]}
 
 
 def main() -> int:

@@ -66,29 +66,31 @@ def _keys(struct: Struct, prefix: str) -> Iterator[tuple[str, str, str, str]]:
         value = getattr(struct, name)
         if key in {"apiVersion", "kind"}:
             continue
-        kind = _struct_of(field)
+        kind = struct_of(field)
         if kind is not None:
             if field.description:
                 yield f"`{key}`", "object", "", field.description
             yield from _keys(value if value is not None else kind(), f"{key}.")
             continue
-        yield f"`{key}`", _type(field.annotation), _default(value), field.description or ""
+        yield f"`{key}`", type_of(field.annotation), _default(value), field.description or ""
 
 
-def _struct_of(field: FieldInfo) -> type[Struct] | None:
+def struct_of(field: FieldInfo) -> type[Struct] | None:
+    """Return the struct that a field of the Configuration holds, if it holds one."""
     for each in (field.annotation, *typing.get_args(field.annotation)):
         if isinstance(each, type) and issubclass(each, Struct):
             return each
     return None
 
 
-def _type(annotation: object) -> str:
+def type_of(annotation: object) -> str:
+    """Return the type of a setting in words."""
     if isinstance(annotation, types.UnionType):
-        return " or ".join(_type(each) for each in typing.get_args(annotation) if each is not type(None))
+        return " or ".join(type_of(each) for each in typing.get_args(annotation) if each is not type(None))
     if typing.get_origin(annotation) is dict:
-        return f"map of {_type(typing.get_args(annotation)[1])}"
+        return f"map of {type_of(typing.get_args(annotation)[1])}"
     if typing.get_origin(annotation) is list:
-        return f"list of {_type(typing.get_args(annotation)[0])}"
+        return f"list of {type_of(typing.get_args(annotation)[0])}"
     names: dict[object, str] = {str: "string", bool: "boolean", int: "integer", float: "number"}
     return names.get(annotation, "anything")
 

@@ -22,14 +22,12 @@ from pkg.apis.schedulerplugins.v1alpha1 import PodGroup as CoschedulingGroup
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.apis.volcano.v1beta1 import KUBE_GROUP_NAME_ANNOTATION_KEY
 from pkg.apis.volcano.v1beta1 import PodGroup as VolcanoGroup
-from pkg.constants.trainer import TRAIN_JOB_CONTROLLER_NAME
 from pkg.runtime import Runtime, runtime_ref_to_runtime_registry_key
 from pkg.util import trainjob
 
 REASON: Final = "TrainJobNotStarted"
 _MESSAGE: Final = "TrainJob has not started for {:g}s: {}. To see more: trainerctl why {} -n {}"
 _LIMIT: Final = 800
-_MANAGED_BY_US: Final = (None, "", TRAIN_JOB_CONTROLLER_NAME)
 _UNREADABLE: Final = (StatusError, RestError, CacheError)
 _NOT_CACHED: Final = "the manager does not cache them"
 
@@ -173,7 +171,7 @@ def is_awaited(train_job: TrainJob) -> bool:
     """Return True if a TrainJob is expected to start and has not: no Job of it is ready or has succeeded."""
     if train_job.spec.suspend or train_job.metadata.deletion_timestamp is not None:
         return False
-    if train_job.spec.managed_by not in _MANAGED_BY_US or trainjob.is_finished(train_job):
+    if not trainjob.is_ours(train_job) or trainjob.is_finished(train_job):
         return False
     return not any(each.ready or each.succeeded for each in train_job.status.jobs_status or ())
 

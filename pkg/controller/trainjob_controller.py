@@ -23,7 +23,6 @@ from controller_runtime.rest import RestError
 from pkg import metrics
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob, TrainJobStatus
-from pkg.constants import trainer as constants
 from pkg.runtime import Runtime, indexer, runtime_ref_to_runtime_registry_key
 from pkg.util import trainjob
 from pkg.util.trainjob import ChildConflictError
@@ -41,7 +40,6 @@ if TYPE_CHECKING:
 NAME: Final = "trainjob_controller"
 EVENT_SOURCE: Final = "trainer-trainjob-controller"
 
-_MANAGED_BY_US: Final = (None, "", constants.TRAIN_JOB_CONTROLLER_NAME)
 _EVENT_REASON: Final = "TrainJobResourcesCreationFailed"
 _EVENT_MESSAGE: Final = "TrainJob resources reconciliation failed: {}"
 _EVENT_ERROR_LIMIT: Final = 950
@@ -163,7 +161,7 @@ class TrainJobReconciler:
             self._children.forget(request)
             self._skip(request)
             return ctrl.Result()
-        if stored.metadata.deletion_timestamp is not None or stored.spec.managed_by not in _MANAGED_BY_US:
+        if stored.metadata.deletion_timestamp is not None or not trainjob.is_ours(stored):
             _count(State.FOREIGN)
             self._skip(request)
             return ctrl.Result()
@@ -249,7 +247,7 @@ class TrainJobReconciler:
     async def _read_status(self, this: _Pass) -> None:
         """Set the conditions and counts from the children, but not from those of an orphan before it is adopted."""
         train_job, finished = this.train_job, trainjob.is_finished(this.train_job)
-        if this.runtime is None or (finished and this.obstacle is not None and _is_taken(this.obstacle)):
+        if this.runtime is None or (finished and _is_taken(this.obstacle)):
             return
         jobconditions.set_suspended(train_job, self._now)
         orphan = this.job_set is not None and trainjob.controller_of(this.job_set) is None
@@ -344,7 +342,7 @@ class TrainJobReconciler:
 def _state_of(this: _Pass) -> State:
     if trainjob.is_finished(this.stored):
         return State.FINISHED
-    if this.obstacle is not None and _is_taken(this.obstacle):
+    if _is_taken(this.obstacle):
         return State.NAME_TAKEN
     if this.runtime is None:
         return State.UNSUPPORTED
@@ -386,7 +384,7 @@ async def _attempt(this: _Pass, step: Awaitable[None]) -> None:
         this.errors.append(cancellation.as_error(error))
 
 
-def _result(errors: list[Exception], left: timedelta | None = None) -> ctrl.Result:
+def _result(errors: list[Exception], left: timedelta | None) -> ctrl.Result:
     """Return the time of the next reconcile, at the latest after ``left``; raise the errors but PendingErrors.
 
     ``errors`` is empty if one is raised: its traceback refers to the frames, and they to ``errors``.

@@ -89,11 +89,11 @@ def parse(raw: str) -> Token:
     if len(raw) > LONGEST:
         raise DeniedError(f"the token is longer than {LONGEST >> 10} KiB")
     try:
-        header = jwt.get_unverified_header(raw)
-        claims = msgspec.convert(jwt.decode(raw, options={"verify_signature": False}), Claims)
+        parts = jwt.decode_complete(raw, options={"verify_signature": False})
+        claims = msgspec.convert(parts["payload"], Claims)
     except (jwt.InvalidTokenError, msgspec.ValidationError, ValueError, RecursionError) as error:
         raise DeniedError("the token is not a JSON Web Token of a service account") from error
-    return Token(raw, header.get("kid", ""), claims)
+    return Token(raw, parts["header"].get("kid", ""), claims)
 
 
 def keys_of(published: Iterable[dict[str, Any]]) -> list[tuple[str, PyJWK]]:
@@ -121,7 +121,7 @@ def is_signed_by(token: Token, key: PyJWK) -> bool:
     import jwt
 
     try:
-        jwt.PyJWS(algorithms=[key.algorithm_name]).decode(token.raw, key)
+        jwt.api_jws.decode(token.raw, key, algorithms=[key.algorithm_name])
     except jwt.PyJWTError:
         return False
     return True

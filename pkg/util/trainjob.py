@@ -36,6 +36,11 @@ class PredecessorError(ChildConflictError):
         """The child, if it is known."""
 
 
+def is_ours(train_job: TrainJob) -> bool:
+    """Return True unless ``managedBy`` names another controller."""
+    return train_job.spec.managed_by in (None, "", constants.TRAIN_JOB_CONTROLLER_NAME)
+
+
 def is_finished(train_job: TrainJob) -> bool:
     """Return True if the TrainJob is Complete or Failed. An unsupported runtime is not final: the spec may change."""
     for condition in train_job.status.conditions or ():
@@ -75,8 +80,7 @@ def note_of_update(old: TrainJob, new: TrainJob) -> str | None:
     suspends = bool(new.spec.suspend and not old.spec.suspend)
     changes = not equality.deep_equal(old.spec.model_copy(update={"suspend": new.spec.suspend}), new.spec)
     if (suspends and (changes or generation > 1)) or (old.spec.suspend and changes and generation == 2):
-        ours = new.spec.managed_by in (None, "", constants.TRAIN_JOB_CONTROLLER_NAME)
-        return str(generation + 1) if ours and not is_finished(old) else None
+        return str(generation + 1) if is_ours(new) and not is_finished(old) else None
     same = not changes and bool(old.spec.suspend) == bool(new.spec.suspend)
     return None if same or note(new) else note(old)
 

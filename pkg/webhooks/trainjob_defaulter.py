@@ -100,9 +100,7 @@ class TrainJobDefaulter(CustomMutator[TrainJob]):
 
 def _is_mirrored(train_job: TrainJob) -> bool:
     """Return True if a client of the second generation reads this TrainJob: Kueue, or another manager."""
-    managed_by = train_job.spec.managed_by
-    queued = constants.KUEUE_QUEUE_LABEL in (train_job.metadata.labels or {})
-    return queued or managed_by not in (None, "", constants.TRAIN_JOB_CONTROLLER_NAME)
+    return constants.KUEUE_QUEUE_LABEL in train_job.labels or not trainjob.is_ours(train_job)
 
 
 def _refused_later(old: TrainJob | None, new: TrainJob) -> list[str]:

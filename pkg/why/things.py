@@ -167,3 +167,9 @@ class Thing:
 def finalizers_of(thing: Thing) -> str:
     """Return a line of evidence about an object that is being deleted."""
     return f"its finalizers are {', '.join(texts(thing.data, 'metadata', 'finalizers')) or 'none'}"
+
+
+def deadline(thing: Thing) -> str:
+    """Return the deadline of a TrainJob, Job or pod in words, with its seconds if it has any."""
+    seconds = thing.number("spec", "activeDeadlineSeconds")
+    return f"deadline of {seconds} s" if seconds else "deadline"

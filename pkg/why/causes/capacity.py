@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from controller_runtime.machinery import JSON, quantity
@@ -44,12 +44,16 @@ def unfit(snapshot: Snapshot, pod: Thing) -> tuple[str, str, tuple[str, ...]] | 
     wanted = demand(pod)
     if room(snapshot, wanted) != 0:
         return None
-    amounts = ", ".join(f"{requested(pod, name)} {name}" for name in wanted if name != "pods")
+    amounts = _amounts(pod, wanted)
     evidence = (
         f"{pod} requests {amounts}",
         *(f"Node {node.name} has {_offer(node, wanted)}" for node in snapshot.all(kinds.NODE)[:_MOST_NODES]),
     )
     return "never-fits", f"a pod requests {amounts}, and no node has all of these", evidence
+
+
+def _amounts(pod: Thing, wanted: Iterable[str]) -> str:
+    return ", ".join(f"{requested(pod, name)} {name}" for name in wanted if name != "pods")
 
 
 def crowded(snapshot: Snapshot, pod: Thing) -> tuple[str, str, tuple[str, ...]] | None:
@@ -62,7 +66,7 @@ def crowded(snapshot: Snapshot, pod: Thing) -> tuple[str, str, tuple[str, ...]] 
     needed, taken = _least(pod) or len(alike), room(snapshot, wanted)
     if taken is None or taken >= min(needed, len(alike)):
         return None
-    amounts = ", ".join(f"{requested(pod, name)} {name}" for name in wanted if name != "pods")
+    amounts = _amounts(pod, wanted)
     shown = f"{needed} pods, each with {amounts}," if amounts else f"{needed} pods"
     nodes = f"{needed} such pods are needed at the same time; the {len(snapshot.all(kinds.NODE))} nodes take {taken}"
     summary = f"the TrainJob is larger than the cluster: its {shown} do not fit even if no others run"

@@ -13,7 +13,7 @@ from pkg.why import kinds
 from pkg.why.causes.statuses import of_pod
 from pkg.why.finding import Finding
 from pkg.why.snapshot import CONTAINER_STEPS, Snapshot, condition_line
-from pkg.why.things import Thing, ago, moment, number, text
+from pkg.why.things import Thing, ago, deadline, moment, number, text
 
 _REJECTED: Final = re.compile(
     r"OutOf\S+|UnexpectedAdmissionError|NodeAffinity|NodePorts|NodeName|TopologyAffinityError"
@@ -84,9 +84,7 @@ def _ended(snapshot: Snapshot, pod: Thing) -> Iterator[Finding]:
         yield _disrupted(pod)
     elif reason == "DeadlineExceeded":
         advice = "Raise activeDeadlineSeconds of the pods, or make the training shorter."
-        seconds = pod.number("spec", "activeDeadlineSeconds")
-        deadline = f"deadline of {seconds} s" if seconds else "deadline"
-        summary = f"the {deadline} of Pod {pod.name} has passed"
+        summary = f"the {deadline(pod)} of Pod {pod.name} has passed"
         yield Finding("deadline-exceeded", summary, (str(pod),), (line,), advice)
     elif not any(number(each.ended, "exitCode") for each in of_pod(pod)):
         summary = f"Pod {pod.name} failed: {', '.join(filter(None, (reason, message))) or 'the reason is not known'}"

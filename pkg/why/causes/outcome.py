@@ -10,7 +10,7 @@ from typing import Final
 from pkg.why import kinds
 from pkg.why.finding import Finding
 from pkg.why.snapshot import Snapshot, condition_line, event_time
-from pkg.why.things import Thing, text
+from pkg.why.things import Thing, deadline, text
 
 _DISRUPTIONS: Final = {
     "Preempted": (
@@ -90,9 +90,7 @@ def _ended(snapshot: Snapshot, obj: Thing) -> Finding:
     evidence = (condition_line(obj, "Failed"), *(snapshot.quote(each) for each in events[:1]))
     subject = (str(obj),)
     if reason == "DeadlineExceeded":
-        seconds = obj.number("spec", "activeDeadlineSeconds")
-        deadline = f"deadline of {seconds} s" if seconds else "deadline"
-        summary = f"the {deadline} of the {obj.kind} {obj.name} has passed: {message}"
+        summary = f"the {deadline(obj)} of the {obj.kind} {obj.name} has passed: {message}"
         return Finding(
             "deadline-exceeded",
             summary,

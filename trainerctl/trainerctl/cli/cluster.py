@@ -262,9 +262,7 @@ async def status_command(parsed: argparse.Namespace, out: Console, err: Console)
 
 async def list_command(parsed: argparse.Namespace, out: Console, err: Console) -> int:
     """Print the clusters of this user."""
-    root = root_directory()
-    names = sorted(path.name for path in root.iterdir() if path.is_dir()) if root.is_dir() else []
-    rows = [(name, *await _described(root / name)) for name in names]
+    rows = [(each.name, *await _described(each)) for each in _directories()]
     if rows:
         out.table(("NAME", "STATE", "NODES", "KUBECONFIG"), rows, right=("NODES",))
     else:
@@ -272,13 +270,18 @@ async def list_command(parsed: argparse.Namespace, out: Console, err: Console) -
     return 0
 
 
+def _directories() -> list[Path]:
+    """Return the directories of this user's clusters."""
+    root = root_directory()
+    return sorted(path for path in root.iterdir() if path.is_dir()) if root.is_dir() else []
+
+
 async def running() -> str:
     """Return how to use the first local cluster that is healthy, or an empty text."""
-    root = root_directory()
-    for name in sorted(path.name for path in root.iterdir() if path.is_dir()) if root.is_dir() else []:
-        state, _, kubeconfig = await _described(root / name)
+    for each in _directories():
+        state, _, kubeconfig = await _described(each)
         if state == "healthy":
-            return f"the local cluster {name} runs: export KUBECONFIG={shlex.quote(kubeconfig)}"
+            return f"the local cluster {each.name} runs: export KUBECONFIG={shlex.quote(kubeconfig)}"
     return ""
 
 

@@ -11,8 +11,6 @@ from controller_runtime.apis.core.v1 import Node
 from controller_runtime.envtest import HOST
 from controller_runtime.machinery import JSON
 
-SIMULATED_NODES: Final = "type=kwok"
-"""Selects the nodes whose pods are simulated."""
 PROCESS_NODES: Final = "type=process"
 """Selects the nodes whose pods run as local processes."""
 

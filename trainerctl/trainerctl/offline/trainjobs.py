@@ -31,10 +31,9 @@ from pkg.apis.trainer.v1alpha1 import (
     TrainingRuntime,
     TrainJob,
 )
-from pkg.constants import trainer as constants
 from pkg.runtime import Runtime, UnsupportedRuntimeError, core, runtime_for
 from pkg.runtime.framework import PluginError
-from pkg.util.trainjob import ChildConflictError
+from pkg.util.trainjob import ChildConflictError, is_ours
 
 from trainerctl.offline import inputfiles
 from trainerctl.offline.inputfiles import DEFAULT_NAMESPACE, InputObject
@@ -194,9 +193,8 @@ def _decode(document: InputObject, kind: type[T], checks: Schemas, warnings: lis
 
 def _left_alone(train_job: TrainJob) -> str | None:
     """Return why the manager ignores this TrainJob; None if it does not."""
-    manager = train_job.spec.managed_by
-    if manager not in (None, "", constants.TRAIN_JOB_CONTROLLER_NAME):
-        return f"spec.managedBy names {manager}"
+    if not is_ours(train_job):
+        return f"spec.managedBy names {train_job.spec.managed_by}"
     if train_job.metadata.deletion_timestamp is not None:
         return "it is being deleted"
     for verdict in (TRAIN_JOB_COMPLETE, TRAIN_JOB_FAILED):
