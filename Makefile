@@ -174,6 +174,14 @@ bench-go: $(VENV)/.dev binaries ## Measure beside Trainer's Go managers of GO_MA
 bench: $(VENV)/.dev binaries ## Measure speed and memory beside alternatives; BASE=COMMIT beside a commit, and fail if CPU, requests or memory are 5 % worse
 	$(BIN)/python test/bench/main.py $(if $(BASE),--base $(BASE)) $(BENCH_ARGS)
 
+SCALE ?= 50000
+SCALE_GO ?= 2.1.0
+.PHONY: bench-scale
+bench-scale: $(VENV)/.dev binaries ## Measure among SCALE TrainJobs, beside Go managers of SCALE_GO and BASE=COMMIT; SCALE=10000 is the short form
+	@mkdir -p build/bench
+	$(BIN)/python test/bench/main.py scale --rounds 1 --scale $(SCALE) $(if $(SCALE_GO),--go $(SCALE_GO)) $(if $(BASE),--base $(BASE)) \
+		--json build/bench/scale.json $(BENCH_ARGS)
+
 .PHONY: manifests
 manifests: $(VENV)/.dev ## Write config/crd, the ClusterRoles, the chart's copies of config and docs/reference from the code
 	$(BIN)/python -m hack.manifests

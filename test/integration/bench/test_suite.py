@@ -96,3 +96,12 @@ def test_a_workload_runs_and_finds_no_needless_request(
             assert {
                 key.removeprefix(start): value for key, value in found.items() if key.startswith(start)
             } == expected
+
+
+def test_among_many_train_jobs_a_manager_sends_nothing_at_rest_and_one_apply_after_lost_watches() -> None:
+    found = {
+        each.name.removeprefix("scale.60."): each.value
+        for each in anyio.run(importlib.import_module("managers.scale").run, quick())
+    }
+    assert found["rest.requests"] == 0
+    assert [found[f"{phase}.requests.patch jobsets"] for phase in ("behind", "apiserver")] == [1, 1]

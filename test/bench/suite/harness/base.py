@@ -33,7 +33,11 @@ _BINDING: Final = (
     "pod_grouping.idle.rss",
     *(f"{phase}.{what}" for phase in _PHASES for what in ("manager_cpu", "requests", "rss")),
 )
-_SHOWN: Final = tuple(f"{phase}.{what}" for phase in _PHASES for what in ("rate", "p50", "p99", "others"))
+_SHOWN: Final = (
+    *(f"{phase}.{what}" for phase in _PHASES for what in ("rate", "p50", "p99", "others")),
+    "cold_start.*",
+    "scale.*",
+)
 _LOCK: Final = "requirements/runtime.lock"
 _START: Final = """
 from harness import interpreter, plan

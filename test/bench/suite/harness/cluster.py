@@ -23,11 +23,13 @@ from controller_runtime.envtest import (
     Environment,
     SilentProgress,
     apply_manifests,
+    eventually,
     kubeconfig,
     open_crd,
 )
 from controller_runtime.machinery import GVK
 from controller_runtime.machinery.crd import custom_resource_definition
+from controller_runtime.machinery.errors import StatusError
 from harness import objects
 from harness.api import Api
 from trainerctl.localcluster import contents
@@ -59,11 +61,29 @@ class Cluster:
         self.audit = folder / _AUDIT
         self.api = Api(transport)
         self.authority = environment.control_plane.authority
-        running = environment.control_plane.supervisor.processes
-        self.api_server = psutil.Process(running["kube-apiserver"].identity.pid)
-        self.etcd = psutil.Process(running["etcd"].identity.pid)
-        self._live = client.LiveClient(transport, rest.RESTMapper(transport))
         self._environment = environment
+        self.etcd = self._process("etcd")
+        self.api_server = self._process("kube-apiserver")
+        self._live = client.LiveClient(transport, rest.RESTMapper(transport))
+
+    def _process(self, component: str) -> psutil.Process:
+        return psutil.Process(self._environment.control_plane.supervisor.processes[component].identity.pid)
+
+    async def restart_api_server(self) -> None:
+        """Kill the API server, and return when it is ready again and serves the kinds of the workloads."""
+        self._environment.control_plane.kill_api_server()
+        await self._environment.control_plane.start_api_server(timeout=300)
+        self.api_server = self._process("kube-apiserver")
+
+        async def served() -> bool:
+            try:
+                await self.api.send("GET", objects.TRAIN_JOBS, query={"limit": "1"})
+                await self.api.send("GET", objects.JOB_SETS, query={"limit": "1"})
+            except StatusError:
+                return False
+            return True
+
+        await eventually(served, timeout=300, reason="the API server serves TrainJobs and JobSets")
 
     async def install(self) -> None:
         """Make kinds, namespaces, runtimes and the account that managers have: it may do anything."""

@@ -7,7 +7,7 @@
     main.py --base COMMIT [WORKLOAD …] [--rounds N]
     main.py --list
 
-Without a workload, all. Some measure parts of the project; others run managers against an API server of their own:
+Without a workload, all except ``scale``. Some measure parts of the project; others run managers against an API server of their own:
 ours, and every ``--manager`` beside it, which take turns. CMD finds its Configuration at ``{config}``, the API
 server by KUBECONFIG, and certificates in ``$TMPDIR/k8s-webhook-server/serving-certs``; ``{metrics}`` and
 ``{health}`` are the addresses that the Configuration names. ``--go`` builds Trainer's own managers. ``--base`` measures
@@ -27,7 +27,7 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Final
+from typing import Any, Final
 
 import anyio
 from controller_runtime import log
@@ -47,6 +47,8 @@ ON_MANAGERS: Final = (
     "pod_grouping",
     "loaded",
 )
+LONG: Final = ("scale",)
+"""Workloads on managers that run only if they are named. They start API servers themselves."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -59,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _draw(options.charts, figures.read(options.draw))
         return 0
     if options.list:
-        for name in (*WORKLOADS, *ON_MANAGERS):
+        for name in (*WORKLOADS, *ON_MANAGERS, *LONG):
             sys.stdout.write(f"{name:12} {(_load(name).__doc__ or '').splitlines()[0]}\n")
         return 0
     try:
@@ -90,7 +92,7 @@ def measure(
     """
     found: list[figures.Figure] = []
     failed = []
-    if any(name in ON_MANAGERS for name in workloads):
+    if any(name in (*ON_MANAGERS, *LONG) for name in workloads):
         interpreter.compile_as_image()
     for name in workloads:
         sys.stderr.write(f"{name} …\n")
@@ -98,7 +100,7 @@ def measure(
         gc.freeze()  # as the manager's program does
         try:
             found += anyio.run(
-                *((_on_a_cluster, workload, plan) if name in ON_MANAGERS else (workload.run, plan.rounds)),
+                *_call(name, workload, plan),
                 backend_options={"use_uvloop": importlib.util.find_spec("uvloop") is not None},
             )
         except Exception:  # one workload's failure shall not cost the others' hours
@@ -109,6 +111,13 @@ def measure(
     return found, failed
 
 
+def _call(name: str, workload: ModuleType, plan: Plan) -> tuple[Any, ...]:
+    """Return what measures a workload, and its arguments."""
+    if name in ON_MANAGERS:
+        return _on_a_cluster, workload, plan
+    return workload.run, plan if name in LONG else plan.rounds
+
+
 async def _on_a_cluster(workload: ModuleType, plan: Plan) -> list[figures.Figure]:
     async with cluster() as where:
         found: list[figures.Figure] = await workload.run(plan, where)
@@ -116,7 +125,7 @@ async def _on_a_cluster(workload: ModuleType, plan: Plan) -> list[figures.Figure
 
 
 def _load(name: str) -> ModuleType:
-    return importlib.import_module(f"{'managers' if name in ON_MANAGERS else 'workloads'}.{name}")
+    return importlib.import_module(f"{'managers' if name in (*ON_MANAGERS, *LONG) else 'workloads'}.{name}")
 
 
 def _draw(folder: Path, found: Sequence[figures.Figure]) -> None:
@@ -167,7 +176,7 @@ def _parser() -> argparse.ArgumentParser:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, usage=argparse.SUPPRESS
     )
     add = parser.add_argument
-    add("workloads", nargs="*", choices=[*WORKLOADS, *ON_MANAGERS, []], metavar="WORKLOAD")
+    add("workloads", nargs="*", choices=[*WORKLOADS, *ON_MANAGERS, *LONG, []], metavar="WORKLOAD")
     add("--rounds", type=int, metavar="N", help=f"rounds of each workload (3; {base.ROUNDS} with --base)")
     add(
         "--base",
@@ -204,5 +213,6 @@ def _parser() -> argparse.ArgumentParser:
     add("--pods", type=int, metavar="N", help="pods to group (1000)")
     add("--loaded-pods", type=int, metavar="N", help="grouped pods of a loaded start (2000)")
     add("--secrets", type=int, metavar="N", help="foreign Secrets of a loaded start (500)")
+    add("--scale", type=int, metavar="N", help="TrainJobs of the workload scale (50000)")
     add("--reviews", type=int, metavar="N", help="creates and reviews of admission (1000)")
     return parser

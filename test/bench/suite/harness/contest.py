@@ -20,6 +20,7 @@ from harness.manager import Manager, ManagerError, cpu_of
 from harness.plan import CEILING, Entrant
 
 _READS = ("list", "watch")
+_PARTIES = ("manager", "apiserver", "etcd", "bench")
 
 
 @dataclass
@@ -64,10 +65,10 @@ async def phase(
 ) -> AsyncIterator[None]:
     """Record the body's cost and the memory after it: per 1,000 objects if ``count`` is given, else in total."""
     cluster = manager.cluster
-    parties = {"apiserver": cluster.api_server, "etcd": cluster.etcd, "bench": psutil.Process()}
 
     def read() -> dict[str, float]:
         times = psutil.cpu_times()
+        parties = {"apiserver": cluster.api_server, "etcd": cluster.etcd, "bench": psutil.Process()}
         return {
             "manager": manager.cpu(),
             **{who: cpu_of(process) for who, process in parties.items()},
@@ -78,11 +79,11 @@ async def phase(
     before, begin = read(), cluster.audited()
     yield
     after, end = read(), cluster.audited()
-    spent = {who: after[who] - before[who] for who in after}
+    spent = {who: max(0.0, after[who] - before[who]) for who in after}  # a process may be a new one
     share, spending = (1.0, "CPU s") if count is None else (1000 / count, f"CPU s/1,000 {unit}s")
-    for who in ("manager", "apiserver", "etcd", "bench"):
+    for who in _PARTIES:
         found.add(f"{name}.{who}_cpu", spent[who] * share, spending)
-    others = spent["machine"] - sum(spent[who] for who in ("manager", *parties))
+    others = spent["machine"] - sum(spent[who] for who in _PARTIES)
     cores = psutil.cpu_count() or 1
     taken = round(max(0.0, others) / (spent["wall"] * cores) * 100, 1)
     found.add(f"{name}.others", taken, "% of the machine")

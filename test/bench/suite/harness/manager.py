@@ -11,7 +11,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -149,9 +149,25 @@ class Manager:
             cpu, sent = new_cpu, new_sent
         return last
 
+    async def alive(self) -> None:
+        """Ask whether it lives, and wait for the answer."""
+        await Probe(f"http://127.0.0.1:{self._health}/healthz").answer(None)
+
+    def pause(self) -> None:
+        """Let it stand still until :meth:`resume`."""
+        for each in self.processes():
+            each.suspend()
+
+    def resume(self) -> None:
+        """Let it go on."""
+        for each in self.processes():
+            each.resume()
+
     @asynccontextmanager
-    async def asked(self, patience: float = 30) -> AsyncIterator[None]:
-        """Let the API server ask this manager about objects of the workloads' namespace, within the body.
+    async def asked(
+        self, namespaces: Sequence[str] = (objects.NAMESPACE,), *, patience: float = 30
+    ) -> AsyncIterator[None]:
+        """Let the API server ask this manager about objects of the namespaces, within the body.
 
         Both webhooks are there, but no workload's TrainJob meets the mutating one's condition: Trainer v2.1 has none.
         """
@@ -159,7 +175,7 @@ class Manager:
         api, made = self.cluster.api, list[str]()
         try:
             for each in contents.trainer_webhooks(url, self.cluster.authority.certificate):
-                hooks, kind = select_namespaces(each, [objects.NAMESPACE]), f"{each['kind'].lower()}s"
+                hooks, kind = select_namespaces(each, list(namespaces)), f"{each['kind'].lower()}s"
                 await api.send("POST", f"{_HOOKS}/{kind}", hooks)
                 made.append(f"{_HOOKS}/{kind}/{hooks['metadata']['name']}")
             await self.within(patience, self._refuses(True))

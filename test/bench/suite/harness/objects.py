@@ -90,6 +90,12 @@ def train_job(name: str, runtime: str = TORCH, *, suspend: bool = False) -> dict
     }
 
 
+def active() -> dict[str, Any]:
+    """Return the status of a JobSet whose job runs."""
+    counts = {"ready": 1, "succeeded": 0, "failed": 0, "active": 1, "suspended": 0}
+    return {"status": {"replicatedJobsStatus": [{"name": "node", **counts}]}}
+
+
 def completed() -> dict[str, Any]:
     """Return the status of a JobSet whose job is through."""
     condition = {

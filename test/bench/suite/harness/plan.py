@@ -40,10 +40,14 @@ class Sizes:
     loaded_pods: int = 2_000
     secrets: int = 500
     reviews: int = 1_000
+    scale: int = 50_000
+    """TrainJobs of the workload ``scale``."""
 
 
 MODERATE: Final = Sizes()
-QUICK: Final = Sizes(jobs=(5,), few=5, existing=(0, 5), pods=20, loaded_pods=20, secrets=5, reviews=32)
+QUICK: Final = Sizes(
+    jobs=(5,), few=5, existing=(0, 5), pods=20, loaded_pods=20, secrets=5, reviews=32, scale=60
+)
 FULL: Final = Sizes(
     jobs=(200, 1_000, 3_000),
     few=500,
