@@ -6,6 +6,7 @@
 """
 
 import copy
+import json
 import os
 import re
 import subprocess
@@ -108,8 +109,8 @@ class Swap:
         return Path(self._cluster.manager_arguments[0].partition("=")[2])
 
     @contextmanager
-    def go(self) -> Iterator[None]:
-        """Run the Go manager."""
+    def go(self, *, elects: bool = False) -> Iterator[None]:
+        """Run the Go manager, with leader election if ``elects`` is true."""
         serving = self._folder / "k8s-webhook-server" / "serving-certs"
         serving.mkdir(parents=True, exist_ok=True)
         for name in ("tls.crt", "tls.key"):
@@ -121,7 +122,14 @@ class Swap:
             "webhook": {"host": HOST, "port": self._port},
             "metrics": {"bindAddress": "0"},
             "health": {"healthProbeBindAddress": f"{HOST}:{self._health}"},
-            "leaderElection": {"leaderElect": False},
+            "leaderElection": {
+                "leaderElect": elects,
+                "resourceName": "trainer.kubeflow.org",
+                "resourceNamespace": "default",
+                "leaseDuration": "15s",
+                "renewDeadline": "10s",
+                "retryPeriod": "2s",
+            },
         }
         arguments = [f"--config={self._written(config)}", f"--kubeconfig={self._cluster.kubeconfig}"]
         with self._running([str(self._binary.path), *arguments], {"TMPDIR": str(self._folder)}, "go.log"):
@@ -320,6 +328,43 @@ async def test_a_swap_and_the_way_back_rewrite_nothing_and_lose_nothing(
         await swap.works()
         assert changed(before, await swap.versions(), release) == []
         assert await swap.specs() == specs
+
+
+@pytest.mark.parametrize("release", RELEASES[:1], indirect=True)
+async def test_why_answers_beside_a_go_manager(
+    binary: Binary, bare: Cluster, bare_client: LiveClient, release: Release, tmp_path: Path
+) -> None:
+    swap = Swap(bare, bare_client, release, binary, tmp_path)
+    await swap.use(binary.manifests())
+
+    async def why(name: str, wanted: tuple[int, str]) -> None:
+        command = [sys.executable, "-m", "trainerctl", "why", name, "-n", "default", "-o", "json"]
+        environ = {**os.environ, "KUBECONFIG": str(bare.kubeconfig)}
+
+        async def answered() -> bool:
+            done = await anyio.run_process(command, env=environ, cwd=ROOT, check=False)
+            verdict = json.loads(done.stdout)
+            first = verdict["findings"][0]["cause"] if verdict["findings"] else verdict["state"]
+            return (done.returncode, first) == wanted
+
+        await eventually(answered, timeout=90, interval=1, reason=f"why says of {name}: {wanted}")
+
+    with swap.go(elects=True):
+        for each in (runtime("long", "1h"), runtime("short", "1s")):
+            await swap.admitted(each)
+        await swap.train("running", "long")
+        await swap.train("suspended", "long", suspend=True)
+        await swap.train("finished", "short")
+        elsewhere = {"targetJobs": [{"name": "node"}], "spec": {"nodeSelector": {"disk": "none"}}}
+        await swap.train("unplaced", "long", podTemplateOverrides=[elsewhere])
+        await why("running", (0, "running"))
+        await why("suspended", (3, "suspended"))
+        await why("finished", (0, "complete"))
+        await why("unplaced", (1, "node-selector"))
+
+    await swap.use([])
+    await swap.train("late", "long")
+    await why("late", (1, "manager-down"))
 
 
 def documented(release: str) -> list[tuple[str, str]]:
