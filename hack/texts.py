@@ -46,7 +46,7 @@ AREAS: Final = {
     ),
 }
 LIMITS: Final = {
-    "documents": {"tell": 1, "somebody": 0, "anew": 0, "is no": 4, "what": 63},
+    "documents": {"tell": 1, "somebody": 0, "anew": 0, "is no": 3, "what": 36},
     "manager": {"tell": 0, "somebody": 0, "anew": 0, "is no": 4, "what": 47},
     "library": {"tell": 0, "somebody": 0, "anew": 0, "is no": 7, "what": 50},
     "tool": {"tell": 0, "somebody": 0, "anew": 0, "is no": 3, "what": 13},

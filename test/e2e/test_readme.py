@@ -16,7 +16,13 @@ from ctrl_testkit.small import output_of
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(600)]
 ROOT = Path(__file__).parents[2]
-PAGES: Final = ("README.md", "docs/index.md")
+PAGES: Final = (
+    "README.md",
+    "docs/index.md",
+    "docs/local-cluster.md",
+    "docs/own-cluster.md",
+    "docs/rendering.md",
+)
 TUTORIALS: Final = {
     "docs/tutorials/sdk.md": ("Complete", "PET_NNODES"),
     "docs/tutorials/local.md": ("rank 2 of 3", "Complete"),
@@ -38,10 +44,6 @@ COPIED: Final = (
 )
 
 ELSEWHERE: Final = {
-    "make test": "this is a part of it",
-    "make image": "for a machine with podman or docker",
-    "kubectl apply --server-side -k config/overlays/manager": "fetches JobSet's manifests; a cluster's nodes run the image",
-    "kubectl apply --server-side -k config/overlays/runtimes": "asks the manager that the line before has started",
     "trainerctl crds --apply": "for a cluster of the reader's",
     "trainerctl run --kubeconfig ~/.kube/config --config=config.yaml": "for a cluster of the reader's",
 }

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The manager outside the cluster, as README starts it, leaves another manager's webhooks alone."""
+"""The manager outside the cluster, as docs/own-cluster.md starts it, leaves another manager's webhooks alone."""
 
 import os
 import re
@@ -54,12 +54,12 @@ async def live() -> AsyncIterator[tuple[Environment, LiveClient]]:
         yield server, client
 
 
-def readme_configuration() -> str:
-    """Return the Configuration that README shows for a manager outside the cluster."""
+def documented_configuration() -> str:
+    """Return the Configuration that the documents show for a manager outside the cluster."""
     found: list[str] = [
         block
         for block in re.findall(
-            r"^```yaml\n(.*?)^```", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE
+            r"^```yaml\n(.*?)^```", (ROOT / "docs/own-cluster.md").read_text(), re.DOTALL | re.MULTILINE
         )
         if "kind: Configuration" in block
     ]
@@ -82,7 +82,7 @@ async def test_a_manager_outside_the_cluster_runs_jobs_and_touches_no_certificat
     (tmp_path / "kubeconfig").chmod(0o600)
     (tmp_path / "config.yaml").write_text(
         # Other tests may listen at the usual ports.
-        readme_configuration()
+        documented_configuration()
         + f"health: {{healthProbeBindAddress: '127.0.0.1:{health}'}}\nwebhook: {{port: {webhook}}}\n"
     )
     before = (
