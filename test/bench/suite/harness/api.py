@@ -135,8 +135,8 @@ class Api:
         for path in paths:
             while True:
                 body = {"propagationPolicy": "Background", "gracePeriodSeconds": 0}
-                # In pages: the response contains every object that was deleted.
-                await self.send("DELETE", path, body, query={"limit": "500"}, allowed=(404, 405, 500, 504))
+                # In pages: the response contains every object that was deleted, and may have 16 MiB.
+                await self.send("DELETE", path, body, query={"limit": "200"}, allowed=(404, 405, 500, 504))
                 answer = msgspec.json.decode(
                     await self.send("GET", path, query={"limit": "1"}, allowed=(404,))
                 )
