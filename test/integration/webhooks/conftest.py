@@ -86,6 +86,9 @@ def admitting_manager(
                 manifest["metadata"]["name"] = namespace
                 for hook in manifest["webhooks"]:
                     hook.setdefault("matchConditions", []).append({"name": "ours", "expression": ours})
+                    hook["timeoutSeconds"] = (
+                        30  # a machine with other work may take longer than the shipped 10
+                    )
                 made.append(await live_client.create(Unstructured.wrap(manifest)))
             try:
                 await eventually(refuses, reason="the API server asks the validating webhook")
