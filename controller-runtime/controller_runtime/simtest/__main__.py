@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import argparse
-import importlib.util
+import importlib
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -121,13 +121,13 @@ def _sized(given: argparse.Namespace) -> Loaded:
 def load(named: str) -> Loaded:
     """Return what a test lives. Raises SystemExit if the test does not exist."""
     file, _, name = named.partition("::")
-    spec = importlib.util.spec_from_file_location(f"scenario:{Path(file).resolve()}", file)
-    if not name or spec is None or spec.loader is None or not Path(file).is_file():
+    path = Path(file).resolve()
+    if not name or not path.is_file():
         raise SystemExit(f"{named} does not name a test: write FILE::NAME")
-    module = importlib.util.module_from_spec(spec)
-    sys.path.insert(0, str(Path(file).parent))
-    sys.modules[spec.name] = module  # clocks are replaced in the modules that are found there
-    spec.loader.exec_module(module)
+    sys.path.insert(0, str(path.parent))
+    module = importlib.import_module(path.stem)
+    if module.__file__ != str(path):
+        raise SystemExit(f"{file} has the name of the module {module.__file__}")
     test: Any = getattr(module, name, None)
     if not hasattr(test, "scenario"):
         raise SystemExit(f"{file} has no simulation {name}")
