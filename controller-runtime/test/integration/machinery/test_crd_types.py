@@ -26,9 +26,8 @@ from controller_runtime.envtest import Environment
 from controller_runtime.machinery import CRD, JSON, Int32, Object, Struct, unstructured
 from controller_runtime.machinery.crd import custom_resource_definition
 from controller_runtime.machinery.errors import InvalidError
-from controller_runtime.machinery.intstr import IntOrString
 from controller_runtime.machinery.openapi import INT_OR_STRING, QUANTITY
-from controller_runtime.machinery.quantity import Quantity
+from controller_runtime.machinery.quantity import IntOrString, Quantity
 
 T = TypeVar("T")
 

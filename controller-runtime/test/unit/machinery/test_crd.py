@@ -23,8 +23,7 @@ from controller_runtime.machinery import (
     unstructured,
 )
 from controller_runtime.machinery.crd import custom_resource_definition
-from controller_runtime.machinery.intstr import IntOrString
-from controller_runtime.machinery.quantity import Quantity
+from controller_runtime.machinery.quantity import IntOrString, Quantity
 
 
 class WidgetSpec(Struct):
