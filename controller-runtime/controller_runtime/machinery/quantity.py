@@ -176,11 +176,6 @@ def _suffix(suffix: str, power: str) -> tuple[int, int, Format]:
     raise ValueError("unable to parse quantity's suffix")
 
 
-def from_value(value: int, form: Format = Format.DECIMAL_SI) -> str:
-    """Return the quantity of a whole number."""
-    return str(Amount(value * _NANO, form))
-
-
 def add(a: str, b: str) -> str:
     """Return the sum, in the first one's format unless it is zero."""
     return str(parse(a) + parse(b))
