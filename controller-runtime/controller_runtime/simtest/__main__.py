@@ -20,7 +20,7 @@ _HASH_SEEDS: Final = (1, 2)
 _SIZES: Final = {
     "minutes": "virtual minutes",
     "faults": "how many faults, on average",
-    "actions": "the part of the users' actions that happens",
+    "actions": "the share of the users' actions that are taken, from 0 to 1",
 }
 
 
@@ -52,7 +52,7 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("scenario", metavar="FILE::NAME", help="the test, as pytest names it")
         for name, meaning in _SIZES.items():
             command.add_argument(f"--{name}", type=float, help=f"{meaning}, instead of the test's own number")
-    replay.add_argument("seed", type=int)
+    replay.add_argument("seed", type=int, help="the number of the life")
     lines = "how many lines of the timeline are printed (200)"
     replay.add_argument("--lines", type=int, default=200, help=lines)
     no_shrink = "keep all steps of a failure"
@@ -61,7 +61,7 @@ def _parser() -> argparse.ArgumentParser:
     check.add_argument("--seeds", type=int, default=10, help="how many seeds are compared (10)")
     check.add_argument("--first", type=int, default=0, help="the first seed (0)")
     check.set_defaults(command=_check)
-    record.add_argument("seeds", type=int, nargs="+")
+    record.add_argument("seeds", type=int, nargs="+", help="the numbers of the lives")
     record.set_defaults(command=_record)
     return parser
 
