@@ -234,7 +234,7 @@ def _add_rules(part: object, handler: GetCoreSchemaHandler, seen: set[str]) -> N
             "serialization", core_schema.wrap_serializer_function_ser_schema(rule, when_used="json")
         )
     for key, value in part.items():
-        if key == "fields" and isinstance(value, dict):  # by name
+        if key in ("fields", "choices") and isinstance(value, dict):  # by name, or by tag
             _add_rules([*value.values()], handler, seen)
         elif key not in _VALUES:
             _add_rules(value, handler, seen)

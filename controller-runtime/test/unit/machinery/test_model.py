@@ -438,6 +438,32 @@ def test_a_text_with_such_a_value_is_refused(text: str, error: str) -> None:
     assert [each["type"] for each in raised.value.errors()] == [error]
 
 
+class Typed(Struct):
+    """A struct whose tag, and whose fields, have names that pydantic's schemas have, too."""
+
+    type: Literal["type"] = "type"
+    default: set[int] | None = None
+
+
+class Other(Struct):
+    type: Literal["default"] = "default"
+    metadata: float | None = None
+
+
+class Tagged(Struct):
+    """A union that is told apart by a tag."""
+
+    fields: Annotated[Typed | Other, Field(discriminator="type")]
+
+
+def test_names_of_fields_and_tags_may_be_those_of_pydantic_s_schemas() -> None:
+    assert Tagged.from_dict({"fields": {"type": "type", "default": [2, 1]}}).to_dict() == {
+        "fields": {"type": "type", "default": [1, 2]}
+    }
+    with pytest.raises(pydantic.ValidationError, match="finite"):
+        Tagged(fields=Other(metadata=math.nan))
+
+
 def test_sets_are_written_in_order() -> None:
     letters = [*"hgfedcba"]
     measured = Measured(
