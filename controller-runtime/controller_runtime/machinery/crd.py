@@ -246,6 +246,8 @@ def _struct(model: type[Struct], above: tuple[type[Struct], ...] = ()) -> Schema
     texts = _field_texts(model)
     required = []
     for attribute, info in fields_of(model).items():
+        if info.exclude:  # the class does not write it
+            continue
         wire = wire_name(attribute, info)
         with _named_in_errors(model, attribute):
             each, needed = _field(attribute, info, (*above, model))

@@ -190,6 +190,7 @@ class Rated(Struct):
     limit: Annotated[int | None, CRD(max_length=4)] = Field(default=None, alias="cap")
     ready: int | None = Field(default=None, validation_alias="up", serialization_alias="up")
     other: int | None = None
+    inner: int = Field(exclude=True)
 
     @pydantic.field_serializer("limit")
     def _written(self, value: int | None) -> str | None:
