@@ -24,7 +24,7 @@ import anyio
 import anyio.lowlevel
 
 from controller_runtime import cache, event, handler, log, predicate, reconcile, rest, workqueue
-from controller_runtime.machinery import NamespacedName, Object, PartialObjectMetadata, Resource, cancellation
+from controller_runtime.machinery import NamespacedName, Object, PartialObjectMetadata, Resource, raised
 from controller_runtime.machinery.errors import StatusError
 from controller_runtime.workqueue import Origins
 
@@ -131,9 +131,9 @@ class _EventHandler(Generic[T]):
                 await self._handler.prepare(informers.resource_for)
             except (StatusError, rest.RestError):
                 pass
-            except cancellation.FAILURES as error:
+            except raised.FAILURES as error:
                 text = "Handler cannot be prepared, it gets events nevertheless"
-                _log.error(text, source=self._name, error=cancellation.as_error(error))
+                _log.error(text, source=self._name, error=raised.as_error(error))
 
     def create(self, evt: event.CreateEvent[T], queue: Queue) -> None:
         """Pass on a creation; objects of the first list have low priority."""
@@ -200,8 +200,8 @@ class _EventHandler(Generic[T]):
         try:
             if (waiting := step()) is not None:
                 await waiting
-        except cancellation.FAILURES as error:  # an event that cannot be handled must not end the source
-            self._failed(step, failures, cancellation.as_error(error))
+        except raised.FAILURES as error:  # an event that cannot be handled must not end the source
+            self._failed(step, failures, raised.as_error(error))
 
     def _pass(self, evt: E, passes: Callable[[E], bool], step: _Step) -> None:
         immediate = self._handler.immediate and not self._may_wait
@@ -222,7 +222,7 @@ class _EventHandler(Generic[T]):
                 self._handler.look(evt)
         except cache.UndecodableObjectError:
             raise  # the informer counts it
-        except cancellation.FAILURES as error:  # nothing here waits to be cancelled
+        except raised.FAILURES as error:  # nothing here waits to be cancelled
             _log.error("Predicate failed, so the event passes", source=self._name, error=error)
         return True
 
@@ -231,7 +231,7 @@ class _EventHandler(Generic[T]):
             step()
         except cache.UndecodableObjectError:
             raise  # as above
-        except cancellation.FAILURES as error:  # as above
+        except raised.FAILURES as error:  # as above
             self._failed(step, 0, error)
 
     def _failed(self, step: _Step, failures: int, error: BaseException) -> None:
@@ -374,9 +374,9 @@ class Expedited(Source):
         """Add the keys of objects that need work, with the priority :data:`EXPEDITED`. An error ends only that."""
         try:
             await self._expedite(queue)
-        except cancellation.FAILURES as error:
+        except raised.FAILURES as error:
             text = "Objects that need work are not moved to the front"
-            _log.error(text, source=self._name, error=cancellation.as_error(error))
+            _log.error(text, source=self._name, error=raised.as_error(error))
 
     async def _expedite(self, queue: Queue) -> None:
         informers: list[cache.Informer[Any]] = [

@@ -10,9 +10,8 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 
 import controller_runtime as ctrl
-from controller_runtime import log, reconcile, recorder, webhook
+from controller_runtime import log, reconcile
 from controller_runtime.apis.core.v1 import ConfigMap
-from controller_runtime.client import Client, ignore_not_found
 from controller_runtime.machinery import field, meta
 
 TTL = "example.com/ttl"
@@ -26,7 +25,7 @@ def seconds(config_map: ConfigMap) -> int | None:
 class Expirer:
     """Deletes expired ConfigMaps, and requeues the others until they expire."""
 
-    def __init__(self, client: Client, events: recorder.EventRecorder) -> None:
+    def __init__(self, client: ctrl.Client, events: ctrl.EventRecorder) -> None:
         self.client = client
         self.events = events
 
@@ -37,13 +36,13 @@ class Expirer:
         left = meta.parse_time(made) + timedelta(seconds=ttl) - datetime.now(UTC)
         if left > timedelta():
             return ctrl.Result(requeue_after=left)
-        with ignore_not_found():
+        with ctrl.ignore_not_found():
             await self.client.delete(obj, preconditions={"uid": obj.metadata.uid or ""})
-            self.events.event(obj, recorder.NORMAL, "Expired", f"its {ttl} seconds are over")
+            self.events.event(obj, ctrl.NORMAL, "Expired", f"its {ttl} seconds are over")
         return ctrl.Result()
 
 
-class TTLValidator(webhook.CustomValidator[ConfigMap]):
+class TTLValidator(ctrl.CustomValidator[ConfigMap]):
     """Rejects ConfigMaps whose ttl is not a number of seconds."""
 
     async def validate_create(self, obj: ConfigMap) -> list[str]:

@@ -12,31 +12,30 @@ import asyncio
 import controller_runtime as ctrl
 from controller_runtime import log
 from controller_runtime.apis.core.v1 import ConfigMap, Namespace
-from controller_runtime.apis.meta.v1 import ObjectMeta
-from controller_runtime.client import Client
-from controller_runtime.machinery.errors import NotFoundError
 
 TEAM = "example.com/team"
 OWNER = "team-namespaces"
 
-_log = log.logger_from(OWNER)
+_log = ctrl.logger_from(OWNER)
 
 
 class TeamReconciler:
     """Applies the ConfigMap of a team's namespace."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: ctrl.Client) -> None:
         self.client = client
 
     async def reconcile(self, request: ctrl.Request) -> ctrl.Result:
         try:
             namespace = await self.client.get(Namespace, request)
-        except NotFoundError:
+        except ctrl.NotFoundError:
             return ctrl.Result()
         team = namespace.labels.get(TEAM)
         if team is None or namespace.metadata.deletion_timestamp:
             return ctrl.Result()
-        wanted = ConfigMap(metadata=ObjectMeta(namespace=namespace.name, name="team"), data={"team": team})
+        wanted = ConfigMap(
+            metadata=ctrl.ObjectMeta(namespace=namespace.name, name="team"), data={"team": team}
+        )
         ctrl.set_controller_reference(namespace, wanted)
         stored = await self.client.apply(wanted, field_owner=OWNER, force=True)
         _log.info("Applied", team=team, resourceVersion=stored.metadata.resource_version)

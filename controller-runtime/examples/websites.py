@@ -11,25 +11,21 @@ import controller_runtime as ctrl
 from controller_runtime import log
 from controller_runtime.apis.apps.v1 import Deployment, DeploymentSpec
 from controller_runtime.apis.core.v1 import Container, PodSpec, PodTemplateSpec
-from controller_runtime.apis.meta.v1 import LabelSelector, ObjectMeta
-from controller_runtime.client import Client, merge_from
-from controller_runtime.machinery import GVK, Unstructured, unstructured
-from controller_runtime.machinery.errors import NotFoundError
 
-WEBSITE = unstructured(GVK("example.com", "v1", "Website"))
+WEBSITE = ctrl.unstructured(ctrl.GVK("example.com", "v1", "Website"))
 OWNER = "websites"
 
 
-def deployment_of(site: Unstructured) -> Deployment:
+def deployment_of(site: ctrl.Unstructured) -> Deployment:
     """Return the Deployment's fields that this controller owns; other fields belong to other field managers."""
     labels = {"example.com/website": site.name}
     pod = PodSpec(containers=[Container(name="web", image=site.nested("spec", "image"))])
     wanted = Deployment(
-        metadata=ObjectMeta(namespace=site.namespace, name=site.name),
+        metadata=ctrl.ObjectMeta(namespace=site.namespace, name=site.name),
         spec=DeploymentSpec(
             replicas=site.nested("spec", "replicas"),
-            selector=LabelSelector(match_labels=labels),
-            template=PodTemplateSpec(metadata=ObjectMeta(labels=labels), spec=pod),
+            selector=ctrl.LabelSelector(match_labels=labels),
+            template=PodTemplateSpec(metadata=ctrl.ObjectMeta(labels=labels), spec=pod),
         ),
     )
     ctrl.set_controller_reference(site, wanted)
@@ -39,13 +35,13 @@ def deployment_of(site: Unstructured) -> Deployment:
 class WebsiteReconciler:
     """Applies the Deployment of a Website and updates the Website's status."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: ctrl.Client) -> None:
         self.client = client
 
     async def reconcile(self, request: ctrl.Request) -> ctrl.Result:
         try:
             site = await self.client.get(WEBSITE, request)
-        except NotFoundError:
+        except ctrl.NotFoundError:
             return ctrl.Result()
         if site.metadata.deletion_timestamp:
             return ctrl.Result()
@@ -54,7 +50,7 @@ class WebsiteReconciler:
         if site.nested("status", "readyReplicas") != ready:
             old = site.deep_copy()
             site["status"] = {"readyReplicas": ready}
-            await self.client.status.patch(site, merge_from(old))
+            await self.client.status.patch(site, ctrl.merge_from(old))
         return ctrl.Result()
 
 

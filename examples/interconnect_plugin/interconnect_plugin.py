@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from typing import Final
 
+import controller_runtime as ctrl
 from controller_runtime.apis.core.v1 import EnvVar
-from controller_runtime.client import FieldIndexer, Reader
+from controller_runtime.client import FieldIndexer
 from controller_runtime.machinery import field
 
 from pkg import apply
@@ -27,7 +28,7 @@ ENVIRONMENTS: Final = {
 }
 
 
-async def new(_client: Reader, _indexer: FieldIndexer) -> Interconnect:
+async def new(_client: ctrl.Reader, _indexer: FieldIndexer) -> Interconnect:
     """Return the plugin. A plugin that reads the cluster keeps the client."""
     return Interconnect()
 

@@ -4,9 +4,8 @@
 
 from collections.abc import Mapping
 
+import controller_runtime as ctrl
 from controller_runtime.apis.core.v1 import Pod
-from controller_runtime.client import Reader
-from controller_runtime.machinery import GVK, Unstructured
 
 from pkg.podgrouper.plugins import Grouper, GroupingError, Reads, fields
 from pkg.podgrouper.plugins.defaultgrouper import DefaultGrouper
@@ -20,7 +19,7 @@ class MyBigDataGrouper(DelegatingGrouper):
     name = "MyBigDataJob Grouper"
     reads = Reads.SPEC
 
-    async def adjust(self, metadata: Metadata, owner: Unstructured, pod: Pod) -> None:
+    async def adjust(self, metadata: Metadata, owner: ctrl.Unstructured, pod: Pod) -> None:
         """Require as many pods as the job has replicas."""
         replicas = fields.nested_int32(owner, "spec", "replicas")
         if replicas is None:
@@ -28,6 +27,6 @@ class MyBigDataGrouper(DelegatingGrouper):
         metadata.min_available = replicas
 
 
-def groupers(default: DefaultGrouper, reader: Reader) -> Mapping[GVK, Grouper]:
+def groupers(default: DefaultGrouper, reader: ctrl.Reader) -> Mapping[ctrl.GVK, Grouper]:
     """Return the rows for the hub; ``reader`` is for groupers that need more than owner and pod."""
-    return {GVK("bigdata.example.com", "v1", "MyBigDataJob"): MyBigDataGrouper(default)}
+    return {ctrl.GVK("bigdata.example.com", "v1", "MyBigDataJob"): MyBigDataGrouper(default)}

@@ -4,11 +4,10 @@
 
 import asyncio
 
+import controller_runtime as ctrl
 import pytest
 from controller_runtime.apis.core.v1 import Pod
-from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.fake import FakeClient
-from controller_runtime.machinery import Unstructured
 from mybigdata_grouper import groupers
 
 from pkg.podgrouper.plugins import GroupingError
@@ -17,7 +16,7 @@ from pkg.podgrouper.podgroup import Metadata
 
 
 def group(**spec: object) -> Metadata:
-    job = Unstructured.wrap(
+    job = ctrl.Unstructured.wrap(
         {
             "apiVersion": "bigdata.example.com/v1",
             "kind": "MyBigDataJob",
@@ -25,7 +24,7 @@ def group(**spec: object) -> Metadata:
             "spec": spec,
         }
     )
-    pod = Pod(metadata=ObjectMeta(name="count-0", namespace="team-a"))
+    pod = Pod(metadata=ctrl.ObjectMeta(name="count-0", namespace="team-a"))
     client = FakeClient(job, pod)
     (grouper,) = groupers(DefaultGrouper(client), client).values()
     return asyncio.run(grouper.get_pod_group_metadata(job, pod))

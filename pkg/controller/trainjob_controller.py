@@ -14,7 +14,7 @@ import controller_runtime as ctrl
 from controller_runtime import cache, client, event, handler, log, predicate, source
 from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.cache import CacheDegradedError, CacheError, UndecodableObjectError
-from controller_runtime.machinery import NamespacedName, Object, cancellation, raised
+from controller_runtime.machinery import NamespacedName, Object, raised
 from controller_runtime.machinery.errors import InvalidError, NotFoundError, StatusError
 from controller_runtime.machinery.meta import parse_time
 from controller_runtime.recorder import EventRecorder
@@ -380,8 +380,8 @@ async def _attempt(this: _Pass, step: Awaitable[None]) -> None:
     """
     try:
         await step
-    except cancellation.FAILURES as error:
-        this.errors.append(cancellation.as_error(error))
+    except raised.FAILURES as error:
+        this.errors.append(raised.as_error(error))
 
 
 def _result(errors: list[Exception], left: timedelta | None) -> ctrl.Result:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from controller_runtime.machinery import equality
-from controller_runtime.machinery.intstr import MAX_INT32, IntOrString
+from controller_runtime.machinery.quantity import MAX_INT32, IntOrString
 
 from pkg.apis.trainer.v1alpha1 import (
     PodSpecPatch,

@@ -10,8 +10,8 @@ from typing import Final
 
 from controller_runtime.apis.admission.v1 import AdmissionRequest
 from controller_runtime.machinery import equality, field, offload
-from controller_runtime.machinery.intstr import MAX_INT32
 from controller_runtime.machinery.meta import format_time
+from controller_runtime.machinery.quantity import MAX_INT32
 from controller_runtime.webhook import CustomMutator
 
 from pkg.apis.config.v1alpha1 import Configuration, defaulted

@@ -17,7 +17,7 @@ import msgspec
 import pydantic_core
 
 from controller_runtime.apis.meta.v1 import ObjectMeta
-from controller_runtime.machinery import JSON, NamespacedName, Object, cancellation, raised, rawjson
+from controller_runtime.machinery import JSON, NamespacedName, Object, raised, rawjson
 from controller_runtime.machinery import errors as api
 from controller_runtime.machinery.object import IDENTIFYING
 from controller_runtime.machinery.rawjson import metadata_text
@@ -244,7 +244,7 @@ def _transformed(untransformed: bytes, transform: Transform, meta: _Meta) -> byt
     try:
         text = _compact(transform(msgspec.json.decode(untransformed)))
         _decode_meta(parts_of(text)["metadata"])
-    except cancellation.FAILURES as error:
+    except raised.FAILURES as error:
         # The caller's code: its failure on one object must not end the watch of its kind.
         reason = f"transform: {raised.name(error)}: {raised.text(error)}"
         raise errors.BadObjectError(reason, NamespacedName(meta.namespace, meta.name)) from error

@@ -14,7 +14,7 @@ import anyio.lowlevel
 import msgspec
 
 from controller_runtime import log
-from controller_runtime.machinery import LazyObject, NamespacedName, Object, cancellation
+from controller_runtime.machinery import LazyObject, NamespacedName, Object, raised
 
 from .codec import Entry
 from .errors import UndecodableObjectError
@@ -260,7 +260,7 @@ class Processor:
                 registration.on_delete(change.last, change.unknown)
         except UndecodableObjectError as error:
             self._unreadable.skip(error)
-        except cancellation.FAILURES as error:  # a failed handler must not stop others or the watch
+        except raised.FAILURES as error:  # a failed handler must not stop others or the watch
             _log.error("Handler failed", kind=str(self._kind.gvk.group_kind), error=error)
 
     # Handlers.

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from controller_runtime.machinery import GVK, Object, cancellation, raised
+from controller_runtime.machinery import GVK, Object, raised
 
 from . import errors
 from .objects import CachedObject, Unreadable
@@ -56,7 +56,7 @@ class Indexers:
                 values[field] = tuple(dict.fromkeys(extract(given)))
             except errors.UndecodableObjectError as error:
                 self._unreadable.skip(error)
-            except cancellation.FAILURES as error:
+            except raised.FAILURES as error:
                 # The caller's code: its failure on one object must not end the watch.
                 reason = f"index {field!r}: {raised.name(error)}: {raised.text(error)}"
                 self._unreadable.skip(errors.UndecodableObjectError(self._gvk, obj.key, reason))

@@ -21,7 +21,7 @@ import anyio.lowlevel
 from anyio.abc import TaskGroup
 
 from controller_runtime import log, metrics, source, workqueue
-from controller_runtime.machinery import NamespacedName, cancellation, raised
+from controller_runtime.machinery import NamespacedName, raised
 from controller_runtime.reconcile import (
     ControllerError,
     PanicError,
@@ -202,8 +202,8 @@ class Controller:
         _log.debug("Starting EventSource", source=str(src))
         try:
             await src.start(self.queue)
-        except cancellation.ENDINGS as error:
-            raise cancellation.as_error(error) from error
+        except raised.ENDINGS as error:
+            raise raised.as_error(error) from error
         if isinstance(src, source.SyncingSource):
             raise ControllerError(f"{src} ended although controller {self.name} was not stopped")
         _log.debug("EventSource ended", source=str(src))
@@ -211,8 +211,8 @@ class Controller:
     async def _sync(self, src: source.SyncingSource) -> None:
         try:
             await src.wait_for_sync(self.settings.cache_sync_timeout)
-        except cancellation.ENDINGS as error:
-            raise cancellation.as_error(error) from error
+        except raised.ENDINGS as error:
+            raise raised.as_error(error) from error
         if src.problem is not None:
             _log.warning("EventSource is degraded, going on without it", source=str(src), reason=src.problem)
 
@@ -251,9 +251,9 @@ class Controller:
         try:
             return await self._reconcile(request)
         except SystemExit as error:
-            return cancellation.as_error(error)
+            return raised.as_error(error)
         except asyncio.CancelledError as error:
-            return cancellation.as_error(error)
+            return raised.as_error(error)
         except Exception as error:
             return self._recover(error)
 
@@ -283,7 +283,7 @@ class Controller:
         failed: BaseException | None = outcome if isinstance(outcome, Exception) else None
         try:
             self._requeue(request, outcome, priority)
-        except cancellation.FAILURES as error:  # of the rate limiter, or of the outcome's attributes
+        except raised.FAILURES as error:  # of the rate limiter, or of the outcome's attributes
             self.queue.add(request, priority=priority, after=outcomes.SERVER_DELAY)
             found = [each for each in (failed, error) if each is not None]
             failed = BaseExceptionGroup("the outcome of a reconcile cannot be handled", found)

@@ -23,6 +23,7 @@ from .tables import Document, Table
 from .watches import Current, History, View, Watches
 from .writes import Writes, completer
 
+_READS: Final = ("get", "list", "watch")
 _TOO_NEW: Final = 3.0
 """Seconds for which a list waits for the version that it names."""
 
@@ -88,15 +89,27 @@ class Server:
 
     async def handle(self, request: Request, user: str, view: View | None = None) -> Response:
         """Return the answer to a request; lists and watches read from ``view``, by default what is stored."""
+        view = view or self._current
         try:
-            return await self._answer(request, user, view or self._current)
-        except errors.StatusError as error:
-            return requests.refusal(error)
-        except ValueError as error:
-            bad = errors.BadRequestError(str(error), code=400, reason="BadRequest")
-            return requests.refusal(bad)
+            place = self._understood(request, user)
+            if isinstance(place, Place):
+                await _reach(place, view)
+                if place.verb not in _READS and self.writes.waits(place.gvk, place.subresource):
+                    known = place.key in place.table.rows
+                    return _written(place, await self.writes.reviewed(place, user), known=known)
+            return self._answer(place, user, view)
+        except (errors.StatusError, ValueError) as error:
+            return _refusal(error)
 
-    async def _answer(self, request: Request, user: str, view: View) -> Response:
+    def handle_at_once(self, request: Request, user: str, view: View) -> Response:
+        """Return the answer to a request that has nothing to wait for: no version in ``view``, and no review."""
+        try:
+            return self._answer(self._understood(request, user), user, view)
+        except (errors.StatusError, ValueError) as error:
+            return _refusal(error)
+
+    def _understood(self, request: Request, user: str) -> Place | requests.Answer:
+        """Return the place that a request of a user names; the answer to a discovery."""
         tables = self.served_to(user)
         if (found := requests.discovery(request.path, tables)) is not None:
             return requests.success(found)
@@ -104,26 +117,22 @@ class Server:
         if len(tables) < len(self.tables) and place.table not in tables.values():
             raise requests.not_served()
         self.check_permission(place, user)
+        return place
+
+    def _answer(self, place: Place | requests.Answer, user: str, view: View) -> Response:
+        if isinstance(place, requests.Answer):
+            return place
         match place.verb:
             case "get":
                 place.check_subresource()
                 return requests.success(place.shown(place.table.find(place.key).document))
             case "list":
-                return await self._list(place, view)
+                return self._list(place, view)
             case "watch":
-                return await self.watches.open(place, view, self.storage.version)
-            case "create":
-                return requests.success(place.shown(await self.writes.create(place, user)), 201)
-            case "update":
-                return requests.success(place.shown(await self.writes.update(place, user)))
-            case "patch":
-                known = place.key in place.table.rows
-                document = await self.writes.patch(place, user)
-                return requests.success(place.shown(document), 200 if known else 201)
-            case "delete":
-                return requests.success(await self.writes.delete(place, user))
+                return self.watches.open(place, view, self.storage.version)
             case _:
-                return requests.success(self.writes.delete_all(place))
+                known = place.key in place.table.rows
+                return _written(place, self.writes.unreviewed(place, user), known=known)
 
     def served_to(self, user: str) -> requests.Tables:
         """Return the kinds that a user finds."""
@@ -135,7 +144,7 @@ class Server:
 
     # Reads.
 
-    async def _list(self, place: Place, view: View) -> Response:
+    def _list(self, place: Place, view: View) -> Response:
         query = place.query
         version = query.get("resourceVersion", "")
         if token := query.get("continue", ""):
@@ -146,7 +155,6 @@ class Server:
         elif version in ("", None):
             documents, at = place.table.documents(), int(self.storage.version)
         else:
-            await self._reach(view, int(version))
             documents, at = view.documents(place.table), view.applied
         picked = [each for each in documents if place.picks(each)]
         limit = int(query.get("limit") or 0)
@@ -188,13 +196,37 @@ class Server:
             raise errors.ExpiredError(text, code=410, reason="Expired")
         return [document for _, document in sorted(found.items())]
 
-    async def _reach(self, view: View, version: int) -> None:
-        """Wait until a view has reached a version."""
-        with anyio.move_on_after(_TOO_NEW):
-            while view.applied < version:
-                await view.change()
-        if view.applied < version:
-            raise _too_new(version, view.applied)
+
+async def _reach(place: Place, view: View) -> None:
+    """Wait until a view has reached the version from which a request lists."""
+    version = place.query.get("resourceVersion", "")
+    exact = place.query.get("resourceVersionMatch") == "Exact"
+    if place.verb != "list" or version == "" or exact or place.query.get("continue"):
+        return
+    with anyio.move_on_after(_TOO_NEW):
+        while view.applied < int(version):
+            await view.change()
+    if view.applied < int(version):
+        raise _too_new(int(version), view.applied)
+
+
+def _written(place: Place, document: Document, *, known: bool) -> Response:
+    """Return the answer to a write; ``known``: the object existed before it."""
+    match place.verb:
+        case "create":
+            return requests.success(place.shown(document), 201)
+        case "update":
+            return requests.success(place.shown(document))
+        case "patch":
+            return requests.success(place.shown(document), 200 if known else 201)
+        case _:
+            return requests.success(document)
+
+
+def _refusal(error: errors.StatusError | ValueError) -> Response:
+    if isinstance(error, errors.StatusError):
+        return requests.refusal(error)
+    return requests.refusal(errors.BadRequestError(str(error), code=400, reason="BadRequest"))
 
 
 def _too_new(version: int, current: int) -> errors.StatusError:

@@ -273,7 +273,7 @@ class Watches:
         self.open_watches: list[Watch] = []
         self._history = history
 
-    async def open(self, place: Place, view: View, newest: str) -> Response:
+    def open(self, place: Place, view: View, newest: str) -> Response:
         """Begin a watch.
 
         Raises:

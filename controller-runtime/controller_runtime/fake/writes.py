@@ -74,6 +74,8 @@ def _object(value: dict[str, JSON], schema: Schema) -> dict[str, JSON]:
 
 
 _SUCCESS: Final = {"kind": "Status", "apiVersion": "v1", "status": "Success", "metadata": {}}
+Change = Callable[[Place, str, bool], Document]
+"""Stores what a request of a user wants, or computes it alone, and returns the object."""
 Admit = Callable[["Review"], Awaitable[None]]
 
 
@@ -103,45 +105,71 @@ class Writes:
         self._admitted: Document = {}
         storage.complete = self._complete
 
-    async def create(self, place: Place, user: str) -> Document:
-        """Store a new object, and return it."""
+    def unreviewed(self, place: Place, user: str) -> Document:
+        """Make a write without a review; return the object as it is stored, or a Status."""
+        match place.verb:
+            case "create" if place.subresource:
+                return self._evicted(place)
+            case "create":
+                return self._created(place, user, self._creation(place, user).new)
+            case "delete":
+                return self._deleted(place)
+            case "deletecollection":
+                return self._all_deleted(place)
+            case _:
+                return self._change(place)(place, user, place.dry_run)
+
+    async def reviewed(self, place: Place, user: str) -> Document:
+        """Have a write reviewed, make it, and return the object as it is stored."""
+        match place.verb:
+            case "create" if not place.subresource:
+                review = self._creation(place, user)
+                await self._admit(place, review)
+                return self._created(place, user, review.new)
+            case "delete":
+                old = place.table.find(place.key).document
+                review = Review("DELETE", place.gvk, None, old, user, "", place.dry_run)
+                await self._admit(place, review)
+                return self._deleted(place)
+            case "update" | "patch":
+                return await self._changed(place, user, self._change(place))
+            case _:
+                return self.unreviewed(place, user)
+
+    def _creation(self, place: Place, user: str) -> Review:
+        """Return the review of a new object."""
         document = place.body()
         self._check_namespace(place)
         document.setdefault("metadata", {})
         if place.table.resource.namespaced:
             document["metadata"].setdefault("namespace", place.key.namespace)
-        if place.subresource:
-            if (place.gvk.kind, place.subresource) != ("Pod", "eviction"):
-                raise place.table.no_subresource(place.key.name)
-            evicted = DeleteOptions.of_eviction(document, dry_run=place.dry_run)
-            self._storage.delete(place.table, place.key, evicted)
-            return dict(_SUCCESS)
         document = self._complete(place.table, document)
-        review = Review("CREATE", place.gvk, document, None, user, place.subresource, place.dry_run)
-        await self._admit(place, review)
-        assert review.new is not None  # noqa: S101 -- a create has an object
-        return self._storage.create(place.table, review.new, place.manager(user), dry_run=place.dry_run)
+        return Review("CREATE", place.gvk, document, None, user, place.subresource, place.dry_run)
 
-    async def update(self, place: Place, user: str) -> Document:
-        """Replace an object, and return it as it is stored."""
-        return await self._write(place, user, self._updated)
+    def _created(self, place: Place, user: str, document: Document | None) -> Document:
+        assert document is not None  # noqa: S101 -- a create has an object
+        return self._storage.create(place.table, document, place.manager(user), dry_run=place.dry_run)
 
-    async def patch(self, place: Place, user: str) -> Document:
-        """Patch or apply an object, and return it as it is stored."""
-        return await self._write(place, user, self._patched)
+    def _evicted(self, place: Place) -> Document:
+        self._check_namespace(place)
+        if (place.gvk.kind, place.subresource) != ("Pod", "eviction"):
+            raise place.table.no_subresource(place.key.name)
+        evicted = DeleteOptions.of_eviction(place.body(), dry_run=place.dry_run)
+        self._storage.delete(place.table, place.key, evicted)
+        return dict(_SUCCESS)
 
-    async def _write(
-        self, place: Place, user: str, write: Callable[[Place, str, bool], Document]
-    ) -> Document:
-        """Compute the object after a write, have it admitted, and store it; again when it changed meanwhile."""
+    def _change(self, place: Place) -> Change:
+        """Return the function that makes an update, a patch or an apply."""
         place.check_subresource()
         if place.key not in place.table.rows:
             self._check_namespace(place)
-        if not self._reviewers(place):
-            return write(place, user, place.dry_run)
+        return self._updated if place.verb == "update" else self._patched
+
+    async def _changed(self, place: Place, user: str, change: Change) -> Document:
+        """Compute the object after a write, have it reviewed, and store it; again when it changed meanwhile."""
         while True:
             before = place.table.rows.get(place.key)
-            wanted = write(place, user, True)
+            wanted = change(place, user, True)
             finish = self._storage.prepared
             old = before.document if before is not None else None
             operation = "UPDATE" if before is not None else "CREATE"
@@ -155,7 +183,7 @@ class Writes:
                     return wanted if place.dry_run or finish is None else finish()
                 self._admitted = patches.merge_patch_diff(wanted, review.new)
                 try:
-                    return write(place, user, place.dry_run)
+                    return change(place, user, place.dry_run)
                 finally:
                     self._admitted = {}
 
@@ -184,16 +212,12 @@ class Writes:
             place.table, row, after, manager, subresource=place.subresource, dry_run=dry_run
         )
 
-    async def delete(self, place: Place, user: str) -> Document:
+    def _deleted(self, place: Place) -> Document:
         """Delete an object; return it while it waits for its end."""
-        row = place.table.find(place.key)
-        review = Review("DELETE", place.gvk, None, row.document, user, "", place.dry_run)
-        await self._admit(place, review)
-        options = place.delete_options()
-        left = self._storage.delete(place.table, place.key, options)
+        left = self._storage.delete(place.table, place.key, place.delete_options())
         return dict(_SUCCESS) if left is None else left
 
-    def delete_all(self, place: Place) -> Document:
+    def _all_deleted(self, place: Place) -> Document:
         """Delete the objects that a request selects."""
         options = place.delete_options()
         for document in [row.document for row in place.table.rows.values()]:

@@ -12,12 +12,12 @@ from controller_runtime import _ondemand
 from .context import bound as bound
 from .context import into_context as into_context
 from .context import into_context_late as into_context_late
+from .context import logger_from as logger_from
 from .encode import CUT as CUT
 from .encode import Sparing as Sparing
 from .encode import cut as cut
 from .encode import describe as describe
 from .encode import needs_no_stack as needs_no_stack
-from .logger import logger_from as logger_from
 from .options import DEBUG as DEBUG
 from .options import ERROR as ERROR
 from .options import INFO as INFO

@@ -1,6 +1,9 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The fields that the context adds to each line of the log."""
+"""The logger of the context, and the fields that the context adds to each of its lines.
+
+Importing this module does not load structlog; the set-up of the log does, or the first line that is written.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from contextvars import ContextVar, Token
 from types import MappingProxyType
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from .options import DEBUG, LIMIT, TRACE
+
+if TYPE_CHECKING:
+    from .setup import Logger
 
 _bound: Final[ContextVar[Mapping[str, object]]] = ContextVar(
     "controller-runtime.fields", default=MappingProxyType({})
@@ -88,3 +96,37 @@ def into_context_late(make: Callable[[], Mapping[str, object]]) -> AbstractConte
 def bound() -> Mapping[str, object]:
     """Return the fields bound to the current context."""
     return _bound.get()
+
+
+def logger_from(name: str = "") -> Logger:
+    """Return the logger of the current context; each line carries the fields bound by :func:`into_context`.
+
+    It may be made at import: a later :func:`configure` still applies.
+    """
+    return cast("Logger", _Unbound(name))
+
+
+class _Unbound:
+    """A logger that becomes a :class:`Logger` for each line that is written; others cost almost nothing."""
+
+    __slots__ = ("_name",)
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, name: str) -> Any:
+        from .setup import bind
+
+        return getattr(bind(self._name), name)
+
+    def debug(self, message: str, /, **fields: object) -> None:
+        if LIMIT.verbosity >= DEBUG:
+            from .setup import bind
+
+            bind(self._name).debug(message, **fields)
+
+    def trace(self, message: str, /, **fields: object) -> None:
+        if LIMIT.verbosity >= TRACE:
+            from .setup import bind
+
+            bind(self._name).trace(message, **fields)

@@ -2,8 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The parts of apimachinery that kinds and clients need: the base of kinds, and modules of functions by their subject.
 
-The helpers of several packages are here, too: :mod:`.cancellation`, :mod:`.offload`, :mod:`.raised` and
-:mod:`.tokenbucket`.
+The helpers of several packages are here, too: :mod:`.offload`, :mod:`.raised` and :mod:`.tokenbucket`.
 
 metav1's structs are in :mod:`controller_runtime.apis.meta.v1`.
 """
@@ -13,14 +12,12 @@ import typing as _typing
 from controller_runtime import _ondemand
 
 if _typing.TYPE_CHECKING:
-    from . import cancellation as cancellation
     from . import conditions as conditions
     from . import crd as crd
     from . import equality as equality
     from . import errors as errors
     from . import field as field
     from . import gojson as gojson
-    from . import intstr as intstr
     from . import labels as labels
     from . import meta as meta
     from . import names as names
@@ -46,10 +43,10 @@ if _typing.TYPE_CHECKING:
     from .crd import KindMarkers as KindMarkers
     from .crd import PrinterColumn as PrinterColumn
     from .crd import Rule as Rule
-    from .gvk import GVK as GVK
-    from .gvk import GroupKind as GroupKind
-    from .gvk import NamespacedName as NamespacedName
-    from .gvk import Resource as Resource
+    from .names import GVK as GVK
+    from .names import GroupKind as GroupKind
+    from .names import NamespacedName as NamespacedName
+    from .names import Resource as Resource
     from .object import LazyObject as LazyObject
     from .object import Object as Object
     from .object import PartialObjectMetadata as PartialObjectMetadata
@@ -78,7 +75,7 @@ else:
                 "PrinterColumn",
                 "Rule",
             ),
-            "gvk": (
+            "names": (
                 "GVK",
                 "GroupKind",
                 "NamespacedName",

@@ -6,15 +6,21 @@ One class serves as the typed object, the patch and the apply configuration: a f
 not written, an empty list or map is. Fields that the model does not declare, for instance from a newer
 server, are kept as decoded JSON and written back. Decoding is strict about JSON types, as in Go: the string
 ``"3"`` is not an integer.
+
+What JSON or Kubernetes cannot hold is an error when it is decoded, constructed or written: floats that are not finite,
+and times without a time zone. Sets are written in order, so that equal objects have equal texts. Computed fields are
+written; their values are not read, because the class computes them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import math
+from collections.abc import Callable, Collection
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
-from pydantic import BaseModel, ConfigDict, ValidationError
-from pydantic_core import PydanticCustomError, from_json, to_json
+from pydantic import AliasChoices, BaseModel, ConfigDict, GetCoreSchemaHandler, ValidationError
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema, from_json, to_json
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
@@ -47,6 +53,7 @@ class Struct(BaseModel):
         strict=True,
         defer_build=True,
         protected_namespaces=(),
+        allow_inf_nan=False,
     )
     go_always: ClassVar[frozenset[str]] = frozenset()
     """Fields that Go writes even when they are unset; used only for messages that quote Go's JSON."""
@@ -90,6 +97,22 @@ class Struct(BaseModel):
             if name not in kind.__pydantic_fields__ and not _may_set(kind, name):
                 raise AttributeError(_no_field(kind, name))
             super().__setattr__(name, value)
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: object) -> None:
+        """Check the names of the fields.
+
+        Raises:
+            TypeError: a field is written under a name by which it is not read.
+        """
+        for name, field in cls.__pydantic_fields__.items():
+            if field.serialization_alias is not None or field.validation_alias is not None:
+                _check_aliases(cls, name, field)
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Add the rules of the wire to pydantic's schema of the class."""
+        return _with_rules_of_the_wire(cls, handler(source), handler)
 
     @classmethod
     def from_dict(cls, data: dict[str, JSON]) -> Self:
@@ -157,7 +180,107 @@ def fields_of(model: type[Struct]) -> dict[str, FieldInfo]:
 
 def wire_name(attribute: str, field: FieldInfo) -> str:
     """Return the name of a field in JSON."""
-    return field.alias or camel(attribute)
+    return field.serialization_alias or camel(attribute)
+
+
+def computed_wire_names(model: type[Struct]) -> dict[str, str]:
+    """Return the names in JSON of the computed fields, by attribute name."""
+    return {name: info.alias or camel(name) for name, info in model.model_computed_fields.items()}
+
+
+def _check_aliases(model: type[Struct], name: str, field: FieldInfo) -> None:
+    read = field.validation_alias or camel(name)
+    choices = read.choices if isinstance(read, AliasChoices) else [read]
+    if (written := wire_name(name, field)) not in choices:
+        shown = " or ".join(str(each) for each in choices)
+        raise TypeError(
+            f"{model.__name__}.{name} is written as {written} and read as {shown}; give it one alias"
+        )
+
+
+def _with_rules_of_the_wire(
+    model: type[Struct], schema: CoreSchema, handler: GetCoreSchemaHandler
+) -> CoreSchema:
+    """Return a struct's schema with the rules that the module's text names."""
+    _add_rules(schema, handler, set())
+    computed = frozenset(computed_wire_names(model).values())
+    if not computed:
+        return schema
+
+    def without_computed(decoded: Struct) -> Struct:
+        for name in computed.intersection(decoded.unknown_fields):
+            del decoded.unknown_fields[name]
+        return decoded
+
+    unnamed = {key: value for key, value in schema.items() if key != "ref"}
+    whole = core_schema.no_info_after_validator_function(without_computed, unnamed)
+    return {**whole, "ref": schema["ref"]} if "ref" in schema else whole
+
+
+def _add_rules(part: object, handler: GetCoreSchemaHandler, seen: set[str]) -> None:
+    """Add the rules to a part of a schema, and to those of typed dicts and dataclasses; other models have their own."""
+    if isinstance(part, list | tuple):
+        for each in part:
+            _add_rules(each, handler, seen)
+    if not isinstance(part, dict):
+        return
+    kind = part.get("type")
+    if kind == "definition-ref":
+        _add_rules_to_definition(part, handler, seen)
+    elif kind == "datetime":
+        part.setdefault("tz_constraint", "aware")
+    if (rule := _RULES.get(kind)) is not None:
+        part.setdefault(
+            "serialization", core_schema.wrap_serializer_function_ser_schema(rule, when_used="json")
+        )
+    for key, value in part.items():
+        if key in ("fields", "choices") and isinstance(value, dict):  # by name, or by tag
+            _add_rules([*value.values()], handler, seen)
+        elif key not in _VALUES:
+            _add_rules(value, handler, seen)
+
+
+def _add_rules_to_definition(part: CoreSchema, handler: GetCoreSchemaHandler, seen: set[str]) -> None:
+    reference = part["schema_ref"]
+    if reference in seen:
+        return
+    seen.add(reference)
+    try:
+        target = handler.resolve_ref_schema(part)
+    except LookupError:  # a class around this one
+        return
+    if target["type"] in ("typed-dict", "dataclass"):
+        _add_rules(target, handler, seen)
+
+
+def _finite(value: Any, write: Callable[[Any], Any]) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"JSON has no number {value}")
+    return write(value)
+
+
+def _aware(value: Any, write: Callable[[Any], Any]) -> Any:
+    if isinstance(value, datetime) and value.tzinfo is None:
+        raise ValueError(f"the time {value} has no time zone; write datetime.now(UTC), for instance")
+    return write(value)
+
+
+def _sorted(value: Any, write: Callable[[Any], Any]) -> Any:
+    items = write(value)
+    try:
+        return sorted(items)
+    except TypeError:
+        return sorted(items, key=to_json)
+
+
+_RULES: Final[dict[Any, Callable[[Any, Callable[[Any], Any]], Any]]] = {
+    "float": _finite,
+    "datetime": _aware,
+    "set": _sorted,
+    "frozenset": _sorted,
+}
+_VALUES: Final = frozenset({"default", "expected", "members", "metadata", "config", "serialization"})
+"""Keys of pydantic's schemas with values that are not schemas of fields."""
 
 
 def _check_number(error: ValidationError) -> None:

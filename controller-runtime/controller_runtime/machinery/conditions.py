@@ -5,18 +5,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from datetime import datetime
+from datetime import UTC, datetime
 
 from .meta import Condition, format_time
 
 
 def set_status_condition(
-    conditions: list[Condition], new: Condition, now: Callable[[], datetime] | datetime
+    conditions: list[Condition], new: Condition, now: Callable[[], datetime] | datetime | None = None
 ) -> bool:
     """Add or update the condition of ``new``'s type; return True if ``conditions`` changed.
 
-    When the status changes, the transition time is set to that of ``new``, or to ``now`` if it has none. The list
-    does not keep a reference to ``new``.
+    When the status changes, the transition time is set to that of ``new``, or to ``now`` if it has none; ``now`` is the
+    clock's time by default. The list does not keep a reference to ``new``.
     """
     existing = find(conditions, new.type)
     if existing is None:
@@ -73,5 +73,6 @@ def remove(conditions: list[Condition], type_: str) -> bool:
     return removed
 
 
-def _stamp(now: Callable[[], datetime] | datetime) -> str:
-    return format_time(now() if callable(now) else now)
+def _stamp(now: Callable[[], datetime] | datetime | None) -> str:
+    moment = now() if callable(now) else now
+    return format_time(moment or datetime.now(UTC))

@@ -11,23 +11,25 @@ string below it.
 from __future__ import annotations
 
 import ast
+import contextlib
 import decimal
 import importlib
 import inspect
 import itertools
 import types
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache, lru_cache
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
 import pydantic
-from pydantic import TypeAdapter
-from pydantic.fields import FieldInfo
+from pydantic import PlainSerializer, TypeAdapter, WrapSerializer
+from pydantic.fields import ComputedFieldInfo, FieldInfo
+from pydantic_core import PydanticUndefined
 
 from . import openapi
-from .base import JSON, Struct, fields_of, wire_name
+from .base import JSON, Struct, computed_wire_names, fields_of, wire_name
 from .object import Object
 from .openapi import Schema
 from .quantity import CANONICAL
@@ -148,6 +150,7 @@ _FORMATS: Final = frozenset({"date", "date-time", "uuid", "email", "uri", "ipv4"
 """Formats that the API server checks, and reads as pydantic does."""
 _TEXT_ONLY: Final = (Rule("self == self", "must be a string"),)
 """Without a rule that reads the value, the API server admits lists where a string has a format."""
+_NULL: Final = {"type": "null"}
 _ANYTHING: Final = {"x-kubernetes-preserve-unknown-fields": True}
 _DECIMAL: Final = {"type": "string", "pattern": r"^[+-]?[0-9]+(\.[0-9]+)?$"}
 _API_VERSION_TEXT: Final = "The version of the schema this object is written in, such as group/version."
@@ -230,7 +233,7 @@ def _root(kind: type[Object], markers: KindMarkers) -> Schema:
     return schema
 
 
-def _struct(model: type[Struct], above: tuple[type, ...] = ()) -> Schema:
+def _struct(model: type[Struct], above: tuple[type[Struct], ...] = ()) -> Schema:
     """Return the schema of a struct: the recorded one for Kubernetes' structs, otherwise built from the model."""
     if model in above:
         raise _NoSchemaError(f"{model.__name__} contains itself")
@@ -243,11 +246,11 @@ def _struct(model: type[Struct], above: tuple[type, ...] = ()) -> Schema:
     texts = _field_texts(model)
     required = []
     for attribute, info in fields_of(model).items():
+        if info.exclude:  # the class does not write it
+            continue
         wire = wire_name(attribute, info)
-        try:
-            each, needed = _field(info, (*above, model))
-        except (_NoSchemaError, pydantic.PydanticUserError) as error:
-            raise TypeError(f"{model.__name__}.{attribute} has no structural schema: {error}") from error
+        with _named_in_errors(model, attribute):
+            each, needed = _field(attribute, info, (*above, model))
         if text := texts.get(attribute) or info.description:
             each["description"] = text
         if wire in schema["properties"]:
@@ -255,6 +258,13 @@ def _struct(model: type[Struct], above: tuple[type, ...] = ()) -> Schema:
         schema["properties"][wire] = each
         if needed:
             required.append(wire)
+    for attribute, wire in computed_wire_names(model).items():
+        computed = model.model_computed_fields[attribute]
+        with _named_in_errors(model, attribute):
+            each = _type(_returned(_getter(computed), computed.return_type), (*above, model))
+        if computed.description:
+            each["description"] = _paragraphs(computed.description)
+        schema["properties"][wire] = each
     if not schema["properties"]:
         del schema["properties"]
     if required:
@@ -264,26 +274,93 @@ def _struct(model: type[Struct], above: tuple[type, ...] = ()) -> Schema:
     return schema
 
 
-def _field(info: FieldInfo, above: tuple[type, ...]) -> tuple[Schema, bool]:
+@contextlib.contextmanager
+def _named_in_errors(model: type[Struct], attribute: str) -> Iterator[None]:
+    try:
+        yield
+    except (_NoSchemaError, pydantic.PydanticUserError) as error:
+        raise TypeError(f"{model.__name__}.{attribute} has no structural schema: {error}") from error
+
+
+def _field(attribute: str, info: FieldInfo, above: tuple[type[Struct], ...]) -> tuple[Schema, bool]:
     markers = [each for each in info.metadata if isinstance(each, CRD)]
     named = next((each.schema for each in markers if each.schema is not None), None)
-    schema = _type(info.annotation, above, info.metadata, named)
-    _constrain(schema, info.metadata)
+    decorators = above[-1].__pydantic_decorators__.field_serializers.values()
+    writers = [each for each in decorators if {attribute, "*"} & {*each.info.fields}]
+    if writers:
+        schema = _written(writers[-1].func, writers[-1].info.return_type, above, info.metadata)
+    else:
+        schema = _annotated(info.annotation, above, info.metadata, named)
     needed = next((each.required for each in markers if each.required is not None), None)
     return schema, info.is_required() or info.default == "" if needed is None else needed
 
 
-def _type(
-    annotation: Any, above: tuple[type, ...], metadata: Iterable[object] = (), named: str | None = None
+def _annotated(
+    annotation: Any, above: tuple[type[Struct], ...], metadata: Iterable[object], named: str | None
 ) -> Schema:
-    if CANONICAL in metadata:
-        return openapi.definition("api.resource.Quantity")
+    """Return the schema of a type with the constraints, markers and serializers in ``metadata``."""
+    writers = [each for each in metadata if isinstance(each, PlainSerializer | WrapSerializer)]
+    if writers:
+        return _written(writers[-1].func, writers[-1].return_type, above, metadata)
+    quantity = CANONICAL in metadata
+    schema = openapi.definition("api.resource.Quantity") if quantity else _type(annotation, above, named)
+    _constrain(schema, metadata)
+    return schema
+
+
+def _written(
+    function: Any, declared: object, above: tuple[type[Struct], ...], metadata: Iterable[object]
+) -> Schema:
+    """Return the schema of what a serializer writes: bounds of the value do not apply to it, markers for CRDs do."""
+    schema = _type(_returned(function, declared), above)
+    _constrain(schema, [each for each in metadata if isinstance(each, CRD)])
+    return schema
+
+
+def _returned(function: Any, declared: object) -> object:
+    """Return the type of what a serializer or a computed field writes.
+
+    Raises:
+        _NoSchemaError: it is not declared.
+    """
+    if declared is not PydanticUndefined:
+        return declared
+    if isinstance(function, type):
+        return function
+    hints = typing.get_type_hints(inspect.unwrap(function), include_extras=True)
+    if "return" not in hints:
+        raise _NoSchemaError("the function that writes it has no return type")
+    return hints["return"]
+
+
+def _getter(computed: ComputedFieldInfo) -> object:
+    held: Any = computed.wrapped_property
+    return held.fget if isinstance(held, property) else held.func
+
+
+def _item(annotation: Any, above: tuple[type[Struct], ...], named: str | None = None) -> Schema:
+    """Return the schema of an item of a list or a value of a map: a None there is written, unlike that of a field."""
+    schema = _type(annotation, above, named)
+    return _nullable(schema) if _has_none(annotation) else schema
+
+
+def _has_none(annotation: Any) -> bool:
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is typing.Annotated:
-        schema = _type(arguments[0], above, arguments[1:], named)
-        if CANONICAL not in arguments[1:]:
-            _constrain(schema, arguments[1:])
-        return schema
+        return _has_none(arguments[0])
+    return origin in (typing.Union, types.UnionType) and type(None) in arguments
+
+
+def _nullable(schema: Schema) -> Schema:
+    if "enum" in schema:
+        raise _NoSchemaError("the API server does not take null as one of the values of an enum")
+    return {**schema, "nullable": True}
+
+
+def _type(annotation: Any, above: tuple[type[Struct], ...], named: str | None = None) -> Schema:
+    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is typing.Annotated:
+        return _annotated(arguments[0], above, arguments[1:], named)
     if origin in (typing.Union, types.UnionType):
         present = [each for each in arguments if each is not type(None)]
         if set(present) == {int, str}:
@@ -292,19 +369,19 @@ def _type(
             raise _NoSchemaError(
                 f"{annotation} is a choice of several types; declare an optional field for each"
             )
-        return _type(present[0], above, (), named)
+        return _type(present[0], above, named)
     if origin is list:
-        return {"items": _type(arguments[0], above, (), named), "type": "array"}
+        return {"items": _item(arguments[0], above, named), "type": "array"}
     if named is not None:
         return openapi.definition(named)
     if origin is dict:
         if arguments[0] is not str:
             raise _NoSchemaError("the keys of a map are strings without constraints")
-        return {"additionalProperties": _type(arguments[1], above), "type": "object"}
+        return {"additionalProperties": _item(arguments[1], above), "type": "object"}
     return _without_parts(annotation, above)
 
 
-def _without_parts(annotation: Any, above: tuple[type, ...]) -> Schema:
+def _without_parts(annotation: Any, above: tuple[type[Struct], ...]) -> Schema:
     """Return the schema of a class, a NewType, or another type that pydantic knows."""
     if annotation in _SCALARS:
         return {"type": _SCALARS[annotation]}
@@ -314,8 +391,10 @@ def _without_parts(annotation: Any, above: tuple[type, ...]) -> Schema:
         return _type(supertype, above)
     if isinstance(annotation, type) and issubclass(annotation, Struct):
         return _struct(annotation, above)
-    schema = TypeAdapter(annotation).json_schema()
-    return _structural(schema, schema.get("$defs", {}))
+    # The fields of typed dicts and dataclasses are named by the settings of the struct that they are in.
+    holder = pydantic.create_model("Holder", __config__=above[-1].model_config, value=(annotation, ...))
+    schema = holder.model_json_schema()
+    return _structural(schema["properties"]["value"], schema.get("$defs", {}))
 
 
 def _structural(schema: Schema, definitions: Mapping[str, Schema], above: tuple[str, ...] = ()) -> Schema:
@@ -330,7 +409,7 @@ def _structural(schema: Schema, definitions: Mapping[str, Schema], above: tuple[
             raise _NoSchemaError(f"{name} contains itself")
         return _structural(definitions[name], definitions, (*above, name))
     if choices := schema.get("anyOf", schema.get("oneOf")):
-        present = [each for each in choices if each != {"type": "null"}]
+        present = [each for each in choices if each != _NULL]
         if len(present) != 1:
             raise _NoSchemaError("it is a choice of several types")
         return _structural(present[0], definitions, above)
@@ -348,12 +427,25 @@ def _structural(schema: Schema, definitions: Mapping[str, Schema], above: tuple[
     if form is not None:
         _add_rules(made, _TEXT_ONLY)
     if kind == "array":
-        made["items"] = _structural(schema.get("items", {}), definitions, above)
-        if schema.get("uniqueItems"):
-            made[openapi.LIST_TYPE] = "set"
+        made.update(_array(schema, definitions, above))
     elif kind == "object":
         made.update(_object(schema, definitions, above))
     return made
+
+
+def _array(schema: Schema, definitions: Mapping[str, Schema], above: tuple[str, ...]) -> Schema:
+    """Return the part of a structural schema for the items of a list."""
+    items = _structural_item(schema.get("items", {}), definitions, above)
+    if not schema.get("uniqueItems"):
+        return {"items": items}
+    if "nullable" in items:
+        raise _NoSchemaError("the API server does not take null in a set")
+    return {"items": items, openapi.LIST_TYPE: "set"}
+
+
+def _structural_item(schema: Schema, definitions: Mapping[str, Schema], above: tuple[str, ...]) -> Schema:
+    made = _structural(schema, definitions, above)
+    return _nullable(made) if _NULL in schema.get("anyOf", ()) else made
 
 
 def _object(schema: Schema, definitions: Mapping[str, Schema], above: tuple[str, ...]) -> Schema:
@@ -362,7 +454,7 @@ def _object(schema: Schema, definitions: Mapping[str, Schema], above: tuple[str,
         values = schema.get("additionalProperties", True)
         if not isinstance(values, dict):
             return dict(_ANYTHING)
-        return {"additionalProperties": _structural(values, definitions, above)}
+        return {"additionalProperties": _structural_item(values, definitions, above)}
     fields = schema["properties"].items()
     made: Schema = {"properties": {name: _structural(each, definitions, above) for name, each in fields}}
     if needed := schema.get("required"):

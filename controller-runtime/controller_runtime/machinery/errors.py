@@ -28,7 +28,7 @@ from . import raised
 if TYPE_CHECKING:
     from .base import JSON
     from .field import AggregateError
-    from .gvk import GVK
+    from .names import GVK
 
 MAX_RETRY_AFTER: Final = 60.0
 """Maximum delay in seconds that a server can request before the next attempt."""

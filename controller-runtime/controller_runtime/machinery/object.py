@@ -18,8 +18,8 @@ from pydantic import Field
 
 from . import rawjson
 from .base import JSON, Struct
-from .gvk import GVK, NamespacedName, Resource
 from .meta import ObjectMeta, OwnerReference
+from .names import GVK, NamespacedName, Resource
 
 S = TypeVar("S", bound=Struct)
 T = TypeVar("T", bound="Object")

@@ -17,7 +17,7 @@ from typing import Final
 import msgspec
 
 from .base import JSON
-from .gvk import GVK
+from .names import GVK
 
 Schema = dict[str, JSON]
 

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Quantities: exact numbers with a suffix, in canonical form.
+"""Values that are a number or a string in JSON: quantities, and IntOrString.
 
-In models a quantity is its canonical text (``Quantity``, a ``str``): decoding accepts JSON strings and numbers
-and rewrites them as Go does, so equal quantities of one format are equal strings. Arithmetic uses
-:class:`Amount`. The smallest unit is one billionth (``n``); finer values are rounded away from zero.
+A quantity is an exact number with a suffix. In models it is its canonical text (``Quantity``, a ``str``): decoding
+accepts JSON strings and numbers and rewrites them as Go does, so equal quantities of one format are equal strings.
+Arithmetic uses :class:`Amount`. The smallest unit is one billionth (``n``); finer values are rounded away from zero.
 """
 
 from __future__ import annotations
@@ -176,11 +176,6 @@ def _suffix(suffix: str, power: str) -> tuple[int, int, Format]:
     raise ValueError("unable to parse quantity's suffix")
 
 
-def from_value(value: int, form: Format = Format.DECIMAL_SI) -> str:
-    """Return the quantity of a whole number."""
-    return str(Amount(value * _NANO, form))
-
-
 def add(a: str, b: str) -> str:
     """Return the sum, in the first one's format unless it is zero."""
     return str(parse(a) + parse(b))
@@ -232,3 +227,35 @@ Quantity = Annotated[str, CANONICAL]
 
 ResourceList = dict[str, Quantity]
 """Quantities by resource name."""
+
+
+IntOrString = int | str
+"""A number or a string, such as a port or a percentage, distinguished by its Python type."""
+
+MAX_INT32: Final = 2**31 - 1
+
+_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,18}")
+
+
+def int_value(value: IntOrString) -> int:
+    """Return the number, or 0 for a string that is not a number, as Go's ``IntValue`` does."""
+    if isinstance(value, str):
+        return int(value) if _INTEGER.fullmatch(value) else 0
+    return value
+
+
+def scaled_value(value: IntOrString, total: int, *, round_up: bool) -> int:
+    """Return the number itself, or the percentage ``"30%"`` of ``total``.
+
+    Raises:
+        ValueError: the string is not a percentage.
+    """
+    if isinstance(value, int):
+        return value
+    digits = value.removesuffix("%")
+    if digits == value or not digits.isascii() or not digits.removeprefix("-").isdigit():
+        raise ValueError(
+            f'invalid value for IntOrString: invalid type: string is not a percentage: "{value}"'
+        )
+    product = int(digits) * total
+    return -(-product // 100) if round_up else product // 100

@@ -11,7 +11,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from controller_runtime import leaderelection, log
-from controller_runtime.machinery import cancellation
+from controller_runtime.machinery import raised
 
 from .errors import GracePeriodExceededError, LostLeadershipError, ManagerError
 from .runnable_group import Runnable, RunnableGroup, describe
@@ -74,8 +74,8 @@ class Lifecycle:
                     until_stop.start_soon(self._cancel_at_stop, until_stop.cancel_scope)
                     try:
                         await self._start(self._tasks)
-                    except cancellation.ENDINGS as error:
-                        self._fail(ManagerError(f"start: {cancellation.as_error(error)}"))
+                    except raised.ENDINGS as error:
+                        self._fail(ManagerError(f"start: {raised.as_error(error)}"))
                 await self._stop_in_order()
         if self._failure is not None:
             raise self._failure

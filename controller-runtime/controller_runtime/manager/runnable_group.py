@@ -16,7 +16,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from controller_runtime import cache, log
-from controller_runtime.machinery import cancellation
+from controller_runtime.machinery import raised
 
 from .errors import GroupStoppedError, ManagerError
 
@@ -201,10 +201,10 @@ class RunnableGroup:
         try:
             with member.scope:
                 await member.runnable.start()
-        except cancellation.ENDINGS as error:
+        except raised.ENDINGS as error:
             if member.scope.cancel_called and isinstance(error, asyncio.CancelledError):
                 raise
-            self._report(member, cancellation.as_error(error))
+            self._report(member, raised.as_error(error))
         except Exception as error:
             self._report(member, error)
         else:
@@ -235,8 +235,8 @@ class RunnableGroup:
             race.start_soon(ended, race.cancel_scope)
             try:
                 await ready()
-            except cancellation.FAILURES as error:
-                self._unready(member, cancellation.as_error(error))
+            except raised.FAILURES as error:
+                self._unready(member, raised.as_error(error))
             race.cancel_scope.cancel()
 
     def _unready(self, member: _Member, error: Exception) -> None:

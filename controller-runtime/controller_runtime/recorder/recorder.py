@@ -22,7 +22,7 @@ from controller_runtime import log
 from controller_runtime.apis.core.events import Event, EventSource, ObjectReference
 from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.client import MERGE, Writer, raw_patch
-from controller_runtime.machinery import Object, cancellation
+from controller_runtime.machinery import Object, raised
 from controller_runtime.machinery.errors import (
     AlreadyExistsError,
     ForbiddenError,
@@ -202,10 +202,10 @@ class Broadcaster:
                 return
             except (TransportError, TimeoutError) as error:
                 _log.debug("Event was not sent and will be", about=_summary(verdict.event), error=error)
-            except cancellation.FAILURES as error:
+            except raised.FAILURES as error:
                 # It cannot be written as JSON, its object's name does not fit into a URL, or the writer has a bug.
                 # No retry changes that, and the other events must not be lost.
-                failure = cancellation.as_error(error)
+                failure = raised.as_error(error)
                 self._correlator.forget(verdict.key)
                 _log.error("Event cannot be sent", about=_summary(verdict.event), error=failure)
                 return

@@ -98,22 +98,20 @@ def modules() -> Modules:
         spec = importlib.util.find_spec(_ROOT)
         if spec is None or not spec.submodule_search_locations:
             raise ImportError(f"{_ROOT} is not installed")
-        parent = spec.submodule_search_locations[0].removesuffix(f"/{_ROOT}")
-        for name in (_ROOT, f"{_ROOT}.client"):
-            sys.modules[name] = _package(name, f"{parent}/{name.replace('.', '/')}")
-        client = sys.modules[f"{_ROOT}.client"]
-        client.__dict__.update(ApiClient=_Unused, Configuration=_Unused)
-        sys.modules[_ROOT].__dict__["client"] = client
-        later = {} if _LATER in sys.modules else {_LATER: _Later(_LATER)}
-        sys.modules.update(later)
+        folder = spec.submodule_search_locations[0]
+        client = _package(f"{_ROOT}.client", f"{folder}/client", ApiClient=_Unused, Configuration=_Unused)
+        stand_ins = {client.__name__: client, _ROOT: _package(_ROOT, folder, client=client)}
+        if _LATER not in sys.modules:
+            stand_ins[_LATER] = _Later(_LATER)
+        sys.modules.update(stand_ins)
         try:
             found = _imported()
             vars(found.kube_config)["yaml"] = _yaml()
             return found
         finally:
-            loaded = [name for name in sys.modules if name.partition(".")[0] == _ROOT]
-            for name in (*loaded, *later):
-                del sys.modules[name]
+            for name in [*sys.modules]:
+                if name in stand_ins or name.startswith(f"{_ROOT}."):
+                    del sys.modules[name]
 
 
 def _yaml() -> types.SimpleNamespace:
@@ -132,7 +130,8 @@ def _imported() -> Modules:
     return Modules(*(importlib.import_module(f"{_ROOT}.config.{name}") for name in Modules._fields))
 
 
-def _package(name: str, folder: str) -> types.ModuleType:
+def _package(name: str, folder: str, **names: object) -> types.ModuleType:
     module = types.ModuleType(name)
     module.__path__ = [folder]
+    vars(module).update(names)
     return module

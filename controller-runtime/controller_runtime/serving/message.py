@@ -117,7 +117,7 @@ def render(response: HTTPResponse, connection: bytes, second: int, *, headless: 
     """Return the whole response; ``connection`` is empty, :data:`CLOSE` or :data:`KEEP`; ``headless`` omits the body.
 
     Raises:
-        ValueError: a header holds a line's end.
+        ValueError: a header contains a line break.
     """
     body = response.body
     start = _start(response.status, response.content_type, second)
@@ -154,5 +154,5 @@ def _date(second: int) -> str:
 def _field(name: str, value: str) -> bytes:
     field = f"{name}: {value}".encode()
     if b"\r" in field or b"\n" in field:
-        raise ValueError(f"header {name!r}: holds a line's end")
+        raise ValueError(f"header {name!r}: contains a line break")
     return field + b"\r\n"

@@ -18,7 +18,7 @@ from typing import Final, Protocol
 
 import anyio
 
-from controller_runtime.machinery import cancellation
+from controller_runtime.machinery import raised
 
 from . import message
 from .message import Handler, HTTPRequest, HTTPResponse, Inspection
@@ -136,9 +136,9 @@ class SharedState:
             return _NOT_FOUND
         try:
             return await handler(request)
-        except cancellation.ENDINGS as error:
+        except raised.ENDINGS as error:
             # The handler's own affair, unless the connection is aborted.
-            _log.error("Error handling request", exc_info=cancellation.as_error_of_plain_task(error))
+            _log.error("Error handling request", exc_info=raised.as_error_of_plain_task(error))
             return _BROKEN
         except Exception:  # a handler's failure is answered with 500, and ends no connection
             _log.exception("Error handling request")

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import argparse
-import importlib.util
+import importlib
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -20,7 +20,7 @@ _HASH_SEEDS: Final = (1, 2)
 _SIZES: Final = {
     "minutes": "virtual minutes",
     "faults": "how many faults, on average",
-    "actions": "the part of the users' actions that happens",
+    "actions": "the share of the users' actions that are taken, from 0 to 1",
 }
 
 
@@ -52,7 +52,7 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("scenario", metavar="FILE::NAME", help="the test, as pytest names it")
         for name, meaning in _SIZES.items():
             command.add_argument(f"--{name}", type=float, help=f"{meaning}, instead of the test's own number")
-    replay.add_argument("seed", type=int)
+    replay.add_argument("seed", type=int, help="the number of the life")
     lines = "how many lines of the timeline are printed (200)"
     replay.add_argument("--lines", type=int, default=200, help=lines)
     no_shrink = "keep all steps of a failure"
@@ -61,7 +61,7 @@ def _parser() -> argparse.ArgumentParser:
     check.add_argument("--seeds", type=int, default=10, help="how many seeds are compared (10)")
     check.add_argument("--first", type=int, default=0, help="the first seed (0)")
     check.set_defaults(command=_check)
-    record.add_argument("seeds", type=int, nargs="+")
+    record.add_argument("seeds", type=int, nargs="+", help="the numbers of the lives")
     record.set_defaults(command=_record)
     return parser
 
@@ -121,13 +121,13 @@ def _sized(given: argparse.Namespace) -> Loaded:
 def load(named: str) -> Loaded:
     """Return what a test lives. Raises SystemExit if the test does not exist."""
     file, _, name = named.partition("::")
-    spec = importlib.util.spec_from_file_location(f"scenario:{Path(file).resolve()}", file)
-    if not name or spec is None or spec.loader is None or not Path(file).is_file():
+    path = Path(file).resolve()
+    if not name or not path.is_file():
         raise SystemExit(f"{named} does not name a test: write FILE::NAME")
-    module = importlib.util.module_from_spec(spec)
-    sys.path.insert(0, str(Path(file).parent))
-    sys.modules[spec.name] = module  # clocks are replaced in the modules that are found there
-    spec.loader.exec_module(module)
+    sys.path.insert(0, str(path.parent))
+    module = importlib.import_module(path.stem)
+    if module.__file__ != str(path):
+        raise SystemExit(f"{file} has the name of the module {module.__file__}")
     test: Any = getattr(module, name, None)
     if not hasattr(test, "scenario"):
         raise SystemExit(f"{file} has no simulation {name}")

@@ -158,16 +158,13 @@ class _Bare:
         answered: asyncio.Future[Response] = loop.create_future()
 
         def arrive() -> None:
-            work = self._serve(request)
             if self._network.server.may_wait(request):
-                loop.create_task(work, context=home.copy()).add_done_callback(
+                loop.create_task(self._served(request), context=home.copy()).add_done_callback(
                     lambda task: send_back(task.result())
                 )
-                return
-            try:
-                work.send(None)
-            except StopIteration as done:
-                send_back(done.value)
+            else:
+                self._arrived(request)
+                send_back(self._network.server.handle_at_once(request, self._user, self._replica))
 
         def send_back(response: Response) -> None:
             loop.call_later(back, receive, response, context=home)
@@ -180,12 +177,16 @@ class _Bare:
         loop.call_later(there, arrive, context=home)
         return await answered
 
-    async def _serve(self, request: Request) -> Response:
+    async def _served(self, request: Request) -> Response:
+        """Return the server's answer to a request that arrives."""
+        self._arrived(request)
+        return await self._network.server.handle(request, self._user, self._replica)
+
+    def _arrived(self, request: Request) -> None:
         if self._network.rng.random() < 0.02:  # a load balancer's choice
             self._replica = self._network.rng.choice(self._network.server.replicas)
         for each in self._network.observers:
             each.arrives(self._process, request)
-        return await self._network.server.handle(request, self._user, self._replica)
 
     def _spoiled(self, request: Request, rng: random.Random, weather: Weather) -> requests.Answer | None:
         """Return an answer that is not the server's, if there is one. Raises TransportError for a lost connection."""

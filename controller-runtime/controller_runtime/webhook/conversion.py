@@ -17,7 +17,7 @@ import msgspec
 import pydantic_core
 
 from controller_runtime import log, metrics
-from controller_runtime.machinery import GVK, GroupKind, Object, cancellation, offload, raised, rawjson
+from controller_runtime.machinery import GVK, GroupKind, Object, offload, raised, rawjson
 from controller_runtime.serving import HTTPRequest, HTTPResponse
 
 from . import admission, endpoint, envelope
@@ -279,8 +279,8 @@ class ConversionWebhook(endpoint.Endpoint):
                 return await offload.run(self._conversions.convert, data, api_version)
             except ConversionError:
                 raise
-            except cancellation.FAILURES as error:
-                failure = cancellation.as_error_of_plain_task(error)
+            except raised.FAILURES as error:
+                failure = raised.as_error_of_plain_task(error)
                 metrics.CONVERSION_PANICS.inc()
                 if (held_back := self.lines.allow()) is not None:
                     _log.error("Observed a panic in conversion webhook", error=failure, **held_back)

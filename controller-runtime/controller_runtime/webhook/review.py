@@ -19,7 +19,7 @@ import anyio
 
 from controller_runtime import log, metrics
 from controller_runtime.apis.admission.v1 import AdmissionRequest, AdmissionResponse
-from controller_runtime.machinery import cancellation, offload, raised, rawjson
+from controller_runtime.machinery import offload, raised, rawjson
 from controller_runtime.serving import HTTPRequest, HTTPResponse
 
 from . import admission, endpoint, envelope
@@ -88,8 +88,8 @@ class Webhook(endpoint.Endpoint):
                 if (held_back := self.lines.allow()) is not None:
                     _log.info("Bad admission request", error=raised.text(error), **held_back)
                 return admission.errored(400, raised.text(error))
-            except cancellation.FAILURES as error:
-                return self._panicked(cancellation.as_error_of_plain_task(error))
+            except raised.FAILURES as error:
+                return self._panicked(raised.as_error_of_plain_task(error))
             status = response.status
             _log.trace(
                 "Wrote response",

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
+import controller_runtime as ctrl
 from controller_runtime.apis.core.v1 import Namespace
-from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import Environment
-from controller_runtime.rest import Config, RESTMapper, Transport
+from controller_runtime.rest import RESTMapper, Transport
 
 
 @pytest.fixture(scope="session")
-def config() -> Iterator[Config]:
+def config() -> Iterator[ctrl.Config]:
     """How an administrator reaches the API server, which has our CRDs; it belongs to no event loop."""
     environment = Environment(crds=[Path(__file__).parent / "crds"])
     asyncio.run(environment.start())
@@ -31,7 +31,7 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture
-async def client(config: Config, anyio_backend: str) -> AsyncIterator[LiveClient]:
+async def client(config: ctrl.Config, anyio_backend: str) -> AsyncIterator[LiveClient]:
     """A client that asks the API server itself, so that a test sees what is stored."""
     async with Transport(config) as transport:
         yield LiveClient(transport, RESTMapper(transport))
@@ -40,5 +40,5 @@ async def client(config: Config, anyio_backend: str) -> AsyncIterator[LiveClient
 @pytest.fixture
 async def namespace(client: LiveClient) -> str:
     """A fresh namespace. Nothing deletes namespaces here: tests keep apart by having their own."""
-    made = await client.create(Namespace(metadata=ObjectMeta(generate_name="test-")))
+    made = await client.create(Namespace(metadata=ctrl.ObjectMeta(generate_name="test-")))
     return made.name

@@ -3,30 +3,27 @@
 """The controller under test: Greetings get the label ``example.com/language`` that their spec names."""
 
 import controller_runtime as ctrl
-from controller_runtime.client import Client, merge_from
-from controller_runtime.machinery import GVK, unstructured
-from controller_runtime.machinery.errors import NotFoundError
 
-GREETING = unstructured(GVK("example.com", "v1", "Greeting"))
+GREETING = ctrl.unstructured(ctrl.GVK("example.com", "v1", "Greeting"))
 LABEL = "example.com/language"
 
 
 class Labeller:
     """Labels Greetings."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: ctrl.Client) -> None:
         self.client = client
 
     async def reconcile(self, request: ctrl.Request) -> ctrl.Result:
         try:
             old = await self.client.get(GREETING, request)
-        except NotFoundError:
+        except ctrl.NotFoundError:
             return ctrl.Result()
         language = str(old.nested("spec", "language"))
         if old.labels.get(LABEL) != language:
             new = old.deep_copy()
             new.metadata.labels = {**old.labels, LABEL: language}
-            await self.client.patch(new, merge_from(old))
+            await self.client.patch(new, ctrl.merge_from(old))
         return ctrl.Result()
 
 

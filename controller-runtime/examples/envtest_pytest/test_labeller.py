@@ -12,8 +12,6 @@ from labeller import GREETING, LABEL, setup
 import controller_runtime as ctrl
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import eventually
-from controller_runtime.machinery import Unstructured
-from controller_runtime.machinery.errors import InvalidError
 
 pytestmark = pytest.mark.anyio
 
@@ -30,7 +28,7 @@ async def running(config: ctrl.Config) -> AsyncIterator[None]:
         mgr.stop()
 
 
-def greeting(namespace: str, language: str) -> Unstructured:
+def greeting(namespace: str, language: str) -> ctrl.Unstructured:
     return GREETING.from_dict({
         "metadata": {"namespace": namespace, "name": "hello"},
         "spec": {"language": language},
@@ -47,5 +45,5 @@ async def test_a_greeting_is_labelled(config: ctrl.Config, client: LiveClient, n
 
 
 async def test_the_server_holds_the_schema(client: LiveClient, namespace: str) -> None:
-    with pytest.raises(InvalidError, match=r'spec.language: Unsupported value: "xx"'):
+    with pytest.raises(ctrl.InvalidError, match=r'spec.language: Unsupported value: "xx"'):
         await client.create(greeting(namespace, "xx"))

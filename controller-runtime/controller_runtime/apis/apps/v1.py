@@ -12,7 +12,7 @@ from controller_runtime.apis.core.v1 import PodTemplateSpec
 from controller_runtime.apis.meta.v1 import LabelSelector
 from controller_runtime.machinery import JSON, Object, Struct
 from controller_runtime.machinery.base import is_unset
-from controller_runtime.machinery.intstr import IntOrString
+from controller_runtime.machinery.quantity import IntOrString
 
 
 class DeploymentCondition(Struct):

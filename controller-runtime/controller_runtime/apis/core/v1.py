@@ -11,8 +11,7 @@ from pydantic import Field
 from controller_runtime.apis.meta.v1 import LabelSelector, ObjectMeta
 from controller_runtime.machinery import JSON, Object, Struct
 from controller_runtime.machinery.base import is_unset
-from controller_runtime.machinery.intstr import IntOrString
-from controller_runtime.machinery.quantity import Quantity, ResourceList
+from controller_runtime.machinery.quantity import IntOrString, Quantity, ResourceList
 
 from .events import Event as Event
 from .events import EventSeries as EventSeries

@@ -8,16 +8,17 @@ import decimal
 import enum
 import ipaddress
 import random
+import re
 import types
 import uuid
 from collections.abc import Sequence
-from typing import Annotated, Any, Final, Generic, Literal, NewType, Optional, TypeVar
+from typing import Annotated, Any, Final, Generic, Literal, NewType, NotRequired, Optional, TypeVar
 
 import msgspec
 import pydantic
 import pytest
 from annotated_types import Ge, Len, MultipleOf
-from pydantic import BeforeValidator, PositiveInt, StringConstraints
+from pydantic import BeforeValidator, PlainSerializer, PositiveInt, StringConstraints
 from typing_extensions import TypedDict
 
 from controller_runtime.client import LiveClient, dry_run
@@ -25,9 +26,8 @@ from controller_runtime.envtest import Environment
 from controller_runtime.machinery import CRD, JSON, Int32, Object, Struct, unstructured
 from controller_runtime.machinery.crd import custom_resource_definition
 from controller_runtime.machinery.errors import InvalidError
-from controller_runtime.machinery.intstr import IntOrString
 from controller_runtime.machinery.openapi import INT_OR_STRING, QUANTITY
-from controller_runtime.machinery.quantity import Quantity
+from controller_runtime.machinery.quantity import IntOrString, Quantity
 
 T = TypeVar("T")
 
@@ -61,6 +61,27 @@ class Point(TypedDict):
 class Range:
     begin: int
     end: int = 9
+
+
+class Scale(TypedDict):
+    max_size: int
+    by_zone: NotRequired[list[str | None]]
+
+
+@dataclasses.dataclass
+class Window:
+    first_day: int
+    last_day: datetime.date | None = None
+
+
+def _in_minutes(value: int) -> str:
+    return f"{value}m"
+
+
+def _minutes(value: object) -> object:
+    return (
+        int(value.removesuffix("m")) if isinstance(value, str) and re.match(MINUTES, value) else "not minutes"
+    )
 
 
 class Plain(pydantic.BaseModel):
@@ -98,6 +119,7 @@ class Field:
 
 STRING: Final = {"type": "string"}
 INTEGER: Final = {"type": "integer"}
+MINUTES: Final = "^[0-9]+m$"
 ANYTHING: Final = {"x-kubernetes-preserve-unknown-fields": True}
 
 
@@ -138,7 +160,7 @@ FIELDS: Final = [
     Field("Enum", Colour | None, {**STRING, "enum": ["red", "blue"]}, ["red"], ["green", 1]),
     Field("StrEnum", Size | None, {**STRING, "enum": ["s", "l"]}, ["s"], ["m"]),
     Field("IntEnum", Level | None, {**INTEGER, "enum": [1, 2]}, [1], [3, "1"]),
-    Field("datetime", datetime.datetime | None, _text("date-time"), ["2026-01-02T03:04:05Z", "2026-01-02T03:04:05.5+01:00"], ["x", "2026-13-01T00:00:00Z", 1]),
+    Field("datetime", datetime.datetime | None, _text("date-time"), ["2026-01-02T03:04:05Z", "2026-01-02T03:04:05.5+01:00"], ["x", "2026-01-02T03:04:05", "2026-13-01T00:00:00Z", 1]),
     Field("date", datetime.date | None, _text("date"), ["2026-01-02"], ["2026-13-02", "x"]),
     Field("Decimal", decimal.Decimal | None, {**STRING, "pattern": r"^[+-]?[0-9]+(\.[0-9]+)?$"}, ["1.50", "-3"], ["x", "", "."]),
     Field("UUID", uuid.UUID | None, _text("uuid"), ["705ab4f5-6393-11e8-b7cc-42010a800002"], ["x", "705ab4f5"]),
@@ -149,16 +171,25 @@ FIELDS: Final = [
     Field("list of int", list[int] | None, {"type": "array", "items": INTEGER}, [[1]], [[1, "2"]]),
     Field("list of lists", list[list[int]] | None, {"type": "array", "items": {"type": "array", "items": INTEGER}}, [[[1], []]], [[1], [["a"]]]),
     Field("list of enums", list[Colour] | None, {"type": "array", "items": {**STRING, "enum": ["red", "blue"]}}, [["red"]], [["red", "green"]]),
+    Field("list with null", list[str | None] | None, {"type": "array", "items": {**STRING, "nullable": True}}, [["a", None]], [[1], [{}]]),
+    Field("list of structs with null", list[Leaf | None] | None, {"type": "array", "items": {**_object(name=STRING, podIP=STRING), "nullable": True}}, [[{}, None]], [[1]]),
     Field("bounded list", Annotated[list[int], Len(1, 2)] | None, {"type": "array", "items": INTEGER, "minItems": 1, "maxItems": 2}, [[1], [1, 2]], [[], [1, 2, 3]]),
     Field("list of bounded", list[Annotated[int, Ge(1)]] | None, {"type": "array", "items": {**INTEGER, "minimum": 1}}, [[1]], [[1, 0]]),
     Field("set", set[str] | None, {"type": "array", "items": STRING, "x-kubernetes-list-type": "set"}, [["a", "b"]], [[1], "a"]),
     Field("homogeneous tuple", tuple[int, ...] | None, {"type": "array", "items": INTEGER}, [[1, 2]], [["a"]]),
     Field("dict", dict[str, str] | None, {"type": "object", "additionalProperties": STRING}, [{}, {"a": "b"}], [[], {"a": 1}]),
     Field("dict of int", dict[str, int] | None, {"type": "object", "additionalProperties": INTEGER}, [{"a": 1}], [{"a": "1"}]),
+    Field("dict with null", dict[str, int | None] | None, {"type": "object", "additionalProperties": {**INTEGER, "nullable": True}}, [{"a": 1, "b": None}], [{"a": "1"}]),
     Field("dict of lists", dict[str, list[int]] | None, {"type": "object", "additionalProperties": {"type": "array", "items": INTEGER}}, [{"a": [1]}], [{"a": [""]}]),
     Field("dict of JSON", dict[str, JSON] | None, {"type": "object", "additionalProperties": ANYTHING}, [{"a": [1, {}]}], [[]]),
     Field("TypedDict", Point | None, _object(["x", "y"], x=INTEGER, y=INTEGER), [{"x": 1, "y": 2}], [{"x": 1}, {"x": 1, "y": "2"}]),
     Field("dataclass", Range | None, _object(["begin"], begin=INTEGER, end=INTEGER), [{"begin": 1}, {"begin": 1, "end": 2}], [{}, {"begin": "1"}]),
+    Field("TypedDict with other names", Scale | None, _object(["maxSize"], maxSize=INTEGER, byZone={"type": "array", "items": {**STRING, "nullable": True}}), [{"maxSize": 1}, {"maxSize": 1, "byZone": ["a", None]}], [{"max_size": 1}, {"maxSize": ""}]),
+    Field("dataclass with other names", Window | None, _object(["firstDay"], firstDay=INTEGER, lastDay=_text("date")), [{"firstDay": 1}, {"firstDay": 1, "lastDay": "2026-01-02"}], [{"first_day": 1}]),
+    Field("list of TypedDicts", list[Scale] | None, {"type": "array", "items": _object(["maxSize"], maxSize=INTEGER, byZone={"type": "array", "items": {**STRING, "nullable": True}})}, [[{"maxSize": 1}]], [[{"max_size": 1}]]),
+    Field("serializer", Annotated[int, BeforeValidator(_minutes), PlainSerializer(_in_minutes), CRD(pattern=MINUTES)] | None, {**STRING, "pattern": MINUTES}, ["5m"], [5, []]),
+    Field("serializer of a list's items", list[Annotated[int, BeforeValidator(_minutes), PlainSerializer(_in_minutes), CRD(pattern=MINUTES)]] | None, {"type": "array", "items": {**STRING, "pattern": MINUTES}}, [["5m"]], [[5]]),
+    Field("serializer of a bounded type", Annotated[int | None, Ge(0), BeforeValidator(_minutes), PlainSerializer(_in_minutes), CRD(pattern=MINUTES)], {**STRING, "pattern": MINUTES}, ["5m"], ["-1m", 5]),
     Field("pydantic model", Plain | None, _object(["size"], size=INTEGER), [{"size": 1}], [{}, {"size": []}]),
     Field("struct", Leaf | None, _object(name=STRING, podIP=STRING), [{}, {"name": "a", "podIP": "b"}], [{"name": 1}, [], "a"]),
     Field("list of structs", list[Leaf] | None, {"type": "array", "items": _object(name=STRING, podIP=STRING)}, [[{"name": "a"}, {}]], [[{"name": "a"}, {"name": 1}]]),
@@ -177,7 +208,10 @@ WITHOUT_SCHEMA: Final = [
     Field("a struct that contains itself", Chain | None),
     Field("an enum of several types", Mixed | None),
     Field("a dict with other keys", dict[int, str] | None),
+    Field("a set with null", set[int | None] | None),
+    Field("a list of enums with null", list[Colour | None] | None),
     Field("a module", types.ModuleType | None),
+    Field("a serializer without a return type", Annotated[int, PlainSerializer(lambda value: value)] | None),
 ]  # fmt: skip
 
 

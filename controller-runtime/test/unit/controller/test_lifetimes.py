@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 from controller_runtime import cache, controller, handler, log, reconcile, source
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.controller import Controller, Options, reconcile_id
-from controller_runtime.machinery import cancellation
+from controller_runtime.machinery import raised
 from controller_runtime.reconcile import ControllerError, Request, Result
 from ctrl_testkit.scripted import A, B, Make, Script, Settle, running, total
 
@@ -207,7 +207,7 @@ async def test_a_cancelled_error_of_a_source_ends_the_controller_with_an_error(m
     made = make(Script())
     made.watch(source.Func(feed))
     with anyio.fail_after(60):
-        with pytest.raises(cancellation.StrayCancellationError):
+        with pytest.raises(raised.StrayCancellationError):
             await made.start()
 
 

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 from controller_runtime.apis.meta.v1 import Condition
 from controller_runtime.machinery import conditions
+from controller_runtime.machinery.meta import parse_time
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 LATER = datetime(2026, 1, 1, 13, tzinfo=UTC)
@@ -23,6 +24,13 @@ def test_a_new_condition_is_added_and_stamped_and_the_argument_left_alone() -> N
     assert conditions.set_status_condition(held, new, lambda: NOON)
     assert held[0].last_transition_time == "2026-01-01T12:00:00Z"
     assert new.last_transition_time is None
+
+
+def test_the_time_is_that_of_the_clock_by_default() -> None:
+    held: list[Condition] = []
+    before = datetime.now(UTC).replace(microsecond=0)
+    assert conditions.set_status_condition(held, suspended("True"))
+    assert before <= parse_time(held[0].last_transition_time or "") <= datetime.now(UTC)
 
 
 def test_the_time_moves_only_with_the_status() -> None:

@@ -4,6 +4,7 @@
 
 from typing import Annotated, Any, ClassVar
 
+import pydantic
 import pytest
 from pydantic import Field
 
@@ -22,8 +23,7 @@ from controller_runtime.machinery import (
     unstructured,
 )
 from controller_runtime.machinery.crd import custom_resource_definition
-from controller_runtime.machinery.intstr import IntOrString
-from controller_runtime.machinery.quantity import Quantity
+from controller_runtime.machinery.quantity import IntOrString, Quantity
 
 
 class WidgetSpec(Struct):
@@ -184,6 +184,44 @@ def test_a_description_of_pydantic_s_field_is_that_of_the_property() -> None:
 def test_two_fields_of_one_name_in_json_are_refused() -> None:
     with pytest.raises(TypeError, match=r"Twice\.aB has the name aB in JSON, as another field has"):
         custom_resource_definition(OfTwice)
+
+
+class Rated(Struct):
+    limit: Annotated[int | None, CRD(max_length=4)] = Field(default=None, alias="cap")
+    ready: int | None = Field(default=None, validation_alias="up", serialization_alias="up")
+    other: int | None = None
+    inner: int = Field(exclude=True)
+
+    @pydantic.field_serializer("limit")
+    def _written(self, value: int | None) -> str | None:
+        return None if value is None else f"{value}m"
+
+    @pydantic.computed_field  # type: ignore[prop-decorator]
+    @property
+    def is_ready(self) -> list[bool | None]:
+        """Whether anything is ready."""
+        return [bool(self.ready)]
+
+
+class OfRated(Object, group="example.com", version="v1", plural="ofrated"):
+    spec: Rated | None = None
+
+
+def test_a_definition_has_the_names_and_types_that_the_class_writes() -> None:
+    found = custom_resource_definition(OfRated)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    assert found["properties"]["spec"] == {
+        "type": "object",
+        "properties": {
+            "cap": {"type": "string", "maxLength": 4},
+            "up": {"type": "integer"},
+            "other": {"type": "integer"},
+            "isReady": {
+                "type": "array",
+                "items": {"type": "boolean", "nullable": True},
+                "description": "Whether anything is ready.",
+            },
+        },
+    }
 
 
 @pytest.mark.parametrize("kind", [Described, OfDescribed(), Object])

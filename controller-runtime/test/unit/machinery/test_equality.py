@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Semantic equality."""
 
+import functools
 from typing import Any
 
 import pytest
@@ -35,3 +36,19 @@ def test_kinds_differ_and_json_is_strict_about_truth() -> None:
     assert not deep_equal(EmptyDirVolumeSource(), ResourceRequirements())
     assert not deep_equal({"a": 1}, {"a": True})
     assert deep_equal({"a": [None]}, {"a": [{}]})
+
+
+class Cached(Struct):
+    size: int = 0
+
+    @functools.cached_property
+    def twice(self) -> int:
+        return 2 * self.size
+
+
+def test_a_cached_property_does_not_count() -> None:
+    read, unread = Cached(size=1), Cached(size=1)
+    assert read.twice == 2
+    assert deep_equal(read, unread)
+    assert deep_equal(unread, read)
+    assert not deep_equal(read, Cached(size=2))

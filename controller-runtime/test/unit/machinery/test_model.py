@@ -3,9 +3,11 @@
 """Structs are pydantic models: what the library adds to them, on all types of fields."""
 
 import copy
+import dataclasses
 import datetime
 import enum
 import json
+import math
 import pickle
 from abc import ABC, abstractmethod
 from typing import Annotated, Any, ClassVar, Literal, Optional, Union
@@ -13,7 +15,9 @@ from typing import Annotated, Any, ClassVar, Literal, Optional, Union
 import pydantic
 import pytest
 from annotated_types import Ge
-from pydantic import BeforeValidator, Field
+from pydantic import AliasChoices, BeforeValidator, Field
+from pydantic_core import PydanticSerializationError
+from typing_extensions import TypedDict
 
 from controller_runtime.apis.core.v1 import Container, Pod
 from controller_runtime.apis.meta.v1 import ObjectMeta
@@ -363,3 +367,179 @@ def test_an_object_has_its_names_however_it_is_made() -> None:
     for wheel in (Wheel(), Wheel.from_dict({}), Wheel.model_construct(), Wheel.of_metadata(ObjectMeta())):
         assert (wheel.api_version, wheel.kind) == ("example.com/v1", "Wheel")
     assert metadata_only(Wheel).from_json('{"metadata":{"name":"a"}}').kind == "Wheel"
+
+
+class Shares(TypedDict):
+    """A typed dict with values that JSON cannot hold, or holds in any order."""
+
+    by_ratio: float
+    zones: set[str]
+
+
+@dataclasses.dataclass
+class Term:
+    """A dataclass with a time."""
+
+    begins_at: datetime.datetime
+
+
+class Measured(Struct):
+    """A struct with values that JSON cannot hold, or holds in any order."""
+
+    ratio: float | None = None
+    at: datetime.datetime | None = None
+    zones: set[str] | None = None
+    ports: dict[str, frozenset[int]] | None = None
+    mixed: set[int | str] | None = None
+    shares: list[Shares] | None = None
+    term: Term | None = None
+    type: str | None = None
+    below: "Measured | None" = None
+
+
+NAIVE = datetime.datetime(2026, 1, 2)  # noqa: DTZ001
+
+
+@pytest.mark.parametrize(
+    ("fields", "error"),
+    [
+        ({"ratio": math.nan}, "finite_number"),
+        ({"ratio": -math.inf}, "finite_number"),
+        ({"shares": [{"by_ratio": math.inf, "zones": set()}]}, "finite_number"),
+        ({"at": NAIVE}, "timezone_aware"),
+        ({"term": Term(NAIVE)}, None),
+    ],
+)
+def test_a_value_that_the_wire_cannot_hold_is_refused(fields: dict[str, Any], error: str | None) -> None:
+    if error is not None:
+        with pytest.raises(pydantic.ValidationError) as raised:
+            Measured(**fields)
+        assert [each["type"] for each in raised.value.errors()] == [error]
+    unchecked = Measured()
+    for name, value in fields.items():
+        setattr(unchecked, name, value)
+    for write in (unchecked.to_json, unchecked.to_dict, Measured(below=unchecked).to_json):
+        with pytest.raises(PydanticSerializationError, match=r"JSON has no number|has no time zone"):
+            write()
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ('{"ratio":NaN}', "finite_number"),
+        ('{"below":{"ratio":-Infinity}}', "finite_number"),
+        ('{"at":"2026-01-02T03:04:05"}', "timezone_aware"),
+        ('{"term":{"beginsAt":"2026-01-02T03:04:05"}}', "timezone_aware"),
+    ],
+)
+def test_a_text_with_such_a_value_is_refused(text: str, error: str) -> None:
+    with pytest.raises(pydantic.ValidationError) as raised:
+        Measured.from_json(text)
+    assert [each["type"] for each in raised.value.errors()] == [error]
+
+
+class Typed(Struct):
+    """A struct whose tag, and whose fields, have names that pydantic's schemas have, too."""
+
+    type: Literal["type"] = "type"
+    default: set[int] | None = None
+
+
+class Other(Struct):
+    type: Literal["default"] = "default"
+    metadata: float | None = None
+
+
+class Tagged(Struct):
+    """A union that is told apart by a tag."""
+
+    fields: Annotated[Typed | Other, Field(discriminator="type")]
+
+
+def test_names_of_fields_and_tags_may_be_those_of_pydantic_s_schemas() -> None:
+    assert Tagged.from_dict({"fields": {"type": "type", "default": [2, 1]}}).to_dict() == {
+        "fields": {"type": "type", "default": [1, 2]}
+    }
+    with pytest.raises(pydantic.ValidationError, match="finite"):
+        Tagged(fields=Other(metadata=math.nan))
+
+
+def test_sets_are_written_in_order() -> None:
+    letters = [*"hgfedcba"]
+    measured = Measured(
+        zones=set(letters),
+        ports={"web": frozenset({80, 9, 443})},
+        mixed={"b", 1, "a"},
+        shares=[{"by_ratio": 0.5, "zones": set(letters)}],
+    )
+    data = measured.to_dict()
+    assert data == {
+        "zones": letters[::-1],
+        "ports": {"web": [9, 80, 443]},
+        "mixed": ["a", "b", 1],
+        "shares": [{"byRatio": 0.5, "zones": letters[::-1]}],
+    }
+    assert json.loads(measured.to_json()) == data
+    assert Measured.from_dict(data) == measured
+    assert measured.model_dump()["zones"] == set(letters)
+
+
+class Rated(Struct):
+    """A struct with fields that the class computes."""
+
+    ready: int = 0
+    parts: list["Rated"] | None = None
+
+    @pydantic.computed_field
+    def is_ready(self) -> bool:
+        """Whether anything is ready."""
+        return self.ready > 0
+
+    @pydantic.computed_field(alias="sum")  # type: ignore[prop-decorator]
+    @property
+    def total(self) -> int:
+        return self.ready + sum(each.total for each in self.parts or ())
+
+
+def test_computed_fields_are_written_and_not_read() -> None:
+    class Narrower(Rated):
+        name: str = ""
+
+    text = b'{"ready":1,"parts":[{"ready":2,"isReady":true,"sum":2}],"isReady":true,"sum":3}'
+    rated = Rated(ready=1, parts=[Rated(ready=2)])
+    assert rated.to_json() == text
+    stored = Rated.from_json(text.replace(b'"sum":3', b'"sum":9,"other":1'))
+    assert stored.unknown_fields == {"other": 1}
+    assert stored.to_dict() == {**json.loads(text), "other": 1}
+    assert Rated.from_dict(rated.to_dict()) == rated
+    assert Narrower.from_dict({"sum": 1, "name": "a"}).to_dict() == {
+        **Rated().to_dict(),
+        "name": "a",
+    }
+    Rated.model_rebuild(force=True)
+    assert Rated.from_json(text) == rated
+    with pytest.raises(TypeError, match="Rated has no field total"):
+        Rated(total=1)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize(
+    ("field", "names"),
+    [
+        (Field(default=None, serialization_alias="size"), "size and read as maxSize"),
+        (Field(default=None, validation_alias="size"), "maxSize and read as size"),
+        (Field(default=None, validation_alias=AliasChoices("a", "b")), "maxSize and read as a or b"),
+    ],
+)
+def test_a_field_is_read_by_the_name_under_which_it_is_written(field: Any, names: str) -> None:
+    with pytest.raises(TypeError, match=f"Sized.max_size is written as {names}; give it one alias"):
+        pydantic.create_model("Sized", __base__=Struct, max_size=(int | None, field))
+
+
+def test_a_field_may_be_read_by_a_former_name() -> None:
+    class Renamed(Struct):
+        max_size: int = Field(
+            default=0, validation_alias=AliasChoices("size", "limit"), serialization_alias="size"
+        )
+
+    for former in ("size", "limit"):
+        assert Renamed.from_dict({former: 3}).to_dict() == {"size": 3}

@@ -1,12 +1,12 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Names, labels, ports."""
+"""Names of kinds and objects, and the checks of names, labels and ports."""
 
 from typing import Any
 
 import pytest
 
-from controller_runtime.machinery import names
+from controller_runtime.machinery import GVK, GroupKind, NamespacedName, Resource, names
 
 CHECKS = (
     names.is_dns1123_label,
@@ -50,3 +50,26 @@ def test_a_trailing_newline_is_no_part_of_a_name() -> None:
 def test_ports_are_between_1_and_65535() -> None:
     assert names.is_port_number(65535) == []
     assert names.is_port_number(0) == ["must be between 1 and 65535, inclusive"]
+
+
+@pytest.mark.parametrize(
+    ("api_version", "gvk"), [("v1", GVK("", "v1", "Pod")), ("batch/v1", GVK("batch", "v1", "Pod"))]
+)
+def test_reading_and_writing_an_api_version(api_version: str, gvk: GVK) -> None:
+    assert GVK.parse(api_version, "Pod") == gvk
+    assert gvk.api_version == api_version
+
+
+@pytest.mark.parametrize("api_version", ["a/b/c", "a/"])
+def test_malformed_api_versions_are_refused(api_version: str) -> None:
+    with pytest.raises(ValueError, match="unexpected apiVersion"):
+        GVK.parse(api_version, "Pod")
+
+
+def test_texts_are_go_s() -> None:
+    assert str(GroupKind("g", "K")) == "K.g"
+    assert str(GroupKind("", "Pod")) == "Pod"
+    assert str(GVK("g", "v1", "K")) == "g/v1, Kind=K"
+    assert Resource("", "v1", "pods", True).group_resource == "pods"
+    assert str(NamespacedName("n", "a")) == "n/a"
+    assert str(NamespacedName("", "a")) == "a"

@@ -62,7 +62,7 @@ def test_a_status_nobody_named_is_sent_without_a_name() -> None:
     ],
 )
 def test_a_header_cannot_bring_another(answer: HTTPResponse) -> None:
-    with pytest.raises(ValueError, match="holds a line's end"):
+    with pytest.raises(ValueError, match="contains a line break"):
         message.render(answer, b"", 0)
 
 

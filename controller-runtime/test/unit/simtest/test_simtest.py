@@ -136,7 +136,7 @@ def test_a_search_whose_process_ends_early_fails(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_scenario_that_is_loaded_from_its_file_has_the_clock_of_the_run(tmp_path: Path) -> None:
-    file = tmp_path / "clock.py"
+    file = tmp_path / "test_clock_of_a_scenario.py"
     file.write_text(
         "from datetime import UTC, datetime\n"
         "from controller_runtime import simtest\n"
@@ -145,6 +145,13 @@ def test_a_scenario_that_is_loaded_from_its_file_has_the_clock_of_the_run(tmp_pa
         "test_it = simtest.simulate(seeds=1, minutes=0.1)(lambda sim: sim.finally_(year))\n"
     )
     assert load(f"{file}::test_it").run(0).failure is None
+
+
+def test_a_scenario_of_a_file_with_the_name_of_another_module_is_not_loaded(tmp_path: Path) -> None:
+    file = tmp_path / "json.py"
+    file.write_text("")
+    with pytest.raises(SystemExit, match="has the name of the module"):
+        load(f"{file}::test_it")
 
 
 def test_the_order_of_ready_tasks_is_drawn_and_each_keeps_its_own() -> None:

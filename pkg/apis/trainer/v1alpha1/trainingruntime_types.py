@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Final
 
 from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.machinery import CRD, JSON, Int32, Object, Rule, Struct, is_unset
-from controller_runtime.machinery.intstr import MAX_INT32, IntOrString
+from controller_runtime.machinery.quantity import MAX_INT32, IntOrString
 from pydantic import Field
 
 from pkg.apis.jobset.v1alpha2 import JobSetSpec

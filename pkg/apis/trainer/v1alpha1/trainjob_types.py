@@ -31,7 +31,7 @@ from controller_runtime.machinery import (
     Struct,
     is_unset,
 )
-from controller_runtime.machinery.intstr import MAX_INT32, IntOrString
+from controller_runtime.machinery.quantity import MAX_INT32, IntOrString
 from pydantic import Field
 
 from .runtimepatch_types import FIELD_IMMUTABLE, RuntimePatch

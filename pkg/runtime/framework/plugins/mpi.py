@@ -22,7 +22,7 @@ from controller_runtime.apis.core.v1 import (
 )
 from controller_runtime.client import FieldIndexer, Reader
 from controller_runtime.machinery import Object, field
-from controller_runtime.machinery.intstr import int_value
+from controller_runtime.machinery.quantity import int_value
 
 from pkg import apply
 from pkg.apis.config.v1alpha1 import Configuration

@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 from controller_runtime.machinery import field
-from controller_runtime.machinery.intstr import IntOrString
+from controller_runtime.machinery.quantity import IntOrString
 
 from pkg.apis.jobset.v1alpha2 import JobSetSpec, ReplicatedJob
 from pkg.apis.trainer.v1alpha1 import Trainer, TrainJob

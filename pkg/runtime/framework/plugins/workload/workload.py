@@ -11,7 +11,7 @@ import anyio
 from controller_runtime.client import FieldIndexer, Reader, peek
 from controller_runtime.machinery import Object, conditions, field
 from controller_runtime.machinery.errors import NotFoundError, StatusError
-from controller_runtime.machinery.intstr import MAX_INT32
+from controller_runtime.machinery.quantity import MAX_INT32
 from controller_runtime.rest import RestError
 
 from pkg.apis.jobset.v1alpha2 import JobSet, JobSetSpec

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from controller_runtime.apis.core.v1 import ResourceRequirements
 from controller_runtime.fake import FakeClient
-from controller_runtime.machinery.intstr import IntOrString
+from controller_runtime.machinery.quantity import IntOrString
 
 from pkg.apis.jobset.v1alpha2 import JobSet, ReplicatedJob
 from pkg.apis.trainer.v1alpha1 import MLPolicy, TorchMLPolicySource, Trainer, TrainJob
