@@ -25,7 +25,6 @@ UNTIL_DELETED: Final = timedelta(seconds=10)
 
 _SHARED: Final = frozenset({"conditions"})
 """Status fields to which other writers may add."""
-_STALE: Final = ("test failed", "nonexistent key", "missing path", "no such key")
 
 Operation = dict[str, JSON]
 
@@ -75,9 +74,11 @@ def remove_annotation(live: Object, name: str) -> client.Patch:
 
 
 def raise_if_stale(error: InvalidError, reason: str) -> None:
-    """Raise PendingError if a patch of this module was refused because the values that it tests have changed."""
-    texts = [str(error), *(str(cause.get("message")) for cause in error.causes)]
-    if any(sign in text for text in texts for sign in _STALE):
+    """Raise PendingError if a patch of this module was refused because the values that it tests have changed.
+
+    Such a refusal names no object: the patch was not applied to it. Other refusals are about the patched object.
+    """
+    if not error.details.get("kind"):
         raise PendingError(reason) from error
 
 

@@ -129,7 +129,8 @@ async def test_a_gang_whose_change_the_server_refuses_is_built_again(monkeypatch
     async def apply(obj: Any, **options: Any) -> Any:
         if isinstance(obj, v1beta1.PodGroup) and not refusals:
             refusals.append(obj)
-            raise InvalidError(text, code=422, reason="Invalid")
+            details = {"group": "scheduling.k8s.io", "kind": "PodGroup", "name": "job"}
+            raise InvalidError(text, code=422, reason="Invalid", details=details)
         return await plain(obj, **options)
 
     monkeypatch.setattr(w.server, "apply", apply)
