@@ -67,7 +67,7 @@ class Cluster:
         A role that denies the MutatingWebhookConfiguration, as that of Trainer v2.1 does, may be replaced later: it is
         tried again until then. A watch would log its failures.
         """
-        names = {
+        names: dict[type[Object], cache.ByObject] = {
             Secret: cache.ByObject(
                 namespaces=(self.options.namespace,), fields={"metadata.name": self.options.secret}
             ),
