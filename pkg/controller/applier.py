@@ -30,6 +30,7 @@ from pkg.runtime.interface import GeneratedSecret
 from pkg.util import trainjob
 
 from . import drift
+from .memory import Memories
 
 _OF_NO_OBJECT: Final = "1"
 """A resourceVersion before the first write of any API server. An apply ignores "0"."""
@@ -42,7 +43,6 @@ OLD_JOB_SET: Final = (
 _UNDECLARED: Final = ".spec.volumeClaimPolicies: field not declared in schema"
 
 T = TypeVar("T", bound=Object)
-Name = tuple[GVK, NamespacedName]
 
 
 class _Spec(msgspec.Struct):
@@ -81,15 +81,11 @@ class Applier:
     ``reader`` reads objects that are cached as metadata only.
     """
 
-    def __init__(self, client: Client, reader: Reader | None = None) -> None:
+    def __init__(self, client: Client, memories: Memories, reader: Reader | None = None) -> None:
         self._client = client
         self.reader: Reader = client if reader is None else reader
-        self._settled: dict[NamespacedName, dict[Name, tuple[bytes, bytes]]] = {}
+        self._memories = memories
         self._old_job_set = False
-
-    def forget(self, owner: NamespacedName) -> None:
-        """Forget the objects of ``owner``."""
-        self._settled.pop(owner, None)
 
     def knows(self, owner: NamespacedName, desired: Object, live: Object) -> bool:
         """Return True if ``live`` is remembered as matching ``desired``."""
@@ -103,7 +99,7 @@ class Applier:
     def _remember(
         self, owner: NamespacedName, desired: Object, wanted: bytes, live: Object | LazyObject[Object]
     ) -> None:
-        self._settled.setdefault(owner, {})[desired.gvk, desired.key] = wanted, _digest_of(live)
+        self._memories[owner].settled[desired.gvk, desired.key] = wanted, _digest_of(live)
 
     async def apply(self, owner: NamespacedName, desired: Object) -> Outcome:
         """Apply ``desired`` as field owner ``trainer`` if the live object differs.
@@ -140,10 +136,6 @@ class Applier:
         """Return that JobSet is too old; the manager stays ready, because other TrainJobs run."""
         return OLD_JOB_SET if self._old_job_set else None
 
-    def applied(self, owner: NamespacedName) -> bool:
-        """Return True if objects of ``owner`` were compared or applied since this process began."""
-        return owner in self._settled
-
     async def pending(self, owner: NamespacedName, desired: Object) -> bool:
         """Return True if :meth:`apply` would send a request. Raises the same errors."""
         return (await self._compare(owner, desired))[1]
@@ -158,7 +150,7 @@ class Applier:
         return (await peek(self._client, kind, desired.key)).object
 
     def _known(self, owner: NamespacedName, desired: Object) -> tuple[bytes, bytes] | None:
-        return self._settled.get(owner, {}).get((desired.gvk, desired.key))
+        return self._memories[owner].settled.get((desired.gvk, desired.key))
 
     async def _compare(self, owner: NamespacedName, desired: Object) -> tuple[Object | None, bool]:
         """Return the live object, and True if an apply is needed."""

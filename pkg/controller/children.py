@@ -19,7 +19,7 @@ from typing import Final, NoReturn
 import msgspec
 from controller_runtime import client, log
 from controller_runtime.cache import CacheDegradedError
-from controller_runtime.machinery import NamespacedName, Object
+from controller_runtime.machinery import Object
 from controller_runtime.machinery.errors import (
     ConflictError,
     ForbiddenError,
@@ -41,14 +41,13 @@ from pkg.util import trainjob
 from . import gangs, jobconditions, writes
 from .applier import Applier, Outcome, at_version_of
 from .drift import JobSetRule, Wire, content, ended
+from .memory import Memories
 from .reports import Reports
 from .writes import SOON, UNTIL_DELETED, BeingDeletedError, PendingError
 
 _UNTIL_NAMESPACE_IS_GONE: Final = timedelta(seconds=60)
 _UNTIL_OBSERVED: Final = timedelta(seconds=10)
 _UNTIL_READABLE: Final = timedelta(seconds=30)
-_IMMUTABLE: Final = "immutable"
-"""Part of the error that JobSet's webhook and CRD return for a change of an immutable field."""
 _EVENT_REASON: Final = "JobSetRecreating"
 _NOT_FOLLOWED_REASON: Final = "JobSetNotFollowing"
 _NOT_FOLLOWED: Final = (
@@ -93,17 +92,19 @@ class Children:
     """Applies the objects of TrainJobs."""
 
     def __init__(
-        self, client: client.Client, applier: Applier, recorder: EventRecorder, now: Callable[[], datetime]
+        self,
+        client: client.Client,
+        applier: Applier,
+        recorder: EventRecorder,
+        now: Callable[[], datetime],
+        memories: Memories,
     ) -> None:
         self._client = client
         self._applier = applier
         self._recorder = recorder
         self._now = now
-        self._terminating: dict[NamespacedName, datetime] = {}
-        self._rebuilt: dict[NamespacedName, bytes] = {}
-        self.reports = Reports(client, recorder, now)
-        self._judged: dict[NamespacedName, tuple[str | None, int]] = {}
-        """The uid and generation of TrainJobs whose running JobSets were compared with them."""
+        self._memories = memories
+        self.reports = Reports(client, recorder, now, memories)
         self._steps: Final[
             Mapping[JobSetState, Callable[[Runtime, TrainJob, JobSet], Awaitable[Applied]]]
         ] = {
@@ -114,14 +115,6 @@ class Children:
             JobSetState.MOVING: self._move,
             JobSetState.RUNNING: self._keep,
         }
-
-    def forget(self, owner: NamespacedName) -> None:
-        """Forget the children of ``owner``."""
-        self._applier.forget(owner)
-        self._terminating.pop(owner, None)
-        self._rebuilt.pop(owner, None)
-        self.reports.forget(owner)
-        self._judged.pop(owner, None)
 
     async def job_set(self, train_job: TrainJob) -> JobSet | None:
         """Return the JobSet of the TrainJob's name if the TrainJob controls it or may adopt it.
@@ -155,7 +148,7 @@ class Children:
             StatusError: the API server refused.
             TransportError: the API server was unreachable.
         """
-        terminating = self._terminating.get(train_job.key)
+        terminating = self._memories[train_job.key].terminating
         if terminating is not None and self._now() < terminating:
             raise PendingError("the namespace is being terminated", _UNTIL_NAMESPACE_IS_GONE)
         with self._pending(train_job):
@@ -199,7 +192,7 @@ class Children:
         if newer is not None:
             log.logger_from().info("Suspending the JobSet as its TrainJob was", jobSet=str(live.key))
             await self._suspend_as_it_is(live, newer)
-        self._judged[train_job.key] = _version_of(train_job)
+        self._memories[train_job.key].compared = _version_of(train_job)
         await self._settle(train_job)
         return await self._repair(runtime, train_job, live)
 
@@ -208,12 +201,12 @@ class Children:
 
         Where the webhook did not note a suspension, the TrainJob may have been changed while it ran.
         """
-        version = _version_of(train_job)
-        if version[1] > 1 and self._judged.get(train_job.key) != version:
+        version, memory = _version_of(train_job), self._memories[train_job.key]
+        if version[1] > 1 and memory.compared != version:
             if await self._newer(runtime, train_job, live) is not None:
                 message = _NOT_FOLLOWED.format(live.key)
                 self._recorder.event(train_job, "Warning", _NOT_FOLLOWED_REASON, message)
-            self._judged[train_job.key] = version
+            memory.compared = version
         return await self._repair(runtime, train_job, live)
 
     async def _newer(self, runtime: Runtime, train_job: TrainJob, live: JobSet) -> JobSet | None:
@@ -257,7 +250,7 @@ class Children:
             return await self._apply_with_gangs(train_job, live, job_set, siblings)
         except (ForbiddenError, InvalidError) as error:
             rule = JobSetRule(live.to_dict())
-            if not (rule.suspended and _IMMUTABLE in str(error)):
+            if not (rule.suspended and writes.refuses_change(error)):
                 raise
             await self._rebuild(train_job, live, job_set, rule, error)
             raise
@@ -307,9 +300,9 @@ class Children:
         except ConflictError as error:
             raise PendingError(f"an object changed meanwhile: {error}") from error
         except ForbiddenError as error:
-            if all(cause.get("reason") != "NamespaceTerminating" for cause in error.causes):
+            if not error.has_cause("NamespaceTerminating"):
                 raise
-            self._terminating[train_job.key] = self._now() + _UNTIL_NAMESPACE_IS_GONE
+            self._memories[train_job.key].terminating = self._now() + _UNTIL_NAMESPACE_IS_GONE
             raise PendingError(str(error), _UNTIL_NAMESPACE_IS_GONE) from error
 
     async def _apply_with_gangs(
@@ -320,7 +313,7 @@ class Children:
         try:
             return await self._apply(train_job, live, job_set, siblings)
         except InvalidError as error:
-            if _IMMUTABLE in str(error) and gangs.refuses(error):
+            if writes.refuses_change(error) and gangs.refuses(error):
                 await gangs.make_way(self._client, live, siblings, refused=True)
             raise
 
@@ -378,7 +371,7 @@ class Children:
         self, runtime: Runtime, train_job: TrainJob, live: JobSet, *, adopted: bool = False
     ) -> Applied:
         """Restore siblings of a running JobSet, unless the TrainJob has changed since the JobSet was built."""
-        if ended(live) and not adopted and self._applier.applied(train_job.key):
+        if ended(live) and not adopted and self._memories[train_job.key].settled:
             # No more pods are created, and this process has seen the siblings. A missing runtime is still reported.
             await runtime.require(train_job)
             return []
@@ -416,7 +409,7 @@ class Children:
         try:
             preview = await self._send(desired, live, dry_run=True)
         except (ForbiddenError, InvalidError) as error:
-            if _IMMUTABLE not in str(error):
+            if not writes.refuses_change(error):
                 raise
             refusal = error
         else:
@@ -453,8 +446,8 @@ class Children:
         if not rule.observed and created is not None and self._now() - created < _UNTIL_OBSERVED:
             raise PendingError(f"jobset {live.key}: its controller may be creating Jobs")
         wanted = msgspec.json.encode(desired.to_dict())
-        before = self._rebuilt.get(train_job.key)
-        if before == wanted and live.metadata.generation == 1:
+        memory = self._memories[train_job.key]
+        if memory.rebuilt == wanted and live.metadata.generation == 1:
             raise refusal or trainjob.ChildConflictError(
                 f"jobset {live.key}: built again, and another writer changed it when it was created"
             )
@@ -464,8 +457,8 @@ class Children:
             if refusal is None:
                 raise
             raise refusal from error
-        self._rebuilt[train_job.key] = wanted
-        self._applier.forget(train_job.key)
+        memory.rebuilt = wanted
+        memory.settled.clear()
         message = (
             f"JobSet {live.key} is built again: the TrainJob changed fields that are immutable in a JobSet"
         )

@@ -26,7 +26,7 @@ _GANGS: Final[frozenset[GVK]] = frozenset(
 
 def refuses(error: InvalidError) -> bool:
     """Return True if the error refuses a gang."""
-    return f".{v1beta1.PodGroup.gvk.group} " in str(error)
+    return error.details.get("group") == v1beta1.PodGroup.gvk.group
 
 
 async def make_way(

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from controller_runtime import client, log
-from controller_runtime.machinery import NamespacedName, Object, conditions
+from controller_runtime.machinery import Object, conditions
 from controller_runtime.machinery.errors import NotFoundError
 from controller_runtime.machinery.meta import parse_time
 from controller_runtime.machinery.printable import printable_line
@@ -22,6 +22,8 @@ from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer import v1alpha1 as trainer
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.runtime import Runtime
+
+from .memory import Memories
 
 LONG: Final = timedelta(seconds=60)
 """A deletion that takes longer is reported: pods have 30 seconds by default."""
@@ -37,16 +39,17 @@ _OUTCOMES: Final = {
 class Reports:
     """Records Warning events about states that last, and remembers which it recorded."""
 
-    def __init__(self, reader: client.Reader, recorder: EventRecorder, now: Callable[[], datetime]) -> None:
+    def __init__(
+        self,
+        reader: client.Reader,
+        recorder: EventRecorder,
+        now: Callable[[], datetime],
+        memories: Memories,
+    ) -> None:
         self._reader = reader
         self._recorder = recorder
         self._now = now
-        self._reported: dict[NamespacedName, dict[str, frozenset[str]]] = {}
-        """By TrainJob and reason, the causes that last."""
-
-    def forget(self, owner: NamespacedName) -> None:
-        """Forget the events about a TrainJob."""
-        self._reported.pop(owner, None)
+        self._memories = memories
 
     def deletion(self, train_job: TrainJob, live: Object) -> None:
         """Report a child whose deletion takes long: finalizers keep it.
@@ -93,10 +96,10 @@ class Reports:
 
     def _report(self, train_job: TrainJob, reason: str, causes: Mapping[str, str]) -> None:
         """Record the messages of causes that did not last until now."""
+        reported = self._memories[train_job.key].reported
         if not causes:
-            self._reported.get(train_job.key, {}).pop(reason, None)
+            reported.pop(reason, None)
             return
-        reported = self._reported.setdefault(train_job.key, {})
         for cause in causes.keys() - reported.get(reason, frozenset()):
             self._recorder.event(train_job, "Warning", reason, causes[cause])
         reported[reason] = frozenset(causes)

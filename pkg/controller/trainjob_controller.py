@@ -30,6 +30,7 @@ from pkg.util.trainjob import ChildConflictError
 from . import jobconditions, reports, writes
 from .applier import Applier, Outcome
 from .children import Children, JobSetState, state_of
+from .memory import Memories
 from .starts import Starts
 from .writes import PendingError
 
@@ -124,12 +125,12 @@ class TrainJobReconciler:
         self._recorder = recorder
         self._runtimes = runtimes
         self._now = now
-        self._applier = Applier(client, reader)
-        self._children = Children(client, self._applier, recorder, now)
+        self._memories = Memories()
+        applier = Applier(client, self._memories, reader)
+        self._children = Children(client, applier, recorder, now, self._memories)
         self._starts = starts
         self._phases = metrics.TrainJobPhases()
-        self._arrived: dict[NamespacedName, datetime] = {}
-        self.remark = self._applier.remark
+        self.remark = applier.remark
         self.timer = Timer()
         self._life: Final[Mapping[State, tuple[Callable[[_Pass], Awaitable[None]], ...]]] = {
             State.FINISHED: (self._read_status, self._write_status, self._delete_expired),
@@ -158,12 +159,11 @@ class TrainJobReconciler:
         except NotFoundError:
             _count(State.DELETED)
             self._phases.forget(request)
-            self._children.forget(request)
-            self._skip(request)
+            self._forget(request)
             return ctrl.Result()
         if stored.metadata.deletion_timestamp is not None or not trainjob.is_ours(stored):
             _count(State.FOREIGN)
-            self._skip(request)
+            self._forget(request)
             return ctrl.Result()
         self._observe(stored, failing=True)  # until this reconcile has ended
         this = await self._begin(stored)
@@ -192,8 +192,7 @@ class TrainJobReconciler:
         finished = trainjob.is_finished(this.train_job)
         self._observe(this.train_job, failing=any(not isinstance(each, PendingError) for each in errors))
         if finished:
-            self._children.forget(request)
-            self._arrived.pop(request, None)
+            self._forget(request)
             left = None
         elif any(isinstance(each, ChildConflictError) for each in errors):
             self.timer.set(request, _WHILE_A_NAME_IS_TAKEN)
@@ -306,21 +305,22 @@ class TrainJobReconciler:
         if self._starts is not None:
             self._starts.observe(train_job, failing=failing)
 
-    def _skip(self, request: ctrl.Request) -> None:
-        """Expect no start of a TrainJob."""
-        self._arrived.pop(request, None)
+    def _forget(self, request: ctrl.Request) -> None:
+        """Forget a TrainJob whose children are not reconciled any more."""
+        self._memories.pop(request, None)
         if self._starts is not None:
             self._starts.forget(request)
 
     def arrives(self, evt: event.CreateEvent[TrainJob]) -> bool:
         """Note when a TrainJob arrived by its watch: its creation timestamp has whole seconds only."""
         if not evt.is_in_initial_list:
-            self._arrived[evt.key] = self._now()
+            self._memories[evt.key].arrived = self._now()
         return True
 
     def _since_arrival(self, train_job: TrainJob) -> float:
         """Return the seconds since a TrainJob arrived, or, if it is older than this process, since its creation."""
-        since, created = self._arrived.pop(train_job.key, None), train_job.metadata.creation_timestamp
+        memory, created = self._memories[train_job.key], train_job.metadata.creation_timestamp
+        since, memory.arrived = memory.arrived, None
         if since is None and created:
             since = parse_time(created)
         return max(0.0, (self._now() - since).total_seconds()) if since is not None else 0.0

@@ -17,7 +17,7 @@ import msgspec
 from controller_runtime import client
 from controller_runtime.apis.meta.v1 import OwnerReference
 from controller_runtime.machinery import JSON, Object
-from controller_runtime.machinery.errors import InvalidError
+from controller_runtime.machinery.errors import InvalidError, StatusError
 from controller_runtime.machinery.patch import pointer
 
 SOON: Final = timedelta(seconds=1)
@@ -25,7 +25,6 @@ UNTIL_DELETED: Final = timedelta(seconds=10)
 
 _SHARED: Final = frozenset({"conditions"})
 """Status fields to which other writers may add."""
-_STALE: Final = ("test failed", "nonexistent key", "missing path", "no such key")
 
 Operation = dict[str, JSON]
 
@@ -75,10 +74,21 @@ def remove_annotation(live: Object, name: str) -> client.Patch:
 
 
 def raise_if_stale(error: InvalidError, reason: str) -> None:
-    """Raise PendingError if a patch of this module was refused because the values that it tests have changed."""
-    texts = [str(error), *(str(cause.get("message")) for cause in error.causes)]
-    if any(sign in text for text in texts for sign in _STALE):
+    """Raise PendingError if a patch of this module was refused because the values that it tests have changed.
+
+    Such a refusal names no object: the patch was not applied to it. Other refusals are about the patched object.
+    """
+    if not error.details.get("kind"):
         raise PendingError(reason) from error
+
+
+def refuses_change(error: StatusError) -> bool:
+    """Return True if an immutable field is the reason of a refusal.
+
+    No reason of the API says so, only the messages of the causes, and that of a webhook which returns no causes.
+    """
+    messages = [str(each.get("message")) for each in error.causes] or [error.message]
+    return any("immutable" in each for each in messages)
 
 
 async def delete(

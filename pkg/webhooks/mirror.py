@@ -16,25 +16,15 @@ from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.machinery import CRD, JSON, Struct, equality, openapi, wire_name
 from controller_runtime.machinery.patch import StrategicMergeError, strategic_merge_patch
 
-from pkg import apply
 from pkg.apis.trainer import v1alpha1 as trainer
 from pkg.constants import trainer as constants
 from pkg.runtime.core.budget import Budget
+from pkg.runtime.core.overrides import pod_patch
 from pkg.util import generations
 
 Document = dict[str, JSON]
 
 _DIGEST: Final = constants.FIRST_GENERATION_DIGEST_ANNOTATION
-_IMMUTABLE: Final = (
-    "service_account_name",
-    "volumes",
-    "init_containers",
-    "containers",
-    "image_pull_secrets",
-    "security_context",
-    "termination_grace_period_seconds",
-)
-"""Fields of a runtime patch's pod spec that the CRD makes immutable."""
 
 
 class NotMirrorableError(ValueError):
@@ -132,20 +122,13 @@ def compose(spec: trainer.TrainJobSpec) -> trainer.RuntimePatch:
 
 
 def _pod_patch(override: trainer.PodTemplateOverride) -> Document:
-    """Return an override as a patch of a pod template."""
-    patch: Document = {}
-    if override.metadata is not None:
-        held = {"labels": override.metadata.labels, "annotations": override.metadata.annotations}
-        if metadata := {name: dict(value) for name, value in held.items() if value}:
-            patch["metadata"] = metadata
-    if override.spec is not None:
-        patch["spec"] = apply.as_typed(override.spec.to_dict(), inside="spec")
-        for kind in ("containers", "initContainers"):
-            for container in patch["spec"].get(kind, ()):
-                container.pop("resources", None)
-        if override.spec.service_account_name is not None:
-            # An empty value removes the template's service account.
-            patch["spec"]["serviceAccountName"] = override.spec.service_account_name
+    """Return an override as a patch of a pod template, without empty maps and the resources of containers."""
+    patch = pod_patch(override)
+    metadata = {name: value for name, value in patch.pop("metadata", {}).items() if value}
+    patch = {**({"metadata": metadata} if metadata else {}), **patch}
+    for kind in ("containers", "initContainers"):
+        for container in patch.get("spec", {}).get(kind, ()):
+            container.pop("resources", None)
     _refuse_directives(patch)
     return patch
 
@@ -170,15 +153,17 @@ def _manager(present: list[trainer.RuntimePatch], mirror: trainer.RuntimePatch) 
     before = dict(generations.pod_patches(present[0]))
     for job, pod in generations.pod_patches(mirror):
         stored = before.get(job)
-        if stored is not None and any(
-            _differ(getattr(stored, name), getattr(pod, name)) for name in _IMMUTABLE
-        ):
+        if stored is not None and any(_is_refused(stored, pod, name) for name in type(pod).model_fields):
             return second if used == first else first
     return used
 
 
-def _differ(stored: object, new: object) -> bool:
-    return stored is not None and new is not None and not equality.deep_equal(stored, new)
+def _is_refused(stored: trainer.PodSpecPatch, new: trainer.PodSpecPatch, name: str) -> bool:
+    """Return True if the CRD refuses the change of a field: some are immutable once they are set."""
+    before, after = getattr(stored, name), getattr(new, name)
+    if before is None or after is None or equality.deep_equal(before, after):
+        return False
+    return any("oldSelf" in each.rule for each in _marker(type(new), name).rules)
 
 
 def _check(mirror: trainer.RuntimePatch, patches: list[trainer.RuntimePatch]) -> None:

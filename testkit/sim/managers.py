@@ -185,20 +185,10 @@ async def check_managers(sim: Simulation) -> None:
 
 
 def _check_trackers(sim: Simulation, name: str, reconciler: TrainJobReconciler) -> None:
-    children = reconciler._children
     unfinished = {
         (each["metadata"]["namespace"], each["metadata"]["name"])
         for each in sim.server.objects(TrainJob)
         if not (is_true(each, "Complete") or is_true(each, "Failed"))
     }
-    remembered = (
-        children._applier._settled,
-        children._terminating,
-        children._rebuilt,
-        children.reports._reported,
-        children._judged,
-        reconciler._arrived,
-    )
-    for held in remembered:
-        left = set(held) - unfinished
-        assert not left, f"TrainJobs are remembered too long: {name} {sorted(left)}"
+    left = reconciler._memories.keys() - unfinished
+    assert not left, f"TrainJobs are remembered too long: {name} {sorted(left)}"

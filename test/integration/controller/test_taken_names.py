@@ -14,6 +14,7 @@ from controller_runtime.machinery.errors import ConflictError
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.controller.applier import Applier, Outcome
+from pkg.controller.memory import Memories
 
 pytestmark = pytest.mark.integration
 
@@ -44,7 +45,7 @@ async def test_an_object_that_another_writer_creates_meanwhile_stays_as_it_is(
 
     late = interceptor.wrap(live_client, interceptor.Funcs(apply=apply_late))
     with pytest.raises(ConflictError):
-        await Applier(late).apply(desired.key, desired)
+        await Applier(late, Memories()).apply(desired.key, desired)
     stored = await live_client.get(type(stranger), stranger.key)
     assert {each.manager for each in stored.metadata.managed_fields or ()} == {"stranger"}
     await live_client.delete(stored)
@@ -55,9 +56,9 @@ async def test_an_absent_object_is_created_with_the_field_owner_of_an_apply(
     number: int, trainer_control_plane: Environment, live_client: LiveClient, namespace: str
 ) -> None:
     desired = children(namespace, "ours")[number]
-    assert await Applier(live_client).apply(desired.key, desired) is Outcome.CREATED
+    assert await Applier(live_client, Memories()).apply(desired.key, desired) is Outcome.CREATED
     stored = await live_client.get(type(desired), desired.key)
     writers = {(each.manager, each.operation) for each in stored.metadata.managed_fields or ()}
     assert writers == {("trainer", "Apply")}
-    assert await Applier(live_client).apply(desired.key, desired) is Outcome.UNCHANGED
+    assert await Applier(live_client, Memories()).apply(desired.key, desired) is Outcome.UNCHANGED
     await live_client.delete(stored)

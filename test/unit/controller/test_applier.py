@@ -11,6 +11,7 @@ from controller_runtime.machinery.errors import ConflictError
 
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
 from pkg.controller.applier import Applier, Outcome
+from pkg.controller.memory import Memories
 from pkg.util.trainjob import ChildConflictError
 
 OWNER = NamespacedName("ns", "job")
@@ -26,7 +27,7 @@ def pod_group(**spec: Any) -> PodGroup:
 
 async def test_content_that_is_not_cached_is_never_read() -> None:
     client = FakeClient()
-    applier = Applier(client)
+    applier = Applier(client, Memories())
     assert await applier.apply(OWNER, config_map(hostfile="a")) is Outcome.CREATED
     assert await applier.apply(OWNER, config_map(hostfile="a")) is Outcome.UNCHANGED
     reads = {call.kind for call in client.calls if not call.is_write}
@@ -36,7 +37,7 @@ async def test_content_that_is_not_cached_is_never_read() -> None:
 @pytest.mark.parametrize("kind", [ConfigMap, Secret])
 async def test_of_such_a_kind_another_version_is_reason_enough_to_apply_again(kind: type[Any]) -> None:
     client = FakeClient()
-    applier = Applier(client)
+    applier = Applier(client, Memories())
     desired = kind.from_dict({"metadata": {"name": "x", "namespace": "ns"}, "data": {"k": "dg=="}})
     await applier.apply(OWNER, desired)
     changed = await client.get(kind, desired.key)
@@ -49,7 +50,7 @@ async def test_of_such_a_kind_another_version_is_reason_enough_to_apply_again(ki
 
 async def test_a_field_that_is_no_longer_wanted_is_taken_back_and_others_stay() -> None:
     client = FakeClient()
-    applier = Applier(client)
+    applier = Applier(client, Memories())
     await applier.apply(OWNER, pod_group(minMember=3, scheduleTimeoutSeconds=60))
     live = await client.get(PodGroup, OWNER)
     live.metadata.labels = {"theirs": "1"}
@@ -77,25 +78,25 @@ def pruning_client() -> FakeClient:
 
 
 async def test_what_the_server_refuses_to_keep_is_not_sent_for_ever() -> None:
-    applier = Applier(pruning_client())
+    applier = Applier(pruning_client(), Memories())
     assert await applier.apply(OWNER, pod_group(minMember=3, unknown=1)) is Outcome.CREATED
     assert await applier.apply(OWNER, pod_group(minMember=3, unknown=1)) is Outcome.UNCHANGED
 
 
 async def test_what_is_forgotten_is_looked_at_again() -> None:
-    client = FakeClient()
-    applier = Applier(client)
+    client, memories = FakeClient(), Memories()
+    applier = Applier(client, memories)
     await applier.apply(OWNER, config_map(hostfile="a"))
-    applier.forget(OWNER)
+    del memories[OWNER]
     assert await applier.apply(OWNER, config_map(hostfile="a")) is Outcome.UNCHANGED
-    applier.forget(OWNER)
+    del memories[OWNER]
     assert await applier.apply(OWNER, config_map(hostfile="b")) is Outcome.CHANGED
 
 
 async def test_the_content_that_is_not_cached_is_read_once_and_not_from_the_cache() -> None:
     client, reader = FakeClient(), FakeClient(config_map(hostfile="a"))
     await client.create(config_map())  # what a cache of metadata would know
-    applier = Applier(client, reader)
+    applier = Applier(client, Memories(), reader)
     for _ in range(2):
         assert await applier.apply(OWNER, config_map(hostfile="a")) is Outcome.UNCHANGED
     assert [(call.verb, call.kind) for call in reader.calls] == [("get", ConfigMap.gvk)]
@@ -103,7 +104,7 @@ async def test_the_content_that_is_not_cached_is_read_once_and_not_from_the_cach
 
 async def test_an_object_that_went_in_between_is_not_made_of_its_remains() -> None:
     client = FakeClient()
-    applier = Applier(client)
+    applier = Applier(client, Memories())
     await applier.apply(OWNER, pod_group(minMember=3))
     stored = client.apply
     sent: list[dict[str, Any]] = []
@@ -120,7 +121,7 @@ async def test_an_object_that_went_in_between_is_not_made_of_its_remains() -> No
 
 async def test_what_the_server_dropped_is_sent_once_more_and_then_left() -> None:
     client = pruning_client()
-    await Applier(client).apply(OWNER, pod_group(minMember=3, unknown=1))
+    await Applier(client, Memories()).apply(OWNER, pod_group(minMember=3, unknown=1))
     assert [call.verb for call in client.writes] == ["apply", "apply"]
 
 
@@ -128,7 +129,7 @@ async def test_without_memory_the_same_comes_about() -> None:
     outcomes = []
     for forgetful in (False, True):
         client = FakeClient()
-        applier = Applier(client)
+        applier = Applier(client, Memories())
         states = []
         for desired in (3, 3, 4, 4):
             await applier.apply(OWNER, pod_group(minMember=desired))
@@ -137,7 +138,7 @@ async def test_without_memory_the_same_comes_about() -> None:
             live.spec.min_member = 9
             await client.update(live, field_owner="somebody")
             if forgetful:
-                applier = Applier(client)
+                applier = Applier(client, Memories())
             await applier.apply(OWNER, pod_group(minMember=desired))
             states.append((await client.get(PodGroup, OWNER)).to_dict()["spec"])
         outcomes.append(states)
@@ -156,7 +157,7 @@ async def test_an_object_that_another_writer_creates_meanwhile_is_not_taken_over
         await late.create(stranger.deep_copy(), field_owner="stranger")
         return await late.apply(obj, **options)
 
-    applier = Applier(interceptor.wrap(client, interceptor.Funcs(apply=apply_late)))
+    applier = Applier(interceptor.wrap(client, interceptor.Funcs(apply=apply_late)), Memories())
     desired = config_map(ours="1") if isinstance(stranger, ConfigMap) else pod_group(minMember=3)
     with pytest.raises(ConflictError):
         await applier.apply(OWNER, desired)
@@ -167,7 +168,7 @@ async def test_an_object_that_another_writer_creates_meanwhile_is_not_taken_over
 async def test_an_object_is_created_by_one_apply_at_no_version() -> None:
     client = FakeClient()
     desired = config_map(ours="1")
-    assert await Applier(client).apply(OWNER, desired) is Outcome.CREATED
+    assert await Applier(client, Memories()).apply(OWNER, desired) is Outcome.CREATED
     assert [call.verb for call in client.calls if call.is_write] == ["apply"]
     assert desired.metadata.resource_version is None
     assert (await client.get(ConfigMap, desired.key)).metadata.resource_version != "1"
@@ -178,5 +179,5 @@ async def test_nothing_is_sent_to_an_object_of_another_controller() -> None:
     foreign = PodGroup.from_dict({"metadata": {"name": "job", "namespace": "ns", "ownerReferences": owners}})
     client = FakeClient(foreign)
     with pytest.raises(ChildConflictError, match="podgroup ns/job: controlled by Boss b"):
-        await Applier(client).apply(OWNER, pod_group(minMember=3))
+        await Applier(client, Memories()).apply(OWNER, pod_group(minMember=3))
     assert client.writes == []

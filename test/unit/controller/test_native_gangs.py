@@ -19,6 +19,7 @@ from controller_runtime.rest import PublishedSchema
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.scheduling import v1alpha1, v1alpha2, v1beta1
 from pkg.apis.trainer.v1alpha1 import TrainJob
+from pkg.controller.memory import Memories
 from pkg.controller.reports import LONG, Reports
 from pkg.runtime import Runtime
 from pkg.runtime.framework import UnavailableError
@@ -129,7 +130,8 @@ async def test_a_gang_whose_change_the_server_refuses_is_built_again(monkeypatch
     async def apply(obj: Any, **options: Any) -> Any:
         if isinstance(obj, v1beta1.PodGroup) and not refusals:
             refusals.append(obj)
-            raise InvalidError(text, code=422, reason="Invalid")
+            details = {"group": "scheduling.k8s.io", "kind": "PodGroup", "name": "job"}
+            raise InvalidError(text, code=422, reason="Invalid", details=details)
         return await plain(obj, **options)
 
     monkeypatch.setattr(w.server, "apply", apply)
@@ -257,7 +259,7 @@ async def test_why_a_gang_waits_is_an_event_once_for_each_reason() -> None:
 async def test_the_gang_of_a_new_train_job_of_the_same_name_is_reported_again() -> None:
     """Its predecessor may have been deleted between two reconciles."""
     recorder = Recorder()
-    reports = Reports(FakeClient(), recorder, lambda: START)
+    reports = Reports(FakeClient(), recorder, lambda: START, Memories())
     runtime = SimpleNamespace(why_waiting=AsyncMock(return_value=Waiting("Unschedulable", "0/4 nodes")))
     for uid in ("one", "one", "two"):
         job = TrainJob.from_dict({"metadata": {"namespace": "team", "name": "llama", "uid": uid}})
@@ -271,5 +273,5 @@ async def test_the_event_of_a_waiting_gang_is_one_line() -> None:
         why_waiting=AsyncMock(return_value=Waiting("Odd", "0/4\nWarning  Forged\u202e\u200b"))
     )
     job = TrainJob.from_dict({"metadata": {"namespace": "team", "name": "llama", "uid": "u"}})
-    await Reports(FakeClient(), recorder, lambda: START).gang(cast("Runtime", runtime), job)
+    await Reports(FakeClient(), recorder, lambda: START, Memories()).gang(cast("Runtime", runtime), job)
     assert recorder.events == [r"Warning GangWaiting: Odd: 0/4\nWarning  Forged\u202e\u200b"]

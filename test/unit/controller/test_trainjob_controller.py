@@ -244,7 +244,7 @@ async def test_the_arrival_of_a_train_job_that_has_ended_is_forgotten(
     b = bench(job)
     b.reconciler.arrives(CreateEvent(job))
     await b.reconcile()
-    assert len(b.reconciler._arrived) == 0
+    assert len(b.reconciler._memories) == 0
 
 
 async def test_without_job_sets_the_failure_is_told_and_finished_jobs_are_content(

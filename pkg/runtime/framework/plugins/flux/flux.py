@@ -38,9 +38,9 @@ from pkg.runtime.framework.interface import (
 from pkg.runtime.framework.plugins import ownedfiles, trainernodes
 from pkg.runtime.framework.plugins.ownedfiles import FilesPlugin
 from pkg.runtime.interface import GeneratedSecret
+from pkg.util import trainjob
 
 from . import scripts
-from .curve import new_certificate
 
 NAME: Final = "Flux"
 
@@ -71,6 +71,10 @@ _SETTINGS: Final = {
 }
 """Variables of the trainer's container that are settings, and their defaults."""
 
+_B85: Final = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
+_Z85: Final = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+_TO_Z85: Final = bytes.maketrans(_B85, _Z85)
+
 _TRAINER: Final = field.Path("spec").child("trainer")
 
 
@@ -79,6 +83,27 @@ _TRAINER: Final = field.Path("spec").child("trainer")
 async def new(client: Reader, _indexer: FieldIndexer) -> Flux:
     """Return the plugin."""
     return Flux(client)
+
+
+def new_certificate(name: str) -> str:
+    """Return the certificate by which the brokers of a cluster know each other: a CURVE key pair of ZeroMQ.
+
+    ``name`` is recorded in it.
+    """
+    from cryptography.hazmat.primitives.asymmetric import x25519  # slow to load, and only Flux needs it
+
+    key = x25519.X25519PrivateKey.generate()
+    return (
+        "#  ZeroMQ CURVE Secret Certificate\n\n"
+        f'metadata\n    name = "{name}"\n'
+        f'curve\n    public-key = "{z85(key.public_key().public_bytes_raw())}"\n'
+        f'    secret-key = "{z85(key.private_bytes_raw())}"\n'
+    )
+
+
+def z85(data: bytes) -> str:
+    """Return the Z85 text of data whose length is a multiple of four."""
+    return base64.b85encode(data).translate(_TO_Z85).decode("ascii")
 
 
 class Flux(FilesPlugin, CustomValidationPlugin):
@@ -155,13 +180,13 @@ class Flux(FilesPlugin, CustomValidationPlugin):
             _INIT: scripts.init_script(cluster),
         }
         objects: list[Object] = [
-            ConfigMap(metadata=ownedfiles.metadata_for(train_job, _SCRIPTS_SUFFIX), data=data)
+            ConfigMap(metadata=trainjob.child_metadata(train_job, _SCRIPTS_SUFFIX), data=data)
         ]
         if not await ownedfiles.has_secret(self._client, train_job, _CURVE_SUFFIX):
             text = self._certificate(train_job.name).encode()
             certificate = {_CURVE_FILE: base64.b64encode(text).decode("ascii")}
             objects.append(
-                GeneratedSecret(metadata=ownedfiles.metadata_for(train_job, _CURVE_SUFFIX), data=certificate)
+                GeneratedSecret(metadata=trainjob.child_metadata(train_job, _CURVE_SUFFIX), data=certificate)
             )
         return objects
 
