@@ -20,7 +20,7 @@ from .plugins.cronjobs import CronJobGrouper
 from .plugins.defaultgrouper import DefaultGrouper, GrouperOptions
 from .plugins.deployment import DeploymentGrouper
 from .plugins.grove import GroveGrouper
-from .plugins.job import K8sJobGrouper
+from .plugins.job import K8sJobGrouper, WholeJobGrouper
 from .plugins.jobset import JobSetGrouper
 from .plugins.jobsettree import JobSetTreeGrouper
 from .plugins.knative import KnativeGrouper
@@ -37,7 +37,6 @@ from .plugins.ray import RayClusterGrouper, RayJobGrouper, RayServiceGrouper
 from .plugins.runaijob import RunaiJobGrouper
 from .plugins.skiptopowner import SkipTopOwnerGrouper
 from .plugins.spotrequest import SpotRequestGrouper
-from .plugins.wholejob import WholeJobGrouper
 from .podgroup import OLDEST, Rules
 
 if TYPE_CHECKING:

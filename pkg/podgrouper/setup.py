@@ -11,7 +11,7 @@ from typing import Final
 
 import anyio
 import controller_runtime as ctrl
-from controller_runtime import cache, controller, handler, predicate, source, workqueue
+from controller_runtime import cache, client, controller, handler, predicate, source, workqueue
 from controller_runtime.apis.core.v1 import ConfigMap, Namespace, Pod
 from controller_runtime.builder import Builder
 from controller_runtime.machinery import JSON, NamespacedName, Object, metadata_only
@@ -29,7 +29,6 @@ from .pod_controller import Options, PodReconciler
 from .podgroup import OLDEST, Handler, Rules
 from .podgrouper import PodGrouper
 from .servedrules import PERIOD, FixedRules, RulesSource, ServedRules
-from .ungrouped import ungrouped_first
 
 NAME: Final = "podgrouper"
 """The name in ``--controllers``."""
@@ -221,6 +220,23 @@ def _changes_of(served: ServedRules, mgr: ctrl.Manager) -> source.Source:
                     queue.add(request)
 
     return source.Func(follow_rules, "rules of the served PodGroup")
+
+
+def ungrouped_first(informers: source.Informers, reader: client.Reader) -> source.Expedited:
+    """Return the source that moves pods without the annotation of a group to the front of the queue.
+
+    They were created while no pod grouper ran, and are not scheduled before they have a group. Most of the others need
+    no work. Of each pod, only the metadata is decoded.
+    """
+
+    async def lacks_group(key: NamespacedName) -> bool:
+        try:
+            annotations = (await client.peek(reader, Pod, key)).metadata.annotations
+        except (NotFoundError, cache.CacheError):
+            return False
+        return kai.POD_GROUP_ANNOTATION_FOR_POD not in (annotations or {})
+
+    return source.Expedited(informers, Pod, lambda _pods: lacks_group, name="pods without a group")
 
 
 def _without_status(obj: dict[str, JSON]) -> dict[str, JSON]:

@@ -7,60 +7,23 @@ Its value is YAML, byte for byte as upstream's library writes it, because it is 
 
 from __future__ import annotations
 
-import math
 import re
-from datetime import date
 from functools import lru_cache
 from typing import Final, Self
 
 import yaml
 from controller_runtime.machinery import Object
+from controller_runtime.machinery import yaml as goyaml
+from yaml.emitter import Emitter
 
-_UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_PLAIN: Final = re.compile(r"[A-Za-z][A-Za-z0-9./-]*")
-_WORDS: Final = frozenset(
-    word
-    for lower in ("true", "false", "null", "y", "n", "yes", "no", "on", "off")
-    for word in (lower, lower.capitalize(), lower.upper())
-)
-_NOT_STRINGS: Final = _WORDS | {"", "~", ".nan", ".NaN", ".NAN"}
+_PLAIN: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[A-Za-z][A-Za-z0-9./-]*")
+_WORDS: Final = frozenset(("true", "false", "null", "y", "n", "yes", "no", "on", "off"))
 _UNPRINTABLE: Final = re.compile("[^\\t\\n\\x20-\\x7e\\xa0-\\ud7ff\\ue000-\\ufefe\\uff00-\\ufffd]")
-_TO_ESCAPE: Final = re.compile(
-    "[^\\x20!#-\\x5b\\x5d-\\x7e\\xa0-\\u2027\\u202a-\\ud7ff\\ue000-\\ufefe\\uff00-\\ufffd]"
-)
-_ESCAPES: Final = {
-    "\0": "0",
-    "\a": "a",
-    "\b": "b",
-    "\t": "t",
-    "\n": "n",
-    "\v": "v",
-    "\f": "f",
-    "\r": "r",
-    "\x1b": "e",
-    '"': '"',
-    "\\": "\\",
-    "\x85": "N",
-    "\xa0": "_",
-    "\u2028": "L",
-    "\u2029": "P",
-}
-_INFINITY: Final = re.compile(r"[-+]?\.(inf|Inf|INF)")
+_NUMBER_OR_WORD: Final = re.compile(r"~?|[-+]?\.?[0-9A-Za-z_][0-9A-Za-z_.+-]*")
+_SIGN_BEHIND_BASE: Final = re.compile(r"(0[ob])([-+])")
+"""Upstream's library reads such a number, our reader does not."""
 _BASE_60: Final = re.compile(r"[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?")
-_DECIMAL: Final = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
-_FRACTION: Final = re.compile(r"\.[0-9](_?[0-9])*([eE][-+]?[0-9](_?[0-9])*)?")
-_OTHER_BASES: Final = (
-    (16, re.compile(r"([-+]?)0[xX]([0-9a-fA-F]+)")),
-    (8, re.compile(r"([-+]?)0[oO]([0-7]+)")),
-    (2, re.compile(r"([-+]?)0[bB]([01]+)")),
-    (8, re.compile(r"0o([-+])([0-7]+)")),
-    (2, re.compile(r"0b([-+])([01]+)")),
-)
-"""Integers of other bases than ten. Go's reader also takes a sign behind the prefix."""
-_DATE: Final = re.compile(r"([0-9]{4})-([0-9]{1,2})-([0-9]{1,2})(?:(.).*)?", re.DOTALL)
-_TIME: Final = re.compile(
-    r"([Tt ])([0-9]{1,2}):([0-9]{1,2}):([0-9]{1,2})([.,][0-9]+)?(Z|[+-][0-9]{2}:[0-9]{2})?"
-)
+_DATE: Final = re.compile(r"[0-9]{4}-[0-9Tt:., Z+-]+")
 
 _LONGEST: Final = 253
 """Longest name whose value is cached; only a few kinds permit longer names."""
@@ -84,14 +47,17 @@ _remembered: Final = lru_cache(maxsize=4096)(_render)
 
 
 def _scalar(text: str) -> str:
-    if _UUID.fullmatch(text) or (_PLAIN.fullmatch(text) and text not in _WORDS):
-        return text  # the usual case: all but names that begin with a digit
-    if _UNPRINTABLE.search(text):
-        return _double_quoted(text)
-    if "\n" in text:
-        return _double_quoted(text) if text[-1] == " " or " \n" in text else _literal(text)
-    style = '"' if _reads_as_something_else(text) else ""
-    written: str = yaml.dump({"k": _Text(text, style)}, Dumper=_Dumper, allow_unicode=True, width=1 << 30)
+    if _PLAIN.fullmatch(text) and text.lower() not in _WORDS:
+        return text  # the usual case: all except names that begin with a digit
+    unprintable = _UNPRINTABLE.search(text) is not None
+    if unprintable and text[0] == "\ufeff":
+        return f'"{"".join(map(_escaped, text))}"'
+    if "\n" in text and not unprintable and text[-1] != " " and " \n" not in text:
+        return _literal(text)
+    quoted = unprintable or "\n" in text or _reads_as_something_else(text)
+    written: str = yaml.dump(
+        {"k": _Text(text, '"' if quoted else "")}, Dumper=_Dumper, allow_unicode=True, width=1 << 30
+    )
     return written.removeprefix("k: ").removesuffix("\n")
 
 
@@ -105,15 +71,9 @@ def _literal(text: str) -> str:
     return f"|{indent}{chomp}{start}{body}".removesuffix("\n")
 
 
-def _double_quoted(text: str) -> str:
-    """Return text with unprintable characters escaped; after a leading byte order mark, every character is escaped."""
-    if text[0] == "\ufeff":
-        return f'"{"".join(map(_escaped, text))}"'
-    return f'"{_TO_ESCAPE.sub(lambda found: _escaped(found[0]), text)}"'
-
-
 def _escaped(character: str) -> str:
-    if (short := _ESCAPES.get(character)) is not None:
+    """Return a character as Go writes it after a leading byte order mark, where it escapes every one."""
+    if (short := Emitter.ESCAPE_REPLACEMENTS.get(character)) is not None:
         return f"\\{short}"
     code = ord(character)
     if code <= 0xFF:
@@ -123,44 +83,26 @@ def _escaped(character: str) -> str:
 
 def _reads_as_something_else(text: str) -> bool:
     """Return True if a YAML 1.1 or 1.2 reader would parse the plain text as another type than a string."""
-    if text in _NOT_STRINGS or _INFINITY.fullmatch(text) or _BASE_60.fullmatch(text):
+    return _BASE_60.fullmatch(text) is not None or _is_number_or_word(text) or _is_timestamp(text)
+
+
+def _is_number_or_word(text: str) -> bool:
+    if not _NUMBER_OR_WORD.fullmatch(text):
+        return False
+    try:
+        return not isinstance(goyaml.load(_SIGN_BEHIND_BASE.sub(r"\2\1", text)), str)
+    except goyaml.YAMLError:  # infinity, or not a number: JSON has neither
         return True
-    if text[0] == ".":
-        return _FRACTION.fullmatch(text) is not None and _is_float(text)
-    return text[0] in "+-0123456789" and (_is_number(text.replace("_", "")) or _is_timestamp(text))
-
-
-def _is_number(text: str) -> bool:
-    """Return True if Go reads the text as a number; a number that Go's types cannot hold is a string."""
-    if _DECIMAL.fullmatch(text):
-        return _is_float(text)
-    for base, form in _OTHER_BASES:
-        if found := form.fullmatch(text):
-            sign, digits = found.groups()
-            number = int(sign + digits, base)
-            return -(1 << 63) <= number < 1 << (63 if sign else 64)
-    return False
-
-
-def _is_float(text: str) -> bool:
-    return math.isfinite(float(text))
 
 
 def _is_timestamp(text: str) -> bool:
-    if (found := _DATE.fullmatch(text)) is None:
+    if not _DATE.fullmatch(text):
         return False
-    year, month, day, separator = found.groups()
     try:
-        date(int(year) or 4, int(month), int(day))  # the year 0 of Go is a leap year, as 4 is
-    except ValueError:
+        goyaml.load(f"!!timestamp {text}")
+    except goyaml.YAMLError:
         return False
-    if separator is None:
-        return True
-    time = _TIME.fullmatch(text[found.end(3) :])
-    if time is None:
-        return False
-    mark, hour, minute, second, _, zone = time.groups()
-    return (zone is None) == (mark == " ") and int(hour) < 24 and int(minute) < 60 and int(second) < 60
+    return True
 
 
 class _Text(str):

@@ -549,8 +549,9 @@ def _tagged(tag: str, text: str) -> Any:
 def _is_timestamp(text: str) -> bool:
     for pattern in _TIMESTAMPS:
         if match := pattern.fullmatch(text):
-            with suppress(ValueError):
-                return bool(datetime(*map(int, match.groups())))  # type: ignore[arg-type] # noqa: DTZ001
+            year, *rest = map(int, match.groups())
+            with suppress(ValueError):  # Go has a year 0, which is a leap year as 4 is
+                return bool(datetime(year or 4, *rest))  # type: ignore[arg-type] # noqa: DTZ001
     return False
 
 

@@ -142,10 +142,10 @@ class Metrics:
             failed = now["errors"] - before["errors"]
             if failed != self._counted[name, ERROR]:
                 yield f"a metric has {failed:.0f} errors, not {self._counted[name, ERROR]}: {name}"
-            # Workers of an earlier life may end only now.
+            # The start of a controller sets it to 0. Workers of an earlier life may end only after that.
             active = sum(len(working) for other, working in self._working if other == name)
-            if now["active"] - before["active"] > active:
-                yield f"a metric has {now['active'] - before['active']:.0f} active workers, not {active}: {name}"
+            if now["active"] > active:
+                yield f"a metric has {now['active']:.0f} active workers, not {active}: {name}"
 
 
 def _values(name: str) -> dict[str, float]:

@@ -20,9 +20,9 @@ from pkg.podgrouper.podgroup import Metadata
 from pkg.podgrouper.topowner import top_owner_metadata
 
 from .defaults import Defaults, DefaultsError, WorkloadDefaults, parse_defaults
+from .errors import UNREADABLE
 from .goduration import format_duration, parse_duration
 from .grouper import Grouper, Reads
-from .reading import UNREADABLE
 
 _log: Final = log.logger_from("podgrouper")
 

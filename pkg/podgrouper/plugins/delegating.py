@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterable, Iterator
+from typing import Final
 
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.client import Reader
@@ -14,6 +16,8 @@ from pkg.podgrouper.podgroup import Metadata
 
 from .defaultgrouper import DefaultGrouper
 from .grouper import Grouper
+
+_ENDED: Final = frozenset({"Failed", "Succeeded"})
 
 
 class DelegatingGrouper(Grouper):
@@ -57,3 +61,8 @@ class ReadingGrouper(Grouper):
     def __init__(self, default: DefaultGrouper, client: Reader) -> None:
         self._default = default
         self._client = client
+
+
+def not_ended(pods: Iterable[Pod]) -> Iterator[Pod]:
+    """Yield the pods that have not ended. The manager does not cache ended pods, so groups must not depend on them."""
+    return (pod for pod in pods if pod.status.phase not in _ENDED)

@@ -9,6 +9,15 @@ GroupingError           the pod cannot be grouped by its owner's present state; 
 
 from __future__ import annotations
 
+from typing import Final
+
+from controller_runtime.cache import CacheError
+from controller_runtime.machinery.errors import StatusError
+from controller_runtime.rest import RestError
+
+UNREADABLE: Final = (StatusError, RestError, CacheError)
+"""The errors of a Reader: refused, unreachable, kind not served, or missing in the cache."""
+
 
 class GroupingError(Exception):
     """The pod cannot be grouped by its owner's present state. Chain the cause with ``from``: callers read it."""

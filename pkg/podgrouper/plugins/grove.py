@@ -21,10 +21,9 @@ from pkg.podgrouper.podgroup import Metadata, SubGroupMetadata, TopologyConstrai
 from . import fields
 from .defaultgrouper import preemption_delay
 from .delegating import ReadingGrouper
-from .errors import AccessorError, GroupingError, failing
+from .errors import UNREADABLE, AccessorError, GroupingError, failing
 from .goduration import format_duration
 from .grouper import Reads
-from .reading import UNREADABLE
 
 POD_GANG_LABEL: Final = "grove.io/podgang"
 TOPOLOGY_NAME_ANNOTATION: Final = "grove.io/topology-name"

@@ -1,18 +1,28 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs: one group for each pod."""
+"""Jobs: one group for each pod by the rules of v0.13, and one for all pods by those of v0.17."""
 
 from __future__ import annotations
 
-from controller_runtime.apis.core.v1 import Pod
-from controller_runtime.machinery import Unstructured
+from typing import Final
 
+from controller_runtime import log
+from controller_runtime.apis.core.v1 import Pod
+from controller_runtime.client import Reader
+from controller_runtime.machinery import Unstructured
+from controller_runtime.machinery.errors import NotFoundError
+
+from pkg.apis.kai.v2alpha2 import PodGroup
 from pkg.constants import kai
 from pkg.podgrouper.podgroup import Metadata
 
+from . import fields
 from .delegating import EarlierGroupsGrouper
+from .errors import AccessorError, GroupingError
+from .gonumbers import parse_int32
 from .grouper import Reads
-from .legacynames import existing_legacy_name
+
+_log: Final = log.logger_from("podgrouper")
 
 
 # +kubebuilder:rbac:groups=batch,resources=jobs,verbs=get;list;watch
@@ -28,12 +38,61 @@ class K8sJobGrouper(EarlierGroupsGrouper):
         Raises:
             StatusError: reading the group of an older release failed.
         """
-        legacy = None
-        if self._searches:
-            legacy = await existing_legacy_name(self._client, owner, pod)
-        base = self._base_name(pod)
-        metadata.name = legacy or f"{kai.POD_GROUP_NAME_PREFIX}-{base}-{owner.metadata.uid or ''}"
+        legacy = _name(_legacy_base(owner, pod), owner)
+        if self._searches and await _group_exists(self._client, pod.namespace, legacy):
+            _log.debug("Using legacy pod group", podGroup=f"{pod.namespace}/{legacy}")
+            metadata.name = legacy
+        else:
+            metadata.name = _name(self._base_name(pod), owner)
 
     def _base_name(self, pod: Pod) -> str:
         """Return the base of the group's name."""
         return pod.name
+
+
+class WholeJobGrouper(EarlierGroupsGrouper):
+    """Groups the pods of a Job; an annotation sets how many of them are required, by default one.
+
+    A pod that already has a group of its own, by the rules of v0.13, stays in it.
+    """
+
+    name = "BatchJob Grouper"
+    reads = Reads.METADATA
+
+    async def adjust(self, metadata: Metadata, owner: Unstructured, pod: Pod) -> None:
+        """Set the required number of pods, or use the pod's own group if it exists.
+
+        Raises:
+            GroupingError: the annotation is not a number.
+            StatusError: looking for the pod's own group failed.
+        """
+        own = _name(pod.name, owner)
+        searched = self._searches and own != metadata.name
+        if searched and await _group_exists(self._client, pod.namespace, own):
+            metadata.name = own
+        elif (text := owner.annotations.get(kai.MIN_MEMBER_KEY)) is not None:
+            try:
+                metadata.min_available = parse_int32(text)
+            except ValueError as error:
+                raise GroupingError(f"invalid min-member annotation value: {error}") from error
+
+
+def _name(base: str, job: Unstructured) -> str:
+    return f"{kai.POD_GROUP_NAME_PREFIX}-{base}-{job.metadata.uid or ''}"
+
+
+def _legacy_base(job: Unstructured, pod: Pod) -> str:
+    """Return the base of the name that older releases gave: the pod of a parallel Job, else the Job."""
+    try:
+        parallelism = fields.nested_int64(job, "spec", "parallelism")
+    except AccessorError:  # a malformed Job counts as a Job of one pod
+        parallelism = None
+    return pod.name if parallelism is not None and parallelism > 1 else job.name
+
+
+async def _group_exists(client: Reader, namespace: str, name: str) -> bool:
+    try:
+        await client.get(PodGroup, (namespace, name))
+    except NotFoundError:
+        return False
+    return True

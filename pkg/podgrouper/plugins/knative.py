@@ -19,11 +19,10 @@ from pkg.podgrouper.podgroup import Metadata
 
 from . import fields
 from .defaultgrouper import DefaultGrouper
-from .delegating import ReadingGrouper
-from .errors import GroupingError
+from .delegating import ReadingGrouper, not_ended
+from .errors import UNREADABLE, GroupingError
 from .gonumbers import atoi
 from .grouper import Reads
-from .reading import UNREADABLE, not_ended
 
 REVISION_LABEL: Final = "serving.knative.dev/revision"
 MIN_SCALE_ANNOTATION: Final = "autoscaling.knative.dev/min-scale"

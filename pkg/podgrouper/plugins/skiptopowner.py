@@ -20,9 +20,8 @@ from pkg.podgrouper.podgroup import OLDEST, Metadata, Rules
 
 from .defaultgrouper import DefaultGrouper
 from .delegating import ReadingGrouper
-from .errors import GroupingError
+from .errors import UNREADABLE, GroupingError
 from .grouper import Grouper, Reads
-from .reading import UNREADABLE
 
 T = TypeVar("T", bound=Object)
 

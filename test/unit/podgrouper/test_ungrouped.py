@@ -16,7 +16,7 @@ from controller_runtime.workqueue import LOW_PRIORITY, PriorityQueue
 from pydantic import ValidationError
 
 from pkg.constants import kai
-from pkg.podgrouper.ungrouped import ungrouped_first
+from pkg.podgrouper.setup import ungrouped_first
 
 GROUPED = {kai.POD_GROUP_ANNOTATION_FOR_POD: "pg"}
 

@@ -74,6 +74,7 @@ MARKS = st.text(
         ("!!float 3", 3),
         ("!!null ''", None),
         ("!!timestamp 2001-1-1", "2001-1-1"),
+        ("!!timestamp 0000-02-29", "0000-02-29"),
         ("!!timestamp 2001-12-14t21:59:43.10-05:00", "2001-12-14t21:59:43.10-05:00"),
         ("!!binary aGk=", "hi"),
         ("!!binary 4oI=", "\ufffd\ufffd"),

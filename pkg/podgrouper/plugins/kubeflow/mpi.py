@@ -12,8 +12,8 @@ from controller_runtime.machinery import Unstructured
 
 from pkg.podgrouper.plugins import fields
 from pkg.podgrouper.plugins.defaultgrouper import DefaultGrouper
+from pkg.podgrouper.plugins.delegating import not_ended
 from pkg.podgrouper.plugins.errors import AccessorError, GroupingError
-from pkg.podgrouper.plugins.reading import not_ended
 from pkg.podgrouper.podgroup import Metadata
 
 from .distributed_common import KubeflowDistributedGrouper

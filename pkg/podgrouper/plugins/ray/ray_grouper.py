@@ -18,10 +18,9 @@ from pkg.constants import kai
 from pkg.podgrouper.plugins import fields
 from pkg.podgrouper.plugins.defaultgrouper import DefaultGrouper
 from pkg.podgrouper.plugins.delegating import ReadingGrouper
-from pkg.podgrouper.plugins.errors import AccessorError, GroupingError
+from pkg.podgrouper.plugins.errors import UNREADABLE, AccessorError, GroupingError
 from pkg.podgrouper.plugins.gonumbers import int64
 from pkg.podgrouper.plugins.grouper import Reads
-from pkg.podgrouper.plugins.reading import UNREADABLE
 from pkg.podgrouper.podgroup import OLDEST, Metadata, Rules, SubGroupMetadata, TopologyConstraintMetadata
 
 PRIORITY_CLASS_LABEL: Final = "ray.io/priority-class-name"
