@@ -55,7 +55,6 @@ EXAMPLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
     ),
     "describe": (("Show everything about a TrainJob on one page", "describe llama"),),
     "events": (("Print the warnings of a TrainJob and its objects", "events llama --types Warning"),),
-    "history": (("List the last ten TrainJobs that have ended", "history --limit 10"),),
     "logs": (
         ("Print the log of rank 0", "logs llama"),
         ("Follow the logs of all nodes", "logs llama --all --follow"),
@@ -72,25 +71,12 @@ EXAMPLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
         ("Show which TrainJobs of the cluster would be rewritten", "migrate -A --dry-run"),
         ("Rewrite those of one namespace", "migrate -n team-a"),
     ),
-    "new": (
-        ("Answer a few questions", "new > trainjob.yaml"),
-        (
-            "Write a TrainJob of 2 nodes with 8 GPUs each",
-            "new llama --nodes 2 --gpus 8 --command python train.py",
-        ),
-    ),
     "diff": (("Show the effect of a changed runtime before it is applied", "diff -f runtime.yaml"),),
     "completion": (
         ("Complete in this shell", "completion bash > ~/.trainerctl.bash && source ~/.trainerctl.bash"),
         ("Install it for fish", "completion fish > ~/.config/fish/completions/trainerctl.fish"),
     ),
-    "help": (
-        ("Show the help of a command", "help cluster up"),
-        (
-            "Install its manual page",
-            "help --man cluster up > ~/.local/share/man/man1/trainerctl-cluster-up.1",
-        ),
-    ),
+    "help": (("Show the help of a command", "help cluster up"),),
 }
 """By command, each as description and command line."""
 

@@ -15,7 +15,7 @@ from typing import Final
 from trainerctl.cli import flagtypes
 from trainerctl.localcluster.names import DEFAULT_NAME
 
-HELP: Final = "trainerctl.cli.help:help_command"
+HELP: Final = "trainerctl.cli.help:show"
 _FILES: Final = (
     "YAML or JSON files with any number of documents, folders of such files, or - for standard input"
 )
@@ -116,9 +116,6 @@ def _completion(parser: argparse.ArgumentParser) -> None:
 
 def _help(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("words", metavar="COMMAND", nargs="*", help="command, such as cluster up")
-    parser.add_argument(
-        "--man", action="store_true", help="print the manual page of the command, for man -l -"
-    )
     parser.set_defaults(function=HELP)
 
 
@@ -147,14 +144,6 @@ def _get(parser: argparse.ArgumentParser) -> None:
     )
     _live(parser, ("table", "json", "yaml", "name"))
     parser.set_defaults(function="trainerctl.cli.get:get_command")
-
-
-def _history(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("-A", "--all-namespaces", action="store_true", help="include the TrainJobs of all namespaces")
-    add("--limit", type=flagtypes.integer(1, 1 << 20), metavar="N", help="number of TrainJobs (default all)")
-    _live(parser, ("table", "json"))
-    parser.set_defaults(function="trainerctl.cli.history:history_command")
 
 
 def _describe(parser: argparse.ArgumentParser) -> None:
@@ -245,57 +234,6 @@ def _diff(parser: argparse.ArgumentParser) -> None:
     _compatibility_version(parser)
     parser.epilog = "The exit code is 0 if the objects of no TrainJob change, and 1 if those of one do."
     parser.set_defaults(function="trainerctl.cli.diff:diff_command")
-
-
-def _new(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add(
-        "name", metavar="NAME", nargs="?", type=flagtypes.name, help="its name; without one, questions follow"
-    )
-    add("--runtime", default="torch-distributed", help="name of the runtime (default torch-distributed)")
-    add(
-        "--kind",
-        choices=("ClusterTrainingRuntime", "TrainingRuntime"),
-        default="ClusterTrainingRuntime",
-        help="kind of the runtime (default ClusterTrainingRuntime)",
-    )
-    add("--with-runtime", action="store_true", help="write a TrainingRuntime, too: a copy of the shipped one")
-    add("--image", help="image of the nodes")
-    add("--nodes", type=flagtypes.integer(1, 1 << 20), metavar="N", help="number of nodes")
-    add("--gpus", type=flagtypes.integer(0, 1 << 10), metavar="N", help="GPUs per node (nvidia.com/gpu)")
-    add("--cpu", metavar="QUANTITY", help="CPUs per node")
-    add("--memory", metavar="QUANTITY", help="memory per node")
-    add(
-        "--env",
-        type=flagtypes.variable,
-        metavar="NAME=VALUE",
-        nargs="+",
-        action="extend",
-        default=[],
-        help="environment variables",
-    )
-    add("--queue", metavar="NAME", help="LocalQueue of Kueue")
-    add("--suspend", action="store_true", help="create it suspended")
-    add(
-        "-f",
-        "--filename",
-        dest="files",
-        metavar="FILE",
-        nargs="+",
-        action="extend",
-        help="files of runtimes to validate against",
-    )
-    add("-n", "--namespace", type=flagtypes.namespace, help="namespace of the TrainJob")
-    _compatibility_version(parser)
-    _output(parser, ("yaml", "json"))
-    add(
-        "--command",
-        metavar="WORD",
-        nargs=argparse.REMAINDER,
-        default=[],
-        help="command: the rest of the line",
-    )
-    parser.set_defaults(function="trainerctl.cli.new:new_command")
 
 
 def _cluster(parser: argparse.ArgumentParser) -> None:
@@ -431,7 +369,6 @@ COMMANDS: Final[tuple[tuple[str, str, Add], ...]] = (
     ("why", "explain why a TrainJob does not run: the cause, its evidence, and the remedy", _why),
     ("describe", "show the state of a TrainJob, its objects and their events on one page", _describe),
     ("events", "print the events of a TrainJob and of all objects that belong to it", _events),
-    ("history", "list the TrainJobs that have ended, and deleted ones that events still name", _history),
     ("logs", "print the logs of a TrainJob's pods, by step and rank", _logs),
     ("wait", "wait until a TrainJob reaches a state", _wait),
     ("diff", "show which TrainJobs a change of a runtime concerns, and how", _diff),
@@ -439,7 +376,6 @@ COMMANDS: Final[tuple[tuple[str, str, Add], ...]] = (
     ("resume", "resume suspended TrainJobs", _change("resume")),
     ("delete", "delete TrainJobs with all their objects", _change("delete")),
     ("migrate", "store numProcPerNode as clients of Trainer v2.2 and later read it", _migrate),
-    ("new", "write a TrainJob from flags or questions, and validate it", _new),
     ("completion", "print the script that completes commands, flags and names in a shell", _completion),
     ("help", "show the help of a command, with examples", _help),
 )
