@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from typing import Final, NoReturn
@@ -38,6 +39,10 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         SystemExit: help or the version was printed, or the command line is not valid.
     """
     top = parser()
+    if "_ARGCOMPLETE" in os.environ:
+        from trainerctl.cli import completion  # slow to load
+
+        completion.complete(top)
     parsed, rest = top.parse_known_args(list(arguments))
     if rest and not parsed.passes_flags:
         top.error(f"unrecognized arguments: {' '.join(rest)}")
