@@ -38,7 +38,10 @@ EXAMPLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
         ("Rewrite a file for v2.1, as JSON", "convert -f trainjob.yaml --to 2.1 -o json"),
     ),
     "explain": (("Show which plugin set which field", "explain -f trainjob.yaml"),),
-    "validate": (("Check files before they are applied", "validate -f trainjob.yaml runtimes/"),),
+    "validate": (
+        ("Check files before they are applied", "validate -f trainjob.yaml runtimes/"),
+        ("Ask the API server, which stores nothing", "validate -f trainjob.yaml --server"),
+    ),
     "group": (("Show the groups of the pods of a cluster", "group -f pods.yaml"),),
     "crds": (
         ("Print the CRDs", "crds"),

@@ -72,6 +72,13 @@ def _explain(parser: argparse.ArgumentParser) -> None:
 def _validate(parser: argparse.ArgumentParser) -> None:
     _files(parser, outputs=("text", "json"))
     _compatibility_version(parser)
+    parser.add_argument(
+        "--server",
+        action="store_true",
+        help="ask the API server of the kubeconfig, by a dry run; it reads runtimes from the cluster alone",
+    )
+    parser.add_argument("--kubeconfig", help="kubeconfig of the cluster for --server (default as kubectl)")
+    parser.add_argument("--context", help="context of the kubeconfig for --server")
     parser.set_defaults(function="trainerctl.cli.validate:validate_command")
 
 

@@ -34,7 +34,7 @@ ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 LEAVES = leaves(parser.parser())
 LIVE = [name for name, of in LEAVES.items() if re.search(r"(?m)^  --context", of.format_help())]
 """Commands that read a cluster of a kubeconfig."""
-OFFLINE = {"render", "explain"}
+OFFLINE = {"render", "explain", "validate"}
 """Commands that read it only with ``--runtimes-from-cluster``."""
 
 
