@@ -6,9 +6,11 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field, replace
+from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 import anyio
@@ -16,7 +18,7 @@ from controller_runtime.apis.core.v1 import Container, Pod
 from controller_runtime.machinery.errors import StatusError
 from controller_runtime.rest import RestError
 
-from trainerctl.localcluster.processes import messages, process
+from trainerctl.localcluster.processes import logs, process
 from trainerctl.localcluster.processes.downward import ConfigError
 from trainerctl.localcluster.processes.probes import Probes, ProbeTarget
 from trainerctl.localcluster.processes.settings import Settings
@@ -26,12 +28,15 @@ ALWAYS: Final = "Always"
 ON_FAILURE: Final = "OnFailure"
 NEVER: Final = "Never"
 _START_ERROR: Final = 128
+_FROM_LOG: Final = "FallbackToLogsOnError"
+_LONGEST_MESSAGE: Final = 4096
+_LONGEST_FROM_LOG: Final = 2048
+_LINES_FROM_LOG: Final = 80
 
 
-def terminated(ended: process.Ended, began: datetime, at: datetime) -> Terminated:
+def terminated(code: int, began: datetime, at: datetime, message: str = "") -> Terminated:
     """Return the state of a container whose process has ended."""
-    reason = "OOMKilled" if ended.out_of_memory else "Error" if ended.code else "Completed"
-    return Terminated(137 if ended.out_of_memory else ended.code, reason, began, at)
+    return Terminated(code, "Error" if code else "Completed", began, at, message)
 
 
 MakePlan = Callable[[Container, ContainerRecord], Awaitable[process.Plan]]
@@ -206,11 +211,19 @@ class ContainerRunner:
             tasks.start_soon(self._post_start, target)
             if self._stopping.is_set():  # it was stopped while it started
                 tasks.start_soon(partial(self._end, self._grace, hook=False))
-            ended = await running.wait()
+            code = await running.wait()
             tasks.cancel_scope.cancel()
-        end = terminated(ended, began, self.settings.now())
-        message = messages.read(self.container, plan, failed=bool(end.exit_code))
-        self._ended(replace(end, message=message))
+        self._ended(terminated(code, began, self.settings.now(), self._message(plan, failed=bool(code))))
+
+    def _message(self, plan: process.Plan, *, failed: bool) -> str:
+        """Return the message that the process left in its file, or the end of its log if it failed."""
+        message = ""
+        if plan.message:
+            with suppress(OSError), Path(plan.message).open("rb") as file:
+                message = file.read(_LONGEST_MESSAGE).decode(errors="replace")
+        if not message and failed and self.container.termination_message_policy == _FROM_LOG:
+            return logs.tail(Path(plan.log), _LINES_FROM_LOG)[-_LONGEST_FROM_LOG:].decode(errors="replace")
+        return message
 
     async def _post_start(self, target: ProbeTarget) -> None:
         lifecycle = self.container.lifecycle

@@ -11,10 +11,8 @@ import signal
 import time
 from typing import Final
 
-from trainerctl.localcluster.processes.shim import tree
+from trainerctl.localcluster.processes.shim import IDENTITY, tree
 
-IDENTITY: Final = "CONTAINER_ID"
-"""The variable with the name of one start of a container."""
 _CLEAN_PASSES: Final = 2
 _PAUSE: Final = 0.005
 _LOAD_PAUSE: Final = 0.0005

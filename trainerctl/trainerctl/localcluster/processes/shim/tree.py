@@ -10,7 +10,6 @@ from typing import Final
 
 _PR_SET_PDEATHSIG: Final = 1
 _PR_SET_CHILD_SUBREAPER: Final = 36
-_PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 _libc = ctypes.CDLL(None)
 
 
@@ -35,11 +34,6 @@ def descendants() -> list[int]:
             found.append(child)
             left.append(child)
     return found
-
-
-def memory() -> int:
-    """Return the bytes of memory that the descendants do not share with files."""
-    return sum(map(_memory, descendants()))
 
 
 def reap(main: int) -> int | None:
@@ -97,12 +91,3 @@ def _children(pid: int) -> list[int]:
     except OSError:  # it has ended
         pass
     return found
-
-
-def _memory(pid: int) -> int:
-    try:
-        with open(f"/proc/{pid}/statm") as file:
-            _, resident, shared, *_ = file.read().split()
-    except OSError:  # it has ended
-        return 0
-    return (int(resident) - int(shared)) * _PAGE
