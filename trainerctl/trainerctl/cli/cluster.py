@@ -14,10 +14,10 @@ from typing import Final
 
 import anyio
 from controller_runtime.apis.core.v1 import Node
-from controller_runtime.envtest import Binaries, EnvtestError, file_lock
+from controller_runtime.envtest import Binaries, EnvtestError, Tool, file_lock
 from pkg.app.flags import feature_gates
 
-from trainerctl.cli import firstrun, streams
+from trainerctl.cli import streams
 from trainerctl.cli.progress import progress_on
 from trainerctl.cli.terminal import Console
 from trainerctl.localcluster import prometheus
@@ -51,7 +51,7 @@ async def up_command(parsed: argparse.Namespace, out: Console, err: Console) -> 
         with progress_on(err) as progress:
             cluster = Cluster(directory, options, progress=progress)
             if parsed.recreate or not State.exists(directory):
-                firstrun.announce(options.tools, err)
+                announce(options.tools, err)
                 await cluster.up()
             else:
                 await _keep(cluster, parsed, err)
@@ -311,6 +311,20 @@ async def _lock(name: str, err: Console) -> AsyncIterator[None]:
         yield
 
 
+def announce(tools: Sequence[Tool], err: Console) -> bool:
+    """Print which of the programs will be built; return True if there are any.
+
+    Raises:
+        ToolError: ``KUBEBUILDER_ASSETS`` names a directory that is missing or contains none of them.
+    """
+    missing = [tool.name for tool in Binaries().missing(*tools)]
+    if missing:
+        err.say(f"Programs to build from source, once: {', '.join(missing)}.")
+        if len(missing) == len(tools):
+            err.say("This takes about five minutes on two cores. Later runs build nothing.")
+    return bool(missing)
+
+
 async def build_command(parsed: argparse.Namespace, out: Console, err: Console) -> int:
     """Build the missing programs, and print the path of each."""
     options = Options(
@@ -320,7 +334,7 @@ async def build_command(parsed: argparse.Namespace, out: Console, err: Console) 
         options.check()
     except EnvtestError as error:
         raise InputError(str(error)) from error
-    firstrun.announce(options.tools, err)
+    announce(options.tools, err)
     with progress_on(err) as progress:
         located = await Binaries(progress=progress).locate(*options.tools)
     for binary in located.values():

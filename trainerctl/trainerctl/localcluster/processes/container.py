@@ -19,7 +19,7 @@ from controller_runtime.machinery.errors import StatusError
 from controller_runtime.rest import RestError
 
 from trainerctl.localcluster.processes import logs, process
-from trainerctl.localcluster.processes.downward import ConfigError
+from trainerctl.localcluster.processes.environment import ConfigError
 from trainerctl.localcluster.processes.probes import Probes, ProbeTarget
 from trainerctl.localcluster.processes.settings import Settings
 from trainerctl.localcluster.processes.status import ContainerRecord, Running, Terminated, Waiting, identity

@@ -15,8 +15,7 @@ from controller_runtime.rest import RestError
 
 from trainerctl.localcluster.processes import logs, names, process, status
 from trainerctl.localcluster.processes.container import ALWAYS, NEVER, ON_FAILURE, ContainerRunner, terminated
-from trainerctl.localcluster.processes.downward import ConfigError
-from trainerctl.localcluster.processes.environment import Environment, References
+from trainerctl.localcluster.processes.environment import ConfigError, Environment, References
 from trainerctl.localcluster.processes.plans import Plans
 from trainerctl.localcluster.processes.process import Plan
 from trainerctl.localcluster.processes.settings import Settings

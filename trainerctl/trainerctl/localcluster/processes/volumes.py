@@ -23,9 +23,13 @@ from controller_runtime.apis.core.v1 import (
     VolumeProjection,
 )
 
-from trainerctl.localcluster.processes import downward
-from trainerctl.localcluster.processes.downward import ConfigError
-from trainerctl.localcluster.processes.environment import References, expand
+from trainerctl.localcluster.processes.environment import (
+    ConfigError,
+    References,
+    expand,
+    field_text,
+    resource_text,
+)
 
 _MODE: Final = 0o644
 _TOKEN_MODE: Final = 0o600
@@ -140,10 +144,10 @@ class Volumes:
         files: _Files = {}
         for item in items:
             if item.field_ref is not None:
-                text = downward.field_text(self.pod, item.field_ref, self.address)
+                text = field_text(self.pod, item.field_ref, self.address)
             elif item.resource_field_ref is not None:
                 container = (self.pod.spec.containers or [Container()])[0]
-                text = downward.resource_text(self.pod, item.resource_field_ref, container, self.allocatable)
+                text = resource_text(self.pod, item.resource_field_ref, container, self.allocatable)
             else:
                 continue
             files[item.path] = (text.encode(), item.mode)

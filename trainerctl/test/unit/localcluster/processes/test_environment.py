@@ -9,8 +9,7 @@ import pytest
 from controller_runtime.apis.core.v1 import ConfigMap, Pod, Secret
 from controller_runtime.fake import FakeClient
 
-from trainerctl.localcluster.processes.downward import ConfigError
-from trainerctl.localcluster.processes.environment import Environment, References, expand
+from trainerctl.localcluster.processes.environment import ConfigError, Environment, References, expand
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,7 @@ from controller_runtime.apis.core.v1 import ConfigMap, Pod, Secret, VolumeMount
 from controller_runtime.fake import FakeClient
 from controller_runtime.machinery import GVK, unstructured
 
-from trainerctl.localcluster.processes.downward import ConfigError
-from trainerctl.localcluster.processes.environment import References
+from trainerctl.localcluster.processes.environment import ConfigError, References
 from trainerctl.localcluster.processes.volumes import Volumes, forget, mounted
 
 CLAIM = unstructured(GVK("", "v1", "PersistentVolumeClaim"))
