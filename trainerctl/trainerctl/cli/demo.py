@@ -33,6 +33,7 @@ from trainerctl.localcluster.options import Options
 NAMESPACE: Final = "default"
 NAME: Final = "hello-torch"
 RUNTIME: Final = "torch-distributed"
+_POLL: Final = 0.05
 
 
 @dataclass(frozen=True)
@@ -138,9 +139,6 @@ def created(observed: Observed) -> Iterator[tuple[str, str, str, str]]:
         true = [str(condition["type"]) for condition in conditions(each) if condition.get("status") == "True"]
         state = status.get("phase") or (true[-1] if true else "")
         yield each["kind"], each["metadata"]["name"], state, (each.get("spec") or {}).get("nodeName", "")
-
-
-_POLL: Final = 0.05
 
 
 async def demo_command(parsed: argparse.Namespace, out: Console, err: Console) -> int:

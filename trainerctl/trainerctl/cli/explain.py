@@ -39,6 +39,12 @@ _WHOLE_POLICIES: Final = {
     )
 }
 """Causes that are not shown: the name of the plugin implies them."""
+_JOB: Final = ("spec", "replicatedJobs")
+_POD: Final = ("template", "spec", "template")
+_IDENTITY: Final = (("apiVersion",), ("kind",))
+_OF_METADATA: Final = (("name",), ("namespace",), ("ownerReferences",))
+LINE_WIDTH: Final = 70
+"""Maximum number of characters of a value, or of old and new value together, in one line."""
 
 
 async def explain_command(arguments: argparse.Namespace, out: Console, err: Console) -> int:
@@ -114,14 +120,6 @@ def _print_change(name: str, change: Change, causes: list[str], out: Console) ->
     else:
         out.say("      ", (f"~ {name}", "yellow"), f"  {before}")
         out.say(" " * (len(name) + 8), f"→ {after}", why)
-
-
-_JOB: Final = ("spec", "replicatedJobs")
-_POD: Final = ("template", "spec", "template")
-_IDENTITY: Final = (("apiVersion",), ("kind",))
-_OF_METADATA: Final = (("name",), ("namespace",), ("ownerReferences",))
-LINE_WIDTH: Final = 70
-"""Maximum number of characters of a value, or of old and new value together, in one line."""
 
 
 def is_obvious(change: Change) -> bool:

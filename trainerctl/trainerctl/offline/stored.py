@@ -37,6 +37,9 @@ Data = dict[str, JSON]
 KINDS: Final[dict[GVK, type[Object]]] = {
     kind.gvk: kind for kind in (TrainJob, TrainingRuntime, ClusterTrainingRuntime)
 }
+_NO_OVERLOAD = (
+    "'no such overload': call arguments did not match a supported operator, function or macro signature"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,11 +161,6 @@ def _remove(data: JSON, path: Path) -> None:
     for step in parents:
         data = data[step]
     del data[last]
-
-
-_NO_OVERLOAD = (
-    "'no such overload': call arguments did not match a supported operator, function or macro signature"
-)
 
 
 class Evaluator:

@@ -24,6 +24,15 @@ from controller_runtime.machinery.errors import StatusError
 from controller_runtime.machinery.meta import format_micro_time, parse_time
 from controller_runtime.rest import RestError
 
+_FLAGS = ("follow", "previous", "timestamps")
+HEALTH: Final = "/healthz"
+LOGS: Final = "/containerLogs/"
+_HEAD_SECONDS: Final = 10.0
+_END: Final = b"0\r\n\r\n"
+_log = logging.getLogger(__name__)
+Log = Callable[[str], AsyncIterator[bytes]]
+"""Yields the pieces of a log; an empty one allows the server to notice that the client has disconnected."""
+
 
 class Line(NamedTuple):
     """A line and the time at which it was written."""
@@ -70,9 +79,6 @@ class Query:
         return f"{stamp}{line.text}\n".encode()
 
 
-_FLAGS = ("follow", "previous", "timestamps")
-
-
 def _count(values: Mapping[str, str], name: str) -> int | None:
     text = values.get(name, "")
     if not text or (name == "tailLines" and text == "all"):
@@ -80,16 +86,6 @@ def _count(values: Mapping[str, str], name: str) -> int | None:
     if not (text.isascii() and text.isdecimal()):
         raise ValueError(f"{name} must be a number: {text!r}")
     return min(int(text), 2**31)
-
-
-HEALTH: Final = "/healthz"
-LOGS: Final = "/containerLogs/"
-_HEAD_SECONDS: Final = 10.0
-_END: Final = b"0\r\n\r\n"
-_log = logging.getLogger(__name__)
-
-Log = Callable[[str], AsyncIterator[bytes]]
-"""Yields the pieces of a log; an empty one allows the server to notice that the client has disconnected."""
 
 
 class LogError(Exception):

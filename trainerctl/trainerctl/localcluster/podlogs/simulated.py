@@ -21,6 +21,22 @@ from trainerctl.localcluster.podlogs.server import Line, Query, Target
 
 _SPECS: Final = ("containers", "initContainers")
 _STATUSES: Final = ("containerStatuses", "initContainerStatuses")
+RUN_FOR: Final = "sim.local/run-for"
+EXIT_CODE: Final = "sim.local/exit-code"
+MARK: Final = "[simulated]"
+"""The first word of every line."""
+_RUN_FOR: Final = timedelta(seconds=2)
+"""The time for which the pod of a Job runs without the annotation."""
+_STEPS: Final = 10
+_STEPS_OF_AN_EPOCH: Final = 5
+_FAILS_AFTER: Final = 6
+"""The last step of a container that fails."""
+_SHOWN: Final = 120
+"""Maximum characters of the command that are shown."""
+_INITIALIZERS: Final = frozenset({constants.DATASET_INITIALIZER, constants.MODEL_INITIALIZER})
+_POLL: Final = 0.25
+ReadPod = Callable[[str, str], Awaitable[Thing | None]]
+"""Returns the pod of a namespace and a name, or None if it does not exist."""
 
 
 @dataclass(frozen=True)
@@ -74,21 +90,6 @@ class Container:
     def _named(self, paths: Iterable[tuple[str, str]]) -> dict[str, JSON] | None:
         found = (each for path in paths for each in self.pod.maps(*path))
         return next((each for each in found if each.get("name") == self.name), None)
-
-
-RUN_FOR: Final = "sim.local/run-for"
-EXIT_CODE: Final = "sim.local/exit-code"
-MARK: Final = "[simulated]"
-"""The first word of every line."""
-_RUN_FOR: Final = timedelta(seconds=2)
-"""The time for which the pod of a Job runs without the annotation."""
-_STEPS: Final = 10
-_STEPS_OF_AN_EPOCH: Final = 5
-_FAILS_AFTER: Final = 6
-"""The last step of a container that fails."""
-_SHOWN: Final = 120
-"""Maximum characters of the command that are shown."""
-_INITIALIZERS: Final = frozenset({constants.DATASET_INITIALIZER, constants.MODEL_INITIALIZER})
 
 
 def lines(container: Container, now: datetime) -> list[Line]:
@@ -149,12 +150,6 @@ def _duration(pod: Thing) -> timedelta:
         return timedelta(microseconds=max(0, parse_duration(pod.annotation(RUN_FOR)) // 1000))
     except (ValueError, OverflowError):
         return _RUN_FOR
-
-
-_POLL: Final = 0.25
-
-ReadPod = Callable[[str, str], Awaitable[Thing | None]]
-"""Returns the pod of a namespace and a name, or None if it does not exist."""
 
 
 class SimulatedLogs:

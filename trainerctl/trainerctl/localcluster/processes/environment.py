@@ -25,6 +25,9 @@ from controller_runtime.machinery import GVK, Object, metadata_only, quantity
 from controller_runtime.machinery.errors import NotFoundError
 
 _KEYED: Final = re.compile(r"metadata\.(annotations|labels)\['([^']+)'\]")
+T = TypeVar("T", bound=Object)
+_CLAIM: Final = metadata_only(GVK("", "v1", "PersistentVolumeClaim"))
+_REFERENCE: Final = re.compile(r"\$(?:\$|\(([^()]*)\))")
 
 
 class ConfigError(Exception):
@@ -90,11 +93,6 @@ def _listed(values: Mapping[str, str]) -> str:
 
 def _escaped(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-
-
-T = TypeVar("T", bound=Object)
-_CLAIM: Final = metadata_only(GVK("", "v1", "PersistentVolumeClaim"))
-_REFERENCE: Final = re.compile(r"\$(?:\$|\(([^()]*)\))")
 
 
 def expand(text: str, values: Mapping[str, str]) -> str:

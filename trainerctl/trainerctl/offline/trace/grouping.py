@@ -49,6 +49,16 @@ Values = dict[str, JSON]
 
 _REPEATED: Final = f"annotations[{kai.TOP_OWNER_METADATA_KEY}]"
 """Repeats the top owner, and is not printed for people."""
+Objects = dict[Key, Data]
+Path = tuple[str | int, ...]
+REFUSALS: Final = (GroupingError, StatusError)
+MOST_TRIES: Final = 2_000
+"""Maximum number of changes tried for one pod. Further causes are not found."""
+_POD_GROUPS: Final = "podgroups.scheduling.run.ai"
+_JUNK: Final = "x"
+"""Replaces a map or a list."""
+_NOT_TRIED: Final = ("apiVersion", "kind", "metadata")
+_SHORT: Final = {"labels": "label", "annotations": "annotation"}
 
 
 @dataclass(slots=True)
@@ -111,20 +121,6 @@ class GroupTrace:
 def _flow(sub_group: Data) -> str:
     rest = (f"{name} {_flow(held) if isinstance(held, dict) else held}" for name, held in sub_group.items())
     return ", ".join(rest).removeprefix("name ")
-
-
-Objects = dict[Key, Data]
-Path = tuple[str | int, ...]
-
-REFUSALS: Final = (GroupingError, StatusError)
-MOST_TRIES: Final = 2_000
-"""Maximum number of changes tried for one pod. Further causes are not found."""
-
-_POD_GROUPS: Final = "podgroups.scheduling.run.ai"
-_JUNK: Final = "x"
-"""Replaces a map or a list."""
-_NOT_TRIED: Final = ("apiVersion", "kind", "metadata")
-_SHORT: Final = {"labels": "label", "annotations": "annotation"}
 
 
 async def trace(objects: Objects, pod: Key, settings: Settings) -> GroupTrace:
