@@ -18,9 +18,12 @@ from typing import Any, Final, NamedTuple
 import anyio
 import msgspec
 from anyio.streams.buffered import BufferedByteReceiveStream
+from controller_runtime.apis.core.v1 import ContainerStateTerminated
+from controller_runtime.machinery.meta import format_time
 
 from trainerctl.localcluster.processes.shim import END_FILE, marks
 from trainerctl.localcluster.processes.shim import IDENTITY as IDENTITY
+from trainerctl.localcluster.processes.status import ended
 
 _SHIM: Final = "trainerctl.localcluster.processes.shim"
 _LONGEST_REPORT: Final = 1 << 20
@@ -150,8 +153,8 @@ async def end_all(identity: str) -> None:
     await anyio.to_thread.run_sync(marks.kill, identity)
 
 
-def end(folder: Path) -> tuple[int, datetime, datetime] | None:
-    """Return the exit code, and the times of begin and end, of the start whose log is in ``folder``.
+def end(folder: Path) -> ContainerStateTerminated | None:
+    """Return the end of the start whose log is in ``folder``.
 
     Return None if the container did not end by itself, or its end is unreadable: one without mounts of its own can
     write the file.
@@ -159,10 +162,10 @@ def end(folder: Path) -> tuple[int, datetime, datetime] | None:
     try:
         with (folder / END_FILE).open("rb") as file:
             found = msgspec.json.decode(file.read(_LONGEST_END), type=_End)
-        began, ended = (datetime.fromtimestamp(each, UTC) for each in (found.began, found.ended))
+        began, at = (datetime.fromtimestamp(each, UTC) for each in (found.began, found.ended))
     except (msgspec.MsgspecError, RecursionError, ValueError, OverflowError, OSError):
         return None
-    return found.code, began, ended
+    return ended(found.code, format_time(began), at)
 
 
 async def run_beside(process: ProcessID, plan: Plan, timeout: float) -> tuple[int, str]:

@@ -16,7 +16,8 @@ def test_the_end_is_read_as_it_was_written(tmp_path: Path) -> None:
     supervise._write_end(str(tmp_path), code=3, began=1.0, ended=2.0)
     found = process.end(tmp_path)
     assert found is not None
-    assert found[0] == 3
+    assert (found.exit_code, found.reason) == (3, "Error")
+    assert (found.started_at, found.finished_at) == ("1970-01-01T00:00:01Z", "1970-01-01T00:00:02Z")
 
 
 @pytest.mark.parametrize(
