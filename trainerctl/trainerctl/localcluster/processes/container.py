@@ -119,15 +119,10 @@ class ContainerRunner:
         with anyio.move_on_after(grace):
             if hook and grace > 0:
                 await self._pre_stop()
-            await running.signal(self._stop_signal())
+            await running.signal(signal.SIGTERM.name)
             while self._process is running:  # noqa: ASYNC110 several tasks wait for it
                 await anyio.sleep(0.02)
         await running.signal(signal.SIGKILL.name)
-
-    def _stop_signal(self) -> str:
-        lifecycle = self.container.lifecycle
-        wanted = (lifecycle.stop_signal if lifecycle else None) or ""
-        return wanted if wanted in signal.Signals.__members__ else signal.SIGTERM.name
 
     async def _pre_stop(self) -> None:
         lifecycle = self.container.lifecycle

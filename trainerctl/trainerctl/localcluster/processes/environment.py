@@ -12,6 +12,7 @@ from typing import Final, TypeVar
 
 from controller_runtime.apis.core.v1 import (
     ConfigMap,
+    ConfigMapKeySelector,
     Container,
     EnvFromSource,
     EnvVar,
@@ -19,6 +20,7 @@ from controller_runtime.apis.core.v1 import (
     Pod,
     ResourceFieldSelector,
     Secret,
+    SecretKeySelector,
 )
 from controller_runtime.client import Reader
 from controller_runtime.machinery import GVK, Object, metadata_only, quantity
@@ -197,21 +199,15 @@ class Environment:
             return field_text(self.pod, source.field_ref, self.address)
         if source.resource_field_ref is not None:
             return resource_text(self.pod, source.resource_field_ref, container, self.allocatable)
-        namespace = self.pod.namespace
-        if (config_map := source.config_map_key_ref) is not None:
-            data = await self.references.config_map(config_map.name or "", optional=config_map.optional)
-            return _entry(
-                data, config_map.key, f"ConfigMap {namespace}/{config_map.name}", config_map.optional
-            )
-        if (secret := source.secret_key_ref) is not None:
-            data = await self.references.secret(secret.name or "", optional=secret.optional)
-            return _entry(data, secret.key, f"Secret {namespace}/{secret.name}", secret.optional)
-        raise ConfigError(f"the source of variable {variable.name} is not supported")
-
-
-def _entry(data: Mapping[str, bytes] | None, key: str, where: str, optional: bool | None) -> str | None:
-    if data is not None and key in data:
-        return data[key].decode(errors="replace")
-    if optional:
-        return None
-    raise ConfigError(f"couldn't find key {key} in {where}")
+        key: ConfigMapKeySelector | SecretKeySelector | None = source.config_map_key_ref
+        kind, read = "ConfigMap", self.references.config_map
+        if key is None:
+            key, kind, read = source.secret_key_ref, "Secret", self.references.secret
+        if key is None:
+            raise ConfigError(f"the source of variable {variable.name} is not supported")
+        data = await read(key.name or "", optional=key.optional)
+        if data is not None and key.key in data:
+            return data[key.key].decode(errors="replace")
+        if key.optional:
+            return None
+        raise ConfigError(f"couldn't find key {key.key} in {kind} {self.pod.namespace}/{key.name}")

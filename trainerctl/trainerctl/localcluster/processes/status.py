@@ -120,7 +120,7 @@ def render(
             condition("PodReadyToStartContainers", record.sandboxed and not finished),
             condition("Initialized", record.initialized, uninitialized, ended if succeeded else ""),
             condition("ContainersReady", ready, not_ready),
-            condition("Ready", ready and _gates_open(pod), not_ready),
+            condition("Ready", ready, not_ready),
         ],
         "hostIP": HOST,
         "hostIPs": [{"ip": HOST}],
@@ -230,10 +230,6 @@ def _record(container: Container, written: ContainerStatus | None, now: datetime
     elif record.identity and record.last is not None:  # it waited to be started again
         record.state = record.last
     return record
-
-
-def _gates_open(pod: Pod) -> bool:
-    return all(condition_is_true(pod, gate.condition_type) for gate in pod.spec.readiness_gates or [])
 
 
 def _transitions(pod: Pod, written: Mapping[str, JSON] | None) -> dict[str, tuple[str, str]]:

@@ -46,14 +46,6 @@ def test_a_pod_is_ready_when_every_container_is() -> None:
     assert _conditions(render(_record(ready, waiting), Pod(), NOW))["Ready"] == ("True", None)
 
 
-def test_a_readiness_gate_keeps_a_pod_from_being_ready() -> None:
-    ready = ContainerRecord("a", "i", ContainerStateRunning(started_at=format_time(NOW)), ready=True)
-    pod = Pod.from_dict({"spec": {"readinessGates": [{"conditionType": "own"}]}})
-    assert _conditions(render(_record(ready), pod, NOW))["Ready"][0] == "False"
-    pod = Pod.from_dict({**pod.to_dict(), "status": {"conditions": [{"type": "own", "status": "True"}]}})
-    assert _conditions(render(_record(ready), pod, NOW))["Ready"][0] == "True"
-
-
 @pytest.mark.parametrize(("phase", "reason"), [("Succeeded", "PodCompleted"), ("Failed", "PodFailed")])
 def test_a_pod_that_has_ended_is_not_ready(phase: str, reason: str) -> None:
     done = ContainerRecord("a", "i", ended(0, format_time(NOW), LATER))
