@@ -3,7 +3,8 @@
 """The commands, their flags, and the function that runs each command.
 
 A function is given as ``module:name`` and loaded by :mod:`trainerctl.cli.execution`, so that help, ``--version`` and
-usage errors do not load the commands.
+usage errors do not load the commands. That of ``NAME`` is ``trainerctl.cli.NAME:NAME_command``, unless its flags set
+another.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def _demo(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="time limit of the TrainJob (default 60)",
     )
-    parser.set_defaults(function="trainerctl.cli.demo:demo_command", cleans_up=True)
+    parser.set_defaults(cleans_up=True)
 
 
 def _run(parser: argparse.ArgumentParser) -> None:
@@ -52,21 +53,19 @@ def _run(parser: argparse.ArgumentParser) -> None:
         "manager runs with --webhooks=false, because the cluster's API server cannot reach this machine; --webhooks "
         "serves the webhooks nevertheless."
     )
-    parser.set_defaults(function="trainerctl.cli.run:run_command", passes_flags=True)
+    parser.set_defaults(passes_flags=True)
 
 
 def _render(parser: argparse.ArgumentParser) -> None:
     _files(parser, outputs=("yaml", "json", "table"))
     _runtimes_from_cluster(parser)
     _compatibility_version(parser)
-    parser.set_defaults(function="trainerctl.cli.render:render_command")
 
 
 def _explain(parser: argparse.ArgumentParser) -> None:
     _files(parser, outputs=("text", "json", "yaml"))
     _runtimes_from_cluster(parser)
     _compatibility_version(parser)
-    parser.set_defaults(function="trainerctl.cli.explain:explain_command")
 
 
 def _validate(parser: argparse.ArgumentParser) -> None:
@@ -79,7 +78,6 @@ def _validate(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--kubeconfig", help="kubeconfig of the cluster for --server (default as kubectl)")
     parser.add_argument("--context", help="context of the kubeconfig for --server")
-    parser.set_defaults(function="trainerctl.cli.validate:validate_command")
 
 
 def _convert(parser: argparse.ArgumentParser) -> None:
@@ -91,7 +89,6 @@ def _convert(parser: argparse.ArgumentParser) -> None:
         help="release of Trainer whose fields the objects are to have: 2.1, or 2.3 for v2.2 and v2.3",
     )
     _output(parser, ("yaml", "json"))
-    parser.set_defaults(function="trainerctl.cli.convert:convert_command")
 
 
 def _group(parser: argparse.ArgumentParser) -> None:
@@ -104,7 +101,6 @@ def _group(parser: argparse.ArgumentParser) -> None:
         choices=("v0.13", "v0.17"),
         help="KAI-Scheduler release whose rules apply (default: that of the PodGroup's CRD in the files, else v0.13)",
     )
-    parser.set_defaults(function="trainerctl.cli.group:group_command")
 
 
 def _crds(parser: argparse.ArgumentParser) -> None:
@@ -113,12 +109,10 @@ def _crds(parser: argparse.ArgumentParser) -> None:
         "--apply", action="store_true", help="apply the CRDs (server-side) instead of printing them"
     )
     parser.add_argument("--kubeconfig", help="kubeconfig of the cluster for --apply (default as kubectl)")
-    parser.set_defaults(function="trainerctl.cli.crds:crds_command")
 
 
 def _completion(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("shell", choices=("bash", "zsh", "fish"), help="shell that runs the script")
-    parser.set_defaults(function="trainerctl.cli.completion:completion_command")
 
 
 def _help(parser: argparse.ArgumentParser) -> None:
@@ -132,7 +126,6 @@ def _why(parser: argparse.ArgumentParser) -> None:
         "The exit code is 0 if the TrainJob runs, starts or is complete, 1 if something is wrong, and 3 if it waits: "
         "for a person, a queue, or free capacity."
     )
-    parser.set_defaults(function="trainerctl.cli.why:why_command")
 
 
 def _get(parser: argparse.ArgumentParser) -> None:
@@ -150,12 +143,10 @@ def _get(parser: argparse.ArgumentParser) -> None:
         "-w", "--watch", action="store_true", help="show changes, of one TrainJob until it has ended"
     )
     _live(parser, ("table", "json", "yaml", "name"))
-    parser.set_defaults(function="trainerctl.cli.get:get_command")
 
 
 def _describe(parser: argparse.ArgumentParser) -> None:
     _named(parser)
-    parser.set_defaults(function="trainerctl.cli.describe:describe_command")
 
 
 def _wait(parser: argparse.ArgumentParser) -> None:
@@ -177,7 +168,6 @@ def _wait(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "The exit code is 0 once the state is reached, 1 if it is out of reach, and 3 after the time limit."
     )
-    parser.set_defaults(function="trainerctl.cli.wait:wait_command")
 
 
 def _events(parser: argparse.ArgumentParser) -> None:
@@ -189,7 +179,6 @@ def _events(parser: argparse.ArgumentParser) -> None:
         choices=("Normal", "Warning"),
         help="types of events to show (default all)",
     )
-    parser.set_defaults(function="trainerctl.cli.events:events_command")
 
 
 def _logs(parser: argparse.ArgumentParser) -> None:
@@ -210,7 +199,6 @@ def _logs(parser: argparse.ArgumentParser) -> None:
     add("--tail", type=flagtypes.integer(0, 1 << 30), metavar="N", help="number of last lines (default all)")
     add("-f", "--follow", action="store_true", help="print new lines until the containers end")
     add("--previous", action="store_true", help="print the log of the previous run of the container")
-    parser.set_defaults(function="trainerctl.cli.logs:logs_command")
 
 
 def _change(verb: str) -> Add:
@@ -232,7 +220,6 @@ def _migrate(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "The exit code is 1 if a TrainJob could not be rewritten. It does no harm to run it again."
     )
-    parser.set_defaults(function="trainerctl.cli.migrate:migrate_command")
 
 
 def _diff(parser: argparse.ArgumentParser) -> None:
@@ -240,12 +227,11 @@ def _diff(parser: argparse.ArgumentParser) -> None:
     _live(parser)
     _compatibility_version(parser)
     parser.epilog = "The exit code is 0 if the objects of no TrainJob change, and 1 if those of one do."
-    parser.set_defaults(function="trainerctl.cli.diff:diff_command")
 
 
 def _cluster(parser: argparse.ArgumentParser) -> None:
     """Add the commands of ``cluster`` and their flags."""
-    parser.set_defaults(cleans_up=True)
+    parser.set_defaults(function=None, cleans_up=True)
     commands = parser.add_subparsers(required=True, metavar="COMMAND", title="commands")
     for name, about, flags in CLUSTER_COMMANDS:
         command = commands.add_parser(name, help=about, description=f"{about[0].upper()}{about[1:]}.")

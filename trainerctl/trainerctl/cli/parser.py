@@ -60,7 +60,9 @@ def parser() -> Parser:
     top.set_defaults(passes_flags=False, cleans_up=False)
     commands = top.add_subparsers(required=True, metavar="COMMAND", title="commands")
     for name, about, add_flags in flags.COMMANDS:
-        add_flags(commands.add_parser(name, help=about, description=f"{about[0].upper()}{about[1:]}."))
+        command = commands.add_parser(name, help=about, description=f"{about[0].upper()}{about[1:]}.")
+        command.set_defaults(function=f"trainerctl.cli.{name}:{name}_command")
+        add_flags(command)
     return top
 
 
