@@ -77,7 +77,7 @@ def _validate(parser: argparse.ArgumentParser) -> None:
         help="ask the API server of the kubeconfig, by a dry run; it reads runtimes from the cluster alone",
     )
     parser.add_argument("--kubeconfig", help="kubeconfig of the cluster for --server (default as kubectl)")
-    parser.add_argument("--context", help="context of the kubeconfig for --server")
+    parser.add_argument("--context", help="context of the kubeconfig for --server (default its current one)")
 
 
 def _convert(parser: argparse.ArgumentParser) -> None:
@@ -94,7 +94,9 @@ def _convert(parser: argparse.ArgumentParser) -> None:
 def _group(parser: argparse.ArgumentParser) -> None:
     _files(parser, outputs=("text", "json", "yaml"))
     parser.add_argument(
-        "--config", metavar="FILE", help="Configuration of the manager, for the pod grouper's settings"
+        "--config",
+        metavar="FILE",
+        help="Configuration of the manager, for the pod grouper's settings (default: an empty one)",
     )
     parser.add_argument(
         "--rules",
@@ -303,7 +305,11 @@ def _cluster_up(parser: argparse.ArgumentParser) -> None:
         help="enable Kubernetes' own gang scheduling: the feature gates and the API (1.35 and newer)",
     )
     add("--prometheus", action="store_true", help="run Prometheus, with a page of the dashboard's queries")
-    add("--feature-gates", metavar="NAME=BOOL,...", help="feature gates of the manager, as for its own flag")
+    add(
+        "--feature-gates",
+        metavar="NAME=BOOL,...",
+        help="feature gates of the manager, as for its own flag (default: their own defaults)",
+    )
     _releases(parser)
     add(
         "--kai-scheduler",
@@ -394,9 +400,10 @@ def _output(parser: argparse.ArgumentParser, outputs: Sequence[str]) -> None:
 
 def _runtimes_from_cluster(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--kubeconfig", help="read runtimes missing from the files from this kubeconfig's cluster"
+        "--kubeconfig",
+        help="read runtimes missing from the files from this kubeconfig's cluster (default: the shipped runtimes)",
     )
-    parser.add_argument("--context", help="kubeconfig context of that cluster")
+    parser.add_argument("--context", help="kubeconfig context of that cluster (default the current one)")
 
 
 def _named(parser: argparse.ArgumentParser, outputs: Sequence[str] = ()) -> None:
@@ -413,7 +420,7 @@ def _live(parser: argparse.ArgumentParser, outputs: Sequence[str] = ()) -> None:
         help="namespace of the TrainJob (default that of the kubeconfig's context)",
     )
     add("--kubeconfig", help="kubeconfig of the cluster (default as kubectl)")
-    add("--context", help="context of the kubeconfig")
+    add("--context", help="context of the kubeconfig (default its current one)")
     if outputs:
         _output(parser, outputs)
 
