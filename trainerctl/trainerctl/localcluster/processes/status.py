@@ -16,7 +16,6 @@ from controller_runtime.apis.core.v1 import (
     ContainerStateTerminated,
     ContainerStateWaiting,
     ContainerStatus,
-    Node,
     Pod,
 )
 from controller_runtime.machinery import JSON
@@ -151,11 +150,6 @@ def is_changed(written: Mapping[str, JSON], pod: Pod) -> bool:
     """Return True if a condition in ``written`` has another status in ``pod``."""
     found = {each.type: each.status for each in pod.status.conditions or []}
     return any(found.get(each["type"]) != each["status"] for each in written["conditions"])
-
-
-def condition_is_true(obj: Pod | Node, kind: str) -> bool:
-    """Return True if a condition of the object is True."""
-    return any(each.type == kind and each.status == "True" for each in obj.status.conditions or [])
 
 
 def records(
