@@ -7,8 +7,7 @@ from __future__ import annotations
 import argparse
 import re
 
-from trainerctl.cli.examples import EXAMPLES
-from trainerctl.cli.help import leaves
+from trainerctl.cli.help import EXAMPLES, leaves
 
 from hack.markdown import NOTE, table
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""``trainerctl help``: the help of a command."""
+"""``trainerctl help``: the help of a command, with the examples that all helps show."""
 
 from __future__ import annotations
 
@@ -10,6 +10,67 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from trainerctl.cli import parser, streams
+
+_LINES: Final = (
+    ("Start a local cluster with 4 nodes of 8 GPUs", "cluster up"),
+    ("Start one of another name, with gang scheduling", "cluster up --name gang --coscheduling --nodes 8"),
+    ("Remove the local cluster and all its objects", "cluster down"),
+    ("Stop the local cluster for the night", "cluster stop"),
+    ("Start it again, with its objects", "cluster start"),
+    ("Follow the log of the manager", "cluster logs trainer-controller-manager --follow"),
+    ("Print the last lines of all components", "cluster logs --tail 5"),
+    ("Show the state of each component", "cluster status"),
+    ("List the local clusters", "cluster list"),
+    ("Build the programs before the first start", "cluster build"),
+    ("Run one TrainJob of 8 nodes on a temporary cluster", "demo --nodes 8"),
+    ("Run the manager against the local cluster", "run"),
+    ("Run it against a cluster of a kubeconfig", "run --kubeconfig ~/.kube/config --zap-log-level=1"),
+    ("Print the JobSet that a TrainJob becomes", "render -f trainjob.yaml"),
+    ("Read the runtimes of the current cluster", "render -f trainjob.yaml --kubeconfig ~/.kube/config"),
+    ("Rewrite manifests for v2.2 and v2.3", "convert -f manifests/ --to 2.3"),
+    ("Rewrite a file for v2.1, as JSON", "convert -f trainjob.yaml --to 2.1 -o json"),
+    ("Show which plugin set which field", "explain -f trainjob.yaml"),
+    ("Check files before they are applied", "validate -f trainjob.yaml runtimes/"),
+    ("Ask the API server, which stores nothing", "validate -f trainjob.yaml --server"),
+    ("Show the groups of the pods of a cluster", "group -f pods.yaml"),
+    ("Print the CRDs", "crds"),
+    ("Apply them to the current cluster", "crds --apply"),
+    ("List the TrainJobs of a namespace", "get -n team-a"),
+    ("Show one with its JobSet, Jobs and pods", "get llama"),
+    ("Watch it until it has ended", "get llama --watch"),
+    ("Explain why a TrainJob does not run", "why llama -n team-a"),
+    ("Use the cause in a script", "why llama -o json"),
+    ("Show everything about a TrainJob on one page", "describe llama"),
+    ("Print the warnings of a TrainJob and its objects", "events llama --types Warning"),
+    ("Print the log of rank 0", "logs llama"),
+    ("Follow the logs of all nodes", "logs llama --all --follow"),
+    ("Print the end of an initializer's log", "logs llama --step dataset-initializer --tail 20"),
+    ("Wait until a TrainJob is complete", "wait llama"),
+    ("Wait at most 10 minutes until it runs", "wait llama --for running --timeout 600"),
+    ("Suspend two TrainJobs", "suspend llama mistral"),
+    ("Resume a TrainJob", "resume llama"),
+    ("Delete a TrainJob with all its objects", "delete llama"),
+    ("Show which TrainJobs of the cluster would be rewritten", "migrate -A --dry-run"),
+    ("Rewrite those of one namespace", "migrate -n team-a"),
+    ("Show the effect of a changed runtime before it is applied", "diff -f runtime.yaml"),
+    ("Complete in this shell", "completion bash > ~/.trainerctl.bash && source ~/.trainerctl.bash"),
+    ("Install it for fish", "completion fish > ~/.config/fish/completions/trainerctl.fish"),
+    ("Show the help of a command", "help cluster up"),
+)
+
+EXAMPLES: Final[dict[str, list[tuple[str, str]]]] = {}
+"""By command, each as description and command line."""
+for _about, _line in _LINES:
+    _words = _line.split()
+    EXAMPLES.setdefault(" ".join(_words[: 2 if _words[0] == "cluster" else 1]), []).append((_about, _line))
+
+
+def examples(prog: str) -> str:
+    """Return the section of a command's help; an empty text for a command without examples."""
+    program, _, command = prog.partition(" ")
+    lines = [f"  # {about}\n  {program} {line}\n" for about, line in EXAMPLES.get(command, ())]
+    return "\nexamples:\n" + "\n".join(lines) if lines else ""
+
 
 _UNKNOWN: Final = 2
 

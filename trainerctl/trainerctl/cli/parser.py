@@ -27,9 +27,9 @@ class Parser(argparse.ArgumentParser):
 
     def format_help(self) -> str:
         """Return the help, with examples."""
-        from trainerctl.cli import examples  # only help needs them
+        from trainerctl.cli import help as help_  # only help needs the examples
 
-        return super().format_help() + examples.section(self.prog)
+        return super().format_help() + help_.examples(self.prog)
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:

@@ -12,8 +12,7 @@ import pytest
 
 import trainerctl
 from trainerctl.cli import parser
-from trainerctl.cli.examples import EXAMPLES
-from trainerctl.cli.help import leaves
+from trainerctl.cli.help import EXAMPLES, leaves
 
 
 @pytest.mark.parametrize("command", leaves(parser.parser()))

@@ -21,7 +21,7 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 from controller_runtime.apis.core.v1 import ContainerStateTerminated
 from controller_runtime.machinery.meta import format_time
 
-from trainerctl.localcluster.processes.shim import END_FILE, marks
+from trainerctl.localcluster.processes.shim import END_FILE, tree
 from trainerctl.localcluster.processes.shim import IDENTITY as IDENTITY
 from trainerctl.localcluster.processes.status import ended
 
@@ -150,7 +150,7 @@ async def _release(shim: anyio.abc.Process) -> None:
 
 async def end_all(identity: str) -> None:
     """End the processes of one start of a container, by its name in their environment."""
-    await anyio.to_thread.run_sync(marks.kill, identity)
+    await anyio.to_thread.run_sync(tree.kill_marked, identity)
 
 
 def end(folder: Path) -> ContainerStateTerminated | None:

@@ -168,6 +168,6 @@ def test_a_process_of_another_user_does_not_end_the_search(monkeypatch: pytest.M
             patch.setattr(os, "kill", refuse)
             patch.setattr(tree, "descendants", lambda: [child.pid])
             patch.setattr(tree, "reap", lambda main: None)  # this program has children of its own
-            tree.kill(timeout=0.05)
+            tree.kill_descendants(timeout=0.05)
         assert child.poll() is None
         child.kill()

@@ -10,7 +10,7 @@ import sys
 import time
 from typing import Any, Final
 
-from trainerctl.localcluster.processes.shim import END_FILE, IDENTITY, marks, mounts, tree
+from trainerctl.localcluster.processes.shim import END_FILE, IDENTITY, mounts, tree
 from trainerctl.localcluster.processes.shim.output import LogWriter
 
 _FLUSH_SECONDS: Final = 0.25
@@ -46,7 +46,7 @@ def run(plan: dict[str, Any]) -> int:
     container = _Container(pid, output, log)
     code = container.watch()
     if container.abandoned:
-        marks.kill(plan["env"][IDENTITY])
+        tree.kill_marked(plan["env"][IDENTITY])
     else:
         _write_end(plan["log"], code=code, began=began, ended=time.time())
     _report(ended=code)
@@ -82,7 +82,7 @@ class _Container:
 
     def _finish(self) -> None:
         """End the processes that are left, and write the rest of the output."""
-        tree.kill()
+        tree.kill_descendants()
         deadline = time.monotonic() + _DRAIN_SECONDS
         while self._output in self._selector.get_map() and time.monotonic() < deadline:
             if not self._copy():
