@@ -19,6 +19,7 @@ from controller_runtime.apis.core.v1 import (
     ObjectFieldSelector,
     Pod,
     ResourceFieldSelector,
+    ResourceRequirements,
     Secret,
     SecretKeySelector,
 )
@@ -63,10 +64,8 @@ def field_text(pod: Pod, selector: ObjectFieldSelector, address: str) -> str:
     return values[path] or ""
 
 
-def resource_text(
-    pod: Pod, selector: ResourceFieldSelector, container: Container, allocatable: Mapping[str, str]
-) -> str:
-    """Return the text of a resource, in units of the divisor; a missing limit is the allocatable of the node.
+def resource_text(pod: Pod, selector: ResourceFieldSelector, container: Container) -> str:
+    """Return the text of a resource, in units of the divisor; a missing limit is 0.
 
     Raises:
         ConfigError: the container does not exist.
@@ -77,14 +76,9 @@ def resource_text(
     if found is None:
         raise ConfigError(f"container {named} not found")
     kind, _, resource = selector.resource.partition(".")
-    given = found.resources
-    limits = (given.limits if given else None) or {}
-    requests = (given.requests if given else None) or {}
-    amount = (
-        requests.get(resource, "0")
-        if kind == "requests"
-        else limits.get(resource, allocatable.get(resource, "0"))
-    )
+    given = found.resources or ResourceRequirements()
+    amounts = (given.requests if kind == "requests" else given.limits) or {}
+    amount = amounts.get(resource, "0")
     divisor = quantity.parse(selector.divisor or "0").nanos or 10**9
     return str(-(-quantity.parse(amount).nanos // divisor))
 
@@ -163,7 +157,6 @@ class Environment:
     pod: Pod
     address: str
     references: References
-    allocatable: Mapping[str, str]
 
     async def of(self, container: Container) -> dict[str, str]:
         """Return the variables of a container.
@@ -198,7 +191,7 @@ class Environment:
         if source.field_ref is not None:
             return field_text(self.pod, source.field_ref, self.address)
         if source.resource_field_ref is not None:
-            return resource_text(self.pod, source.resource_field_ref, container, self.allocatable)
+            return resource_text(self.pod, source.resource_field_ref, container)
         key: ConfigMapKeySelector | SecretKeySelector | None = source.config_map_key_ref
         kind, read = "ConfigMap", self.references.config_map
         if key is None:

@@ -115,10 +115,8 @@ class PodRunner:
         reported = ""
         while not self._stopping.is_set():
             references = References(settings.reader, self.pod.namespace)
-            claims, address, rooms = settings.claims, self.record.address, settings.allocatable
-            volumes = Volumes(
-                self.pod, folder / "volumes", claims, address, references, settings.tokens, rooms
-            )
+            claims, address = settings.claims, self.record.address
+            volumes = Volumes(self.pod, folder / "volumes", claims, address, references, settings.tokens)
             try:
                 settings.hosts.add(self.pod, settings.cluster)
                 made = await volumes.make()
@@ -140,7 +138,7 @@ class PodRunner:
     def _environment(self) -> Environment:
         """Return an environment that reads every reference again: a value may be missing or change between starts."""
         references = References(self._settings.reader, self.pod.namespace)
-        return Environment(self.pod, self.record.address, references, self._settings.allocatable)
+        return Environment(self.pod, self.record.address, references)
 
     async def _renew_tokens(self) -> None:
         """Renew the tokens of service accounts before they expire."""

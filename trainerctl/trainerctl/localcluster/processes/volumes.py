@@ -57,7 +57,6 @@ class Volumes:
     address: str
     references: References
     tokens: Tokens
-    allocatable: Mapping[str, str]
 
     async def make(self) -> dict[str, Path]:
         """Return the folder of each volume, or the file of a host path.
@@ -142,7 +141,7 @@ class Volumes:
                 text = field_text(self.pod, item.field_ref, self.address)
             elif item.resource_field_ref is not None:
                 container = (self.pod.spec.containers or [Container()])[0]
-                text = resource_text(self.pod, item.resource_field_ref, container, self.allocatable)
+                text = resource_text(self.pod, item.resource_field_ref, container)
             else:
                 continue
             files[item.path] = (text.encode(), item.mode)
