@@ -31,6 +31,11 @@ from trainerctl.localcluster.tools import DEFAULT_JOBSET, DEFAULT_KUBERNETES
 from trainerctl.offline.inputfiles import InputError
 
 _NODES: Final = 4
+_OF_A_NEW_CLUSTER: Final = (
+    "nodes", "gpus", "coscheduling", "workloads", "feature_gates", "run_processes", "image", "prometheus", "kubernetes",
+    "jobset", "kai_scheduler",
+)  # fmt: skip
+"""The flags that have no effect on a cluster that exists."""
 _POLL: Final = 0.2
 _SUFFIX: Final = ".log"
 _WORDS: Final = {"200": "healthy", "ended": "not running"}
@@ -124,20 +129,13 @@ async def _keep(cluster: Cluster, parsed: argparse.Namespace, err: Console) -> N
             ) from error
         names = ", ".join(started) or "none; a component was not healthy yet"
         err.say(f"Cluster {parsed.name} was kept with its objects. Restarted components: {names}.")
-    flags = {
-        "--nodes": parsed.nodes,
-        "--gpus": parsed.gpus,
-        "--coscheduling": parsed.coscheduling or None,
-        "--workloads": parsed.workloads or None,
-        "--feature-gates": parsed.feature_gates,
-        "--run-processes": parsed.run_processes or None,
-        "--image": parsed.image or None,
-        "--prometheus": parsed.prometheus or None,
-        "--kubernetes": parsed.kubernetes,
-        "--jobset": parsed.jobset,
-        "--kai-scheduler": parsed.kai_scheduler,
-    }
-    if ignored := [flag for flag, value in flags.items() if value is not None]:
+    given = {name: getattr(parsed, name) for name in _OF_A_NEW_CLUSTER}
+    ignored = [
+        f"--{name.replace('_', '-')}"
+        for name, value in given.items()
+        if value is not None and value is not False and value != []
+    ]
+    if ignored:
         err.say(
             f"{', '.join(ignored)} had no effect because the cluster exists. To replace it, add --recreate."
         )
