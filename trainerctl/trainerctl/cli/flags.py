@@ -25,21 +25,11 @@ Add = Callable[[argparse.ArgumentParser], None]
 
 
 def _demo(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add(
-        "--nodes",
-        type=flagtypes.integer(1, 100),
-        default=3,
-        metavar="N",
-        help="nodes of the TrainJob (default 3)",
+    nodes = flagtypes.integer(1, 100)
+    parser.add_argument(
+        "--nodes", type=nodes, default=3, metavar="N", help="nodes of the TrainJob (default 3)"
     )
-    add(
-        "--timeout",
-        type=flagtypes.seconds,
-        default=60,
-        metavar="SECONDS",
-        help="time limit of the TrainJob (default 60)",
-    )
+    _timeout(parser, 60, "time limit of the TrainJob")
     parser.set_defaults(cleans_up=True)
 
 
@@ -164,9 +154,7 @@ def _wait(parser: argparse.ArgumentParser) -> None:
         metavar="STATE",
         help=f"state to wait for: {', '.join(states)} (default complete)",
     )
-    add(
-        "--timeout", type=flagtypes.seconds, default=3600, metavar="SECONDS", help="time limit (default 3600)"
-    )
+    _timeout(parser, 3600)
     parser.epilog = (
         "The exit code is 0 once the state is reached, 1 if it is out of reach, and 3 after the time limit."
     )
@@ -198,8 +186,7 @@ def _logs(parser: argparse.ArgumentParser) -> None:
     which.add_argument(
         "--all", action="store_true", help="print the logs of all pods of the step, with a prefix"
     )
-    add("--tail", type=flagtypes.integer(0, 1 << 30), metavar="N", help="number of last lines (default all)")
-    add("-f", "--follow", action="store_true", help="print new lines until the containers end")
+    _lines(parser, "the containers end")
     add("--previous", action="store_true", help="print the log of the previous run of the container")
 
 
@@ -256,17 +243,21 @@ def _cluster_start(parser: argparse.ArgumentParser) -> None:
     _timeout(parser)
 
 
-def _timeout(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--timeout", type=flagtypes.seconds, default=120, metavar="SECONDS", help="time limit (default 120)"
-    )
+def _timeout(parser: argparse.ArgumentParser, seconds: int = 120, about: str = "time limit") -> None:
+    about = f"{about} (default {seconds})"
+    parser.add_argument("--timeout", type=flagtypes.seconds, default=seconds, metavar="SECONDS", help=about)
+
+
+def _lines(parser: argparse.ArgumentParser, until: str) -> None:
+    add = parser.add_argument
+    add("--tail", type=flagtypes.integer(0, 1 << 30), metavar="N", help="number of last lines (default all)")
+    add("-f", "--follow", action="store_true", help=f"print new lines until {until}")
 
 
 def _cluster_logs(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("components", metavar="COMPONENT", nargs="*", help="components, as status names them (default all)")
-    add("--tail", type=flagtypes.integer(0, 1 << 30), metavar="N", help="number of last lines (default all)")
-    add("-f", "--follow", action="store_true", help="print new lines until it is interrupted")
+    about = "components, as status names them (default all)"
+    parser.add_argument("components", metavar="COMPONENT", nargs="*", help=about)
+    _lines(parser, "it is interrupted")
     _cluster_name(parser)
 
 
