@@ -6,9 +6,8 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Iterator
 
-from trainerctl.cli.examples import EXAMPLES
+from trainerctl.cli.help import EXAMPLES, leaves
 
 from hack.markdown import NOTE, table
 
@@ -20,17 +19,8 @@ def page(parser: argparse.ArgumentParser) -> str:
         "Results go to standard output and everything else to standard error. The exit code is 0 for success, "
         "1 for a failure, 2 for an invalid\n"
         "command line or input, and 128 plus the number of the signal that ended the command.\n"
-        + "".join(_section(each) for each in _leaves(parser))
+        + "".join(_section(each) for each in leaves(parser).values())
     )
-
-
-def _leaves(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
-    groups = [each for each in parser._actions if isinstance(each, argparse._SubParsersAction)]
-    if not groups:
-        yield parser
-    for group in groups:
-        for each in group.choices.values():
-            yield from _leaves(each)
 
 
 def _section(parser: argparse.ArgumentParser) -> str:

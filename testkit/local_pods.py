@@ -10,13 +10,12 @@ from typing import Any
 
 import anyio
 import psutil
-from controller_runtime.apis.core.v1 import Pod
+from controller_runtime.apis.core.v1 import ContainerStateTerminated, Pod
 from controller_runtime.envtest import eventually
-from trainerctl.localcluster.podlogs.query import Query
+from trainerctl.localcluster.podlogs.server import Query
 from trainerctl.localcluster.processes import logs
 from trainerctl.localcluster.processes.pod import PodRunner
 from trainerctl.localcluster.processes.settings import Settings
-from trainerctl.localcluster.processes.status import Terminated
 
 UID = str(uuid.uuid4())
 """That of each test's pod. Another run of these tests on the machine must not find the processes of this one."""
@@ -102,5 +101,6 @@ def read_log(settings: Settings, container: str = "main", start: int = 0) -> str
 def exit_code(runner: PodRunner) -> int:
     """Return the exit code of the first container, which has ended."""
     state = runner.record.containers[0].state
-    assert isinstance(state, Terminated)
+    assert isinstance(state, ContainerStateTerminated)
+    assert state.exit_code is not None
     return state.exit_code

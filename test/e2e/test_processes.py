@@ -354,17 +354,8 @@ async def test_a_pod_gets_its_environment_volumes_and_names(
         (_container("sh", "-c", "exit 7"), (7, "Error")),
         (_container("sh", "-c", "kill -9 $$$$"), (137, "Error")),
         (_container("no-such-program"), (128, "StartError")),
-        (
-            _container(
-                "python",
-                "-c",
-                "x = bytearray(300 << 20); import time; time.sleep(300)",
-                resources={"limits": {"memory": "100Mi"}},
-            ),
-            (137, "OOMKilled"),
-        ),
     ],
-    ids=["exit code", "signal", "no program", "memory"],
+    ids=["exit code", "signal", "no program"],
 )
 async def test_the_end_of_a_container_is_reported(
     cluster_client: LiveClient, cluster_namespace: str, container: dict[str, Any], end: tuple[int, str]

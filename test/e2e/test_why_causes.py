@@ -44,6 +44,7 @@ from testkit.why.live import (
     container,
     crds,
     gang,
+    is_ended,
     kubelet,
     no_quota,
     processes,
@@ -178,8 +179,8 @@ CAUSES: list[Any] = [
             waits("ImagePullBackOff", 'Back-off pulling image "registry.example/train:1"'),
             ("Failed", f'Failed to pull image "registry.example/train:1": {PULL}not found'))),
         ("command", "command-not-found", 1, "torchrunn", processes(container(command=["torchrunn"]), code=128)),
-        ("out of memory", "out-of-memory", 1, "100Mi", processes(container(
-            command=[*PYTHON, "x = bytearray(300 << 20); import time; time.sleep(300)"], resources={"limits": {"memory": "100Mi"}}), code=137)),
+        ("out of memory", "out-of-memory", 1, "100Mi", kubelet(
+            is_ended(137, "OOMKilled"), containers=[container(resources={"limits": {"memory": "100Mi"}})])),
         ("exit code", "container-failed", 1, "bad learning rate", processes(
             container(command=["sh", "-c", "echo bad learning rate; exit 2"]), code=2)),
         ("crash loop", "crash-loop", 1, "diverged", processes(

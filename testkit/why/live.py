@@ -203,7 +203,8 @@ class Live:
         self, status: Mapping[str, Any], *, event: tuple[str, str] | None = None, **parts: Any
     ) -> None:
         """Start the TrainJob on such a node, and write the status of its pod, and an event of it, as a kubelet."""
-        await self.start(pod={**await self.worker(), **parts.pop("pod", {})}, **parts)
+        containers, pod = parts.pop("containers", ()), {**await self.worker(), **parts.pop("pod", {})}
+        await self.start(*containers, pod=pod, **parts)
         await self.until(
             lambda snapshot: any(pod.text("spec", "nodeName") for pod in snapshot.pods), "the pod is bound"
         )
@@ -258,6 +259,12 @@ def waits(reason: str, message: str = "") -> Data:
     """Return the status of a pod whose container waits."""
     state = {"waiting": {"reason": reason, "message": message}}
     return {"containerStatuses": [_status(state, ready=False)]}
+
+
+def is_ended(code: int, reason: str) -> Data:
+    """Return the status of a pod whose container has ended."""
+    state = {"terminated": {"exitCode": code, "reason": reason, "startedAt": now(), "finishedAt": now()}}
+    return {"phase": "Failed", "containerStatuses": [_status(state, ready=False)]}
 
 
 def is_running(*, ready: bool = True, since: float = 0, **more: Any) -> Data:

@@ -51,7 +51,7 @@ def _run(arguments: Sequence[str], signals: Signals | None = None) -> int:
             if parsed.function == flags.HELP:
                 from trainerctl.cli import help as help_
 
-                return help_.show(parsed.words, man=parsed.man)
+                return help_.show(parsed.words)
             from trainerctl.cli import execution  # here: help and usage errors need nothing of it
 
             code = execution.run(parsed, signals)

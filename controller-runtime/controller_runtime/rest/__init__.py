@@ -30,6 +30,7 @@ from .errors import RestError as RestError
 from .errors import TransportError as TransportError
 from .errors import TransportTimeoutError as TransportTimeoutError
 from .errors import decoded as decoded
+from .layers import warnings_in as warnings_in
 from .loading import config_from_dict as config_from_dict
 from .loading import in_cluster_config as in_cluster_config
 from .loading import load_config as load_config

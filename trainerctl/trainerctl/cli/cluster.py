@@ -14,10 +14,10 @@ from typing import Final
 
 import anyio
 from controller_runtime.apis.core.v1 import Node
-from controller_runtime.envtest import Binaries, EnvtestError, file_lock
+from controller_runtime.envtest import Binaries, EnvtestError, Tool, file_lock
 from pkg.app.flags import feature_gates
 
-from trainerctl.cli import firstrun, streams
+from trainerctl.cli import streams
 from trainerctl.cli.progress import progress_on
 from trainerctl.cli.terminal import Console
 from trainerctl.localcluster import prometheus
@@ -31,6 +31,11 @@ from trainerctl.localcluster.tools import DEFAULT_JOBSET, DEFAULT_KUBERNETES
 from trainerctl.offline.inputfiles import InputError
 
 _NODES: Final = 4
+_OF_A_NEW_CLUSTER: Final = (
+    "nodes", "gpus", "coscheduling", "workloads", "feature_gates", "run_processes", "image", "prometheus", "kubernetes",
+    "jobset", "kai_scheduler",
+)  # fmt: skip
+"""The flags that have no effect on a cluster that exists."""
 _POLL: Final = 0.2
 _SUFFIX: Final = ".log"
 _WORDS: Final = {"200": "healthy", "ended": "not running"}
@@ -51,7 +56,7 @@ async def up_command(parsed: argparse.Namespace, out: Console, err: Console) -> 
         with progress_on(err) as progress:
             cluster = Cluster(directory, options, progress=progress)
             if parsed.recreate or not State.exists(directory):
-                firstrun.announce(options.tools, err)
+                announce(options.tools, err)
                 await cluster.up()
             else:
                 await _keep(cluster, parsed, err)
@@ -124,20 +129,13 @@ async def _keep(cluster: Cluster, parsed: argparse.Namespace, err: Console) -> N
             ) from error
         names = ", ".join(started) or "none; a component was not healthy yet"
         err.say(f"Cluster {parsed.name} was kept with its objects. Restarted components: {names}.")
-    flags = {
-        "--nodes": parsed.nodes,
-        "--gpus": parsed.gpus,
-        "--coscheduling": parsed.coscheduling or None,
-        "--workloads": parsed.workloads or None,
-        "--feature-gates": parsed.feature_gates,
-        "--run-processes": parsed.run_processes or None,
-        "--image": parsed.image or None,
-        "--prometheus": parsed.prometheus or None,
-        "--kubernetes": parsed.kubernetes,
-        "--jobset": parsed.jobset,
-        "--kai-scheduler": parsed.kai_scheduler,
-    }
-    if ignored := [flag for flag, value in flags.items() if value is not None]:
+    given = {name: getattr(parsed, name) for name in _OF_A_NEW_CLUSTER}
+    ignored = [
+        f"--{name.replace('_', '-')}"
+        for name, value in given.items()
+        if value is not None and value is not False and value != []
+    ]
+    if ignored:
         err.say(
             f"{', '.join(ignored)} had no effect because the cluster exists. To replace it, add --recreate."
         )
@@ -311,6 +309,20 @@ async def _lock(name: str, err: Console) -> AsyncIterator[None]:
         yield
 
 
+def announce(tools: Sequence[Tool], err: Console) -> bool:
+    """Print which of the programs will be built; return True if there are any.
+
+    Raises:
+        ToolError: ``KUBEBUILDER_ASSETS`` names a directory that is missing or contains none of them.
+    """
+    missing = [tool.name for tool in Binaries().missing(*tools)]
+    if missing:
+        err.say(f"Programs to build from source, once: {', '.join(missing)}.")
+        if len(missing) == len(tools):
+            err.say("This takes about five minutes on two cores. Later runs build nothing.")
+    return bool(missing)
+
+
 async def build_command(parsed: argparse.Namespace, out: Console, err: Console) -> int:
     """Build the missing programs, and print the path of each."""
     options = Options(
@@ -320,7 +332,7 @@ async def build_command(parsed: argparse.Namespace, out: Console, err: Console) 
         options.check()
     except EnvtestError as error:
         raise InputError(str(error)) from error
-    firstrun.announce(options.tools, err)
+    announce(options.tools, err)
     with progress_on(err) as progress:
         located = await Binaries(progress=progress).locate(*options.tools)
     for binary in located.values():

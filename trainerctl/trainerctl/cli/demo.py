@@ -5,36 +5,140 @@
 from __future__ import annotations
 
 import argparse
+import json
 import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import Final
 
 import anyio
-from controller_runtime.apis.core.v1 import Event
+from controller_runtime.apis.batch.v1 import Job
+from controller_runtime.apis.core.v1 import Event, Pod
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import file_lock
+from controller_runtime.machinery import JSON, Object
+from pkg.apis.jobset.v1alpha2 import JobSet
+from pkg.apis.trainer.v1alpha1 import TrainJob
 from rich.live import Live
 from rich.text import Text
 
-from trainerctl.cli import firstrun
+from trainerctl.cli.cluster import announce
 from trainerctl.cli.progress import progress_on
 from trainerctl.cli.terminal import Console, columns
 from trainerctl.localcluster.cluster import Cluster
-from trainerctl.localcluster.milestones import (
-    NAME,
-    NAMESPACE,
-    RUNTIME,
-    Milestones,
-    Observed,
-    created,
-    has_condition,
-    observe,
-    train_job,
-)
 from trainerctl.localcluster.names import DEMO_NAME, state_directory
 from trainerctl.localcluster.nodes import NodeShape
 from trainerctl.localcluster.options import Options
 
+NAMESPACE: Final = "default"
+NAME: Final = "hello-torch"
+RUNTIME: Final = "torch-distributed"
 _POLL: Final = 0.05
+
+
+@dataclass(frozen=True)
+class Observed:
+    """The objects of the demo's TrainJob at one moment."""
+
+    train_job: dict[str, JSON] = field(default_factory=dict)
+    job_sets: list[dict[str, JSON]] = field(default_factory=list)
+    jobs: list[dict[str, JSON]] = field(default_factory=list)
+    pods: list[dict[str, JSON]] = field(default_factory=list)
+
+    def steps(self, nodes: int) -> dict[str, bool]:
+        """Return the steps from TrainJob to Complete, in order, and True for each that has been reached."""
+        phases = [(pod.get("status") or {}).get("phase") for pod in self.pods]
+        return {
+            "TrainJob created": bool(self.train_job),
+            "JobSet created": bool(self.job_sets),
+            "Job created": bool(self.jobs),
+            f"{nodes} pods created": len(phases) >= nodes,
+            f"{nodes} pods running": sum(phase in {"Running", "Succeeded"} for phase in phases) >= nodes,
+            f"{nodes} pods succeeded": phases.count("Succeeded") >= nodes,
+            "Job complete": bool(self.jobs) and all(has_condition(job, "Complete") for job in self.jobs),
+            "JobSet completed": bool(self.job_sets)
+            and all(has_condition(job_set, "Completed") for job_set in self.job_sets),
+            "TrainJob complete": has_condition(self.train_job, "Complete"),
+        }
+
+    @property
+    def failure(self) -> str:
+        """Why the TrainJob failed; empty while it has not."""
+        for condition in conditions(self.train_job):
+            if condition.get("type") == "Failed" and condition.get("status") == "True":
+                return f"{condition.get('reason')}: {condition.get('message')}"
+        return ""
+
+    @property
+    def objects(self) -> list[dict[str, JSON]]:
+        """All objects, from the TrainJob down."""
+        return [each for each in [self.train_job, *self.job_sets, *self.jobs, *self.pods] if each]
+
+
+@dataclass
+class Milestones:
+    """The time at which each step was first seen."""
+
+    nodes: int
+    clock: Callable[[], float] = time.monotonic
+    taken: dict[str, float] = field(default_factory=dict)
+    began: float = 0.0
+
+    def begin(self) -> None:
+        """Start the clock: the TrainJob is about to be created."""
+        self.began = self.clock()
+
+    def see(self, observed: Observed) -> None:
+        """Note the steps that are new in ``observed``."""
+        for step, taken in observed.steps(self.nodes).items():
+            if taken:
+                self.taken.setdefault(step, self.clock() - self.began)
+
+    def times(self) -> dict[str, float | None]:
+        """Return the seconds after which each step was first seen, in the order of the steps."""
+        return {step: self.taken.get(step) for step in Observed().steps(self.nodes)}
+
+
+def conditions(manifest: dict[str, JSON]) -> list[dict[str, JSON]]:
+    """Return an object's conditions."""
+    return (manifest.get("status") or {}).get("conditions") or []
+
+
+def has_condition(manifest: dict[str, JSON], kind: str) -> bool:
+    """Return True if the condition of that type is True."""
+    return any(each.get("type") == kind and each.get("status") == "True" for each in conditions(manifest))
+
+
+def train_job(nodes: int) -> TrainJob:
+    """Return the demo's TrainJob."""
+    spec = {
+        "runtimeRef": {"name": RUNTIME},
+        "trainer": {
+            "numNodes": nodes,
+            "command": ["torchrun", "train.py"],
+            "resourcesPerNode": {"limits": {"nvidia.com/gpu": 1}},
+        },
+    }
+    return TrainJob.from_dict({"metadata": {"name": NAME, "namespace": NAMESPACE}, "spec": spec})
+
+
+async def observe(client: LiveClient) -> Observed:
+    """Return the objects of the TrainJob now."""
+
+    async def listed(kind: type[Object]) -> list[dict[str, JSON]]:
+        return [each.to_dict() for each in await client.list(kind, namespace=NAMESPACE)]
+
+    found = await listed(TrainJob)
+    return Observed(found[0] if found else {}, await listed(JobSet), await listed(Job), await listed(Pod))
+
+
+def created(observed: Observed) -> Iterator[tuple[str, str, str, str]]:
+    """Yield kind, name, state and node of each object."""
+    for each in observed.objects:
+        status = each.get("status") or {}
+        true = [str(condition["type"]) for condition in conditions(each) if condition.get("status") == "True"]
+        state = status.get("phase") or (true[-1] if true else "")
+        yield each["kind"], each["metadata"]["name"], state, (each.get("spec") or {}).get("nodeName", "")
 
 
 async def demo_command(parsed: argparse.Namespace, out: Console, err: Console) -> int:
@@ -48,8 +152,8 @@ async def demo_command(parsed: argparse.Namespace, out: Console, err: Console) -
     async with file_lock(directory.parent / f"{DEMO_NAME}.lock", waiting=waiting):
         nodes = max(4, parsed.nodes)
         options = Options(nodes=nodes, shape=NodeShape())
-        if firstrun.announce(options.tools, err):
-            await firstrun.preview(train_job(parsed.nodes), out)
+        if announce(options.tools, err):
+            await preview(train_job(parsed.nodes), out)
         with progress_on(err) as progress:
             cluster = Cluster(directory, options, tied=True, progress=progress)
             await cluster.up()
@@ -113,3 +217,19 @@ def _table(milestones: Milestones) -> Text:
     lines.highlight_regex(r"(?m)^✓", "green")
     lines.highlight_regex(r"(?m)^·", "dim")
     return lines
+
+
+async def preview(train_job: TrainJob, out: Console) -> None:
+    """Print how the TrainJob becomes its objects, and the objects, without a cluster."""
+    from trainerctl.cli import explain, render  # here: only a first run needs them
+    from trainerctl.offline import inputfiles, rendering, trainjobs
+    from trainerctl.offline.trace.trainjob import reviewed
+
+    given = await trainjobs.prepare(inputfiles.read(["-"], stdin=json.dumps(train_job.to_dict()).encode()))
+    out.say()
+    out.say("Offline, as trainerctl explain and trainerctl render print it:")
+    out.say()
+    for subject in given.subjects:
+        explain.print_text(await reviewed(given, subject), out)
+        render.print_tables(await rendering.render(given, subject), out)
+    out.file.flush()

@@ -5,12 +5,17 @@
 from __future__ import annotations
 
 import argparse
+import json
+import shlex
 from typing import Final
 
-from trainerctl.cli import inputs, streams
+from controller_runtime.machinery import JSON
+from pkg.apis.jobset.v1alpha2 import JobSet
+
+from trainerctl.cli import streams
+from trainerctl.cli.render import load
 from trainerctl.cli.terminal import Console
-from trainerctl.offline.trace import wording
-from trainerctl.offline.trace.diff import ABSENT, Change
+from trainerctl.offline.trace.diff import ABSENT, Change, Item, Path, render
 from trainerctl.offline.trace.pipeline import Step
 from trainerctl.offline.trace.trainjob import TrainJobTrace, reviewed
 
@@ -34,11 +39,17 @@ _WHOLE_POLICIES: Final = {
     )
 }
 """Causes that are not shown: the name of the plugin implies them."""
+_JOB: Final = ("spec", "replicatedJobs")
+_POD: Final = ("template", "spec", "template")
+_IDENTITY: Final = (("apiVersion",), ("kind",))
+_OF_METADATA: Final = (("name",), ("namespace",), ("ownerReferences",))
+LINE_WIDTH: Final = 70
+"""Maximum number of characters of a value, or of old and new value together, in one line."""
 
 
 async def explain_command(arguments: argparse.Namespace, out: Console, err: Console) -> int:
     """Print the traces of the TrainJobs; return 1 if one is refused."""
-    given = await inputs.load(arguments)
+    given = await load(arguments)
     found = [await reviewed(given, subject) for subject in given.subjects]
     if arguments.output == "text":
         for each in found:
@@ -58,7 +69,7 @@ def print_text(found: TrainJobTrace, out: Console) -> None:
     stage = None
     shown: set[str] = set()
     for step in found.pipeline.steps:
-        changes = [change for change in step.changes if not wording.is_obvious(change)]
+        changes = [change for change in step.changes if not is_obvious(change)]
         news = step.aside is not None and step.author not in shown
         if not (changes or step.notes or news):
             continue
@@ -72,7 +83,7 @@ def print_text(found: TrainJobTrace, out: Console) -> None:
         _print_step(found, step, changes, out)
     out.say()
     if found.refusal is None:
-        made = [wording.summary(name, data) for name, data in found.pipeline.state.items()]
+        made = [summary(name, data) for name, data in found.pipeline.state.items()]
         out.say(("Result", "bold cyan"), f"  {', '.join(made) or 'nothing'}")
     else:
         out.say(("Refused", "bold red"), f"  {found.refusal}")
@@ -87,7 +98,7 @@ def _print_step(found: TrainJobTrace, step: Step, changes: list[Change], out: Co
     for note in step.notes:
         out.say(f"    {note}")
     group = None
-    shown = [(*wording.place(change.path), change) for change in changes]
+    shown = [(*place(change.path), change) for change in changes]
     width = min(max((len(rest) for _, rest, _ in shown), default=0), 40)
     for where, rest, change in shown:
         if where != group:
@@ -98,14 +109,81 @@ def _print_step(found: TrainJobTrace, step: Step, changes: list[Change], out: Co
 
 
 def _print_change(name: str, change: Change, causes: list[str], out: Console) -> None:
-    before, after = wording.short(change.before, change.path), wording.short(change.after, change.path)
+    before, after = short(change.before, change.path), short(change.after, change.path)
     why = (f"  ← {', '.join(causes)}" if causes else "", "dim")
     if change.before is ABSENT:
         out.say("      ", (f"+ {name}", "green"), f"  {after}", why)
     elif change.after is ABSENT:
         out.say("      ", (f"- {name}", "red"), f"  {before}", why)
-    elif len(before) + len(after) <= wording.LINE_WIDTH:
+    elif len(before) + len(after) <= LINE_WIDTH:
         out.say("      ", (f"~ {name}", "yellow"), f"  {before} → {after}", why)
     else:
         out.say("      ", (f"~ {name}", "yellow"), f"  {before}")
         out.say(" " * (len(name) + 8), f"→ {after}", why)
+
+
+def is_obvious(change: Change) -> bool:
+    """Return True for a change that every TrainJob has: identity and owner of built objects, one pod per job."""
+    path = change.path
+    if path[1:2] in _IDENTITY or (path[1:2] == ("metadata",) and path[2:3] in _OF_METADATA):
+        return True
+    return path[-1] == "completions" or (path[-1] == "parallelism" and change.after == 1)
+
+
+def place(path: Path) -> tuple[str, str]:
+    """Return the job, pods or container that a path leads into, and the rest of the path."""
+    if len(path) == 1:
+        return "objects", str(path[0])
+    where, rest = str(path[0]), path[1:]
+    if rest[:2] == _JOB and len(rest) > 2 and isinstance(rest[2], Item):
+        where, rest = f"job {rest[2].value}", rest[3:]
+        if rest[:3] == _POD:
+            where, rest = f"{where}, pods", rest[3:]
+            if len(rest) > 2 and rest[1] in ("containers", "initContainers") and isinstance(rest[2], Item):
+                where, rest = f"{where.removesuffix(', pods')}, container {rest[2].value}", rest[3:]
+            elif len(rest) > 1 and rest[0] == "spec":
+                rest = rest[1:]
+        elif rest[:2] == ("template", "spec"):
+            rest = rest[2:]
+    return where, render(rest) or "(all of it)"
+
+
+def short(value: JSON, path: Path) -> str:
+    """Return a value in one line; a list item without the key that is in its path."""
+    if isinstance(value, dict):
+        if "kind" in value and "metadata" in value:
+            return f"{value['metadata'].get('name')}"
+        key = path[-1].key if path and isinstance(path[-1], Item) else ""
+        beside = {name: held for name, held in value.items() if name != key} or value
+        if len(beside) == 1:
+            ((name, held),) = beside.items()
+            return short(held, ()) if name == "value" else _cut(f"{name} {_flow(held)}")
+        return _cut(_flow(beside))
+    if isinstance(value, list) and value and all(isinstance(item, str) for item in value):
+        return _cut(" ".join(shlex.join(value).split()))
+    return _cut(_flow(value))
+
+
+def _flow(value: JSON) -> str:
+    if value is ABSENT:
+        return ""
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{name}: {_flow(held)}' for name, held in value.items())}}}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_flow, value))}]"
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LINE_WIDTH else f"{text[: LINE_WIDTH - 3]}..."
+
+
+def summary(name: str, data: dict[str, JSON]) -> str:
+    """Return kind and name of an object, and the pods of a JobSet."""
+    kind = name.partition(" ")[0]
+    text = f"{kind} {data.get('metadata', {}).get('name')}"
+    if kind != JobSet.gvk.kind:
+        return text
+    jobs = data.get("spec", {}).get("replicatedJobs") or ()
+    pods = [f"{job['name']} {job['template']['spec'].get('parallelism', 1)}" for job in jobs]
+    return f"{text} (pods: {', '.join(pods)})"

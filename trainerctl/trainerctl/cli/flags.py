@@ -3,7 +3,8 @@
 """The commands, their flags, and the function that runs each command.
 
 A function is given as ``module:name`` and loaded by :mod:`trainerctl.cli.execution`, so that help, ``--version`` and
-usage errors do not load the commands.
+usage errors do not load the commands. That of ``NAME`` is ``trainerctl.cli.NAME:NAME_command``, unless its flags set
+another.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Final
 from trainerctl.cli import flagtypes
 from trainerctl.localcluster.names import DEFAULT_NAME
 
-HELP: Final = "trainerctl.cli.help:help_command"
+HELP: Final = "trainerctl.cli.help:show"
 _FILES: Final = (
     "YAML or JSON files with any number of documents, folders of such files, or - for standard input"
 )
@@ -24,22 +25,12 @@ Add = Callable[[argparse.ArgumentParser], None]
 
 
 def _demo(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add(
-        "--nodes",
-        type=flagtypes.integer(1, 100),
-        default=3,
-        metavar="N",
-        help="nodes of the TrainJob (default 3)",
+    nodes = flagtypes.integer(1, 100)
+    parser.add_argument(
+        "--nodes", type=nodes, default=3, metavar="N", help="nodes of the TrainJob (default 3)"
     )
-    add(
-        "--timeout",
-        type=flagtypes.seconds,
-        default=60,
-        metavar="SECONDS",
-        help="time limit of the TrainJob (default 60)",
-    )
-    parser.set_defaults(function="trainerctl.cli.demo:demo_command", cleans_up=True)
+    _timeout(parser, 60, "time limit of the TrainJob")
+    parser.set_defaults(cleans_up=True)
 
 
 def _run(parser: argparse.ArgumentParser) -> None:
@@ -52,27 +43,31 @@ def _run(parser: argparse.ArgumentParser) -> None:
         "manager runs with --webhooks=false, because the cluster's API server cannot reach this machine; --webhooks "
         "serves the webhooks nevertheless."
     )
-    parser.set_defaults(function="trainerctl.cli.run:run_command", passes_flags=True)
+    parser.set_defaults(passes_flags=True)
 
 
 def _render(parser: argparse.ArgumentParser) -> None:
     _files(parser, outputs=("yaml", "json", "table"))
     _runtimes_from_cluster(parser)
     _compatibility_version(parser)
-    parser.set_defaults(function="trainerctl.cli.render:render_command")
 
 
 def _explain(parser: argparse.ArgumentParser) -> None:
     _files(parser, outputs=("text", "json", "yaml"))
     _runtimes_from_cluster(parser)
     _compatibility_version(parser)
-    parser.set_defaults(function="trainerctl.cli.explain:explain_command")
 
 
 def _validate(parser: argparse.ArgumentParser) -> None:
     _files(parser, outputs=("text", "json"))
     _compatibility_version(parser)
-    parser.set_defaults(function="trainerctl.cli.validate:validate_command")
+    parser.add_argument(
+        "--server",
+        action="store_true",
+        help="ask the API server of the kubeconfig, by a dry run; it reads runtimes from the cluster alone",
+    )
+    parser.add_argument("--kubeconfig", help="kubeconfig of the cluster for --server (default as kubectl)")
+    parser.add_argument("--context", help="context of the kubeconfig for --server (default its current one)")
 
 
 def _convert(parser: argparse.ArgumentParser) -> None:
@@ -84,20 +79,20 @@ def _convert(parser: argparse.ArgumentParser) -> None:
         help="release of Trainer whose fields the objects are to have: 2.1, or 2.3 for v2.2 and v2.3",
     )
     _output(parser, ("yaml", "json"))
-    parser.set_defaults(function="trainerctl.cli.convert:convert_command")
 
 
 def _group(parser: argparse.ArgumentParser) -> None:
     _files(parser, outputs=("text", "json", "yaml"))
     parser.add_argument(
-        "--config", metavar="FILE", help="Configuration of the manager, for the pod grouper's settings"
+        "--config",
+        metavar="FILE",
+        help="Configuration of the manager, for the pod grouper's settings (default: an empty one)",
     )
     parser.add_argument(
         "--rules",
         choices=("v0.13", "v0.17"),
         help="KAI-Scheduler release whose rules apply (default: that of the PodGroup's CRD in the files, else v0.13)",
     )
-    parser.set_defaults(function="trainerctl.cli.group:group_command")
 
 
 def _crds(parser: argparse.ArgumentParser) -> None:
@@ -106,19 +101,14 @@ def _crds(parser: argparse.ArgumentParser) -> None:
         "--apply", action="store_true", help="apply the CRDs (server-side) instead of printing them"
     )
     parser.add_argument("--kubeconfig", help="kubeconfig of the cluster for --apply (default as kubectl)")
-    parser.set_defaults(function="trainerctl.cli.crds:crds_command")
 
 
 def _completion(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("shell", choices=("bash", "zsh", "fish"), help="shell that runs the script")
-    parser.set_defaults(function="trainerctl.cli.completion:completion_command")
 
 
 def _help(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("words", metavar="COMMAND", nargs="*", help="command, such as cluster up")
-    parser.add_argument(
-        "--man", action="store_true", help="print the manual page of the command, for man -l -"
-    )
     parser.set_defaults(function=HELP)
 
 
@@ -128,7 +118,6 @@ def _why(parser: argparse.ArgumentParser) -> None:
         "The exit code is 0 if the TrainJob runs, starts or is complete, 1 if something is wrong, and 3 if it waits: "
         "for a person, a queue, or free capacity."
     )
-    parser.set_defaults(function="trainerctl.cli.why:why_command")
 
 
 def _get(parser: argparse.ArgumentParser) -> None:
@@ -146,20 +135,10 @@ def _get(parser: argparse.ArgumentParser) -> None:
         "-w", "--watch", action="store_true", help="show changes, of one TrainJob until it has ended"
     )
     _live(parser, ("table", "json", "yaml", "name"))
-    parser.set_defaults(function="trainerctl.cli.get:get_command")
-
-
-def _history(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("-A", "--all-namespaces", action="store_true", help="include the TrainJobs of all namespaces")
-    add("--limit", type=flagtypes.integer(1, 1 << 20), metavar="N", help="number of TrainJobs (default all)")
-    _live(parser, ("table", "json"))
-    parser.set_defaults(function="trainerctl.cli.history:history_command")
 
 
 def _describe(parser: argparse.ArgumentParser) -> None:
     _named(parser)
-    parser.set_defaults(function="trainerctl.cli.describe:describe_command")
 
 
 def _wait(parser: argparse.ArgumentParser) -> None:
@@ -175,13 +154,10 @@ def _wait(parser: argparse.ArgumentParser) -> None:
         metavar="STATE",
         help=f"state to wait for: {', '.join(states)} (default complete)",
     )
-    add(
-        "--timeout", type=flagtypes.seconds, default=3600, metavar="SECONDS", help="time limit (default 3600)"
-    )
+    _timeout(parser, 3600)
     parser.epilog = (
         "The exit code is 0 once the state is reached, 1 if it is out of reach, and 3 after the time limit."
     )
-    parser.set_defaults(function="trainerctl.cli.wait:wait_command")
 
 
 def _events(parser: argparse.ArgumentParser) -> None:
@@ -193,7 +169,6 @@ def _events(parser: argparse.ArgumentParser) -> None:
         choices=("Normal", "Warning"),
         help="types of events to show (default all)",
     )
-    parser.set_defaults(function="trainerctl.cli.events:events_command")
 
 
 def _logs(parser: argparse.ArgumentParser) -> None:
@@ -211,10 +186,8 @@ def _logs(parser: argparse.ArgumentParser) -> None:
     which.add_argument(
         "--all", action="store_true", help="print the logs of all pods of the step, with a prefix"
     )
-    add("--tail", type=flagtypes.integer(0, 1 << 30), metavar="N", help="number of last lines (default all)")
-    add("-f", "--follow", action="store_true", help="print new lines until the containers end")
+    _lines(parser, "the containers end")
     add("--previous", action="store_true", help="print the log of the previous run of the container")
-    parser.set_defaults(function="trainerctl.cli.logs:logs_command")
 
 
 def _change(verb: str) -> Add:
@@ -236,7 +209,6 @@ def _migrate(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "The exit code is 1 if a TrainJob could not be rewritten. It does no harm to run it again."
     )
-    parser.set_defaults(function="trainerctl.cli.migrate:migrate_command")
 
 
 def _diff(parser: argparse.ArgumentParser) -> None:
@@ -244,63 +216,11 @@ def _diff(parser: argparse.ArgumentParser) -> None:
     _live(parser)
     _compatibility_version(parser)
     parser.epilog = "The exit code is 0 if the objects of no TrainJob change, and 1 if those of one do."
-    parser.set_defaults(function="trainerctl.cli.diff:diff_command")
-
-
-def _new(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add(
-        "name", metavar="NAME", nargs="?", type=flagtypes.name, help="its name; without one, questions follow"
-    )
-    add("--runtime", default="torch-distributed", help="name of the runtime (default torch-distributed)")
-    add(
-        "--kind",
-        choices=("ClusterTrainingRuntime", "TrainingRuntime"),
-        default="ClusterTrainingRuntime",
-        help="kind of the runtime (default ClusterTrainingRuntime)",
-    )
-    add("--with-runtime", action="store_true", help="write a TrainingRuntime, too: a copy of the shipped one")
-    add("--image", help="image of the nodes")
-    add("--nodes", type=flagtypes.integer(1, 1 << 20), metavar="N", help="number of nodes")
-    add("--gpus", type=flagtypes.integer(0, 1 << 10), metavar="N", help="GPUs per node (nvidia.com/gpu)")
-    add("--cpu", metavar="QUANTITY", help="CPUs per node")
-    add("--memory", metavar="QUANTITY", help="memory per node")
-    add(
-        "--env",
-        type=flagtypes.variable,
-        metavar="NAME=VALUE",
-        nargs="+",
-        action="extend",
-        default=[],
-        help="environment variables",
-    )
-    add("--queue", metavar="NAME", help="LocalQueue of Kueue")
-    add("--suspend", action="store_true", help="create it suspended")
-    add(
-        "-f",
-        "--filename",
-        dest="files",
-        metavar="FILE",
-        nargs="+",
-        action="extend",
-        help="files of runtimes to validate against",
-    )
-    add("-n", "--namespace", type=flagtypes.namespace, help="namespace of the TrainJob")
-    _compatibility_version(parser)
-    _output(parser, ("yaml", "json"))
-    add(
-        "--command",
-        metavar="WORD",
-        nargs=argparse.REMAINDER,
-        default=[],
-        help="command: the rest of the line",
-    )
-    parser.set_defaults(function="trainerctl.cli.new:new_command")
 
 
 def _cluster(parser: argparse.ArgumentParser) -> None:
     """Add the commands of ``cluster`` and their flags."""
-    parser.set_defaults(cleans_up=True)
+    parser.set_defaults(function=None, cleans_up=True)
     commands = parser.add_subparsers(required=True, metavar="COMMAND", title="commands")
     for name, about, flags in CLUSTER_COMMANDS:
         command = commands.add_parser(name, help=about, description=f"{about[0].upper()}{about[1:]}.")
@@ -323,17 +243,21 @@ def _cluster_start(parser: argparse.ArgumentParser) -> None:
     _timeout(parser)
 
 
-def _timeout(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--timeout", type=flagtypes.seconds, default=120, metavar="SECONDS", help="time limit (default 120)"
-    )
+def _timeout(parser: argparse.ArgumentParser, seconds: int = 120, about: str = "time limit") -> None:
+    about = f"{about} (default {seconds})"
+    parser.add_argument("--timeout", type=flagtypes.seconds, default=seconds, metavar="SECONDS", help=about)
+
+
+def _lines(parser: argparse.ArgumentParser, until: str) -> None:
+    add = parser.add_argument
+    add("--tail", type=flagtypes.integer(0, 1 << 30), metavar="N", help="number of last lines (default all)")
+    add("-f", "--follow", action="store_true", help=f"print new lines until {until}")
 
 
 def _cluster_logs(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("components", metavar="COMPONENT", nargs="*", help="components, as status names them (default all)")
-    add("--tail", type=flagtypes.integer(0, 1 << 30), metavar="N", help="number of last lines (default all)")
-    add("-f", "--follow", action="store_true", help="print new lines until it is interrupted")
+    about = "components, as status names them (default all)"
+    parser.add_argument("components", metavar="COMPONENT", nargs="*", help=about)
+    _lines(parser, "it is interrupted")
     _cluster_name(parser)
 
 
@@ -372,7 +296,11 @@ def _cluster_up(parser: argparse.ArgumentParser) -> None:
         help="enable Kubernetes' own gang scheduling: the feature gates and the API (1.35 and newer)",
     )
     add("--prometheus", action="store_true", help="run Prometheus, with a page of the dashboard's queries")
-    add("--feature-gates", metavar="NAME=BOOL,...", help="feature gates of the manager, as for its own flag")
+    add(
+        "--feature-gates",
+        metavar="NAME=BOOL,...",
+        help="feature gates of the manager, as for its own flag (default: their own defaults)",
+    )
     _releases(parser)
     add(
         "--kai-scheduler",
@@ -431,7 +359,6 @@ COMMANDS: Final[tuple[tuple[str, str, Add], ...]] = (
     ("why", "explain why a TrainJob does not run: the cause, its evidence, and the remedy", _why),
     ("describe", "show the state of a TrainJob, its objects and their events on one page", _describe),
     ("events", "print the events of a TrainJob and of all objects that belong to it", _events),
-    ("history", "list the TrainJobs that have ended, and deleted ones that events still name", _history),
     ("logs", "print the logs of a TrainJob's pods, by step and rank", _logs),
     ("wait", "wait until a TrainJob reaches a state", _wait),
     ("diff", "show which TrainJobs a change of a runtime concerns, and how", _diff),
@@ -439,7 +366,6 @@ COMMANDS: Final[tuple[tuple[str, str, Add], ...]] = (
     ("resume", "resume suspended TrainJobs", _change("resume")),
     ("delete", "delete TrainJobs with all their objects", _change("delete")),
     ("migrate", "store numProcPerNode as clients of Trainer v2.2 and later read it", _migrate),
-    ("new", "write a TrainJob from flags or questions, and validate it", _new),
     ("completion", "print the script that completes commands, flags and names in a shell", _completion),
     ("help", "show the help of a command, with examples", _help),
 )
@@ -465,9 +391,10 @@ def _output(parser: argparse.ArgumentParser, outputs: Sequence[str]) -> None:
 
 def _runtimes_from_cluster(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--kubeconfig", help="read runtimes missing from the files from this kubeconfig's cluster"
+        "--kubeconfig",
+        help="read runtimes missing from the files from this kubeconfig's cluster (default: the shipped runtimes)",
     )
-    parser.add_argument("--context", help="kubeconfig context of that cluster")
+    parser.add_argument("--context", help="kubeconfig context of that cluster (default the current one)")
 
 
 def _named(parser: argparse.ArgumentParser, outputs: Sequence[str] = ()) -> None:
@@ -484,7 +411,7 @@ def _live(parser: argparse.ArgumentParser, outputs: Sequence[str] = ()) -> None:
         help="namespace of the TrainJob (default that of the kubeconfig's context)",
     )
     add("--kubeconfig", help="kubeconfig of the cluster (default as kubectl)")
-    add("--context", help="context of the kubeconfig")
+    add("--context", help="context of the kubeconfig (default its current one)")
     if outputs:
         _output(parser, outputs)
 

@@ -32,13 +32,6 @@ def namespace(text: str) -> str:
     return text
 
 
-def variable(text: str) -> str:
-    """Return an environment variable, ``NAME=VALUE``."""
-    if text.find("=") < 1:
-        raise argparse.ArgumentTypeError(f"{text} must be NAME=VALUE")
-    return text
-
-
 def cluster(text: str) -> str:
     """Return the valid name of a local cluster."""
     try:

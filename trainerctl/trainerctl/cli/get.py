@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
@@ -18,6 +18,7 @@ from trainerctl.cli import live, streams
 from trainerctl.cli.terminal import Console
 from trainerctl.offline.inputfiles import InputError
 
+HEAD: Final = ("NAMESPACE", "NAME", "STATE", "AGE", "RUNTIME")
 KIND: Final = unstructured(kinds.VERSIONS[kinds.TRAIN_JOB][0])
 
 
@@ -71,15 +72,16 @@ def _write(output: str, jobs: Sequence[Thing], out: Console, *, single: bool) ->
 
 
 def _print_table(jobs: Iterable[Thing], out: Console, *, with_namespace: bool) -> None:
+    rows = [row if with_namespace else row[1:] for row in rows_of(jobs)]
+    out.table(HEAD if with_namespace else HEAD[1:], rows)
+
+
+def rows_of(jobs: Iterable[Thing]) -> Iterator[tuple[str, ...]]:
+    """Yield the rows of a table of TrainJobs, whose head is `HEAD`, by their names."""
     now = datetime.now(UTC)
-    head = (*(("NAMESPACE",) if with_namespace else ()), "NAME", "STATE", "AGE", "RUNTIME")
-    rows: list[Sequence[str]] = []
     for job in sorted(jobs, key=lambda each: (each.namespace, each.name)):
-        first = (job.namespace,) if with_namespace else ()
-        rows.append(
-            (*first, job.name, phase(job), ago(job.created, now), job.text("spec", "runtimeRef", "name"))
-        )
-    out.table(head, rows)
+        runtime = job.text("spec", "runtimeRef", "name")
+        yield job.namespace, job.name, phase(job), ago(job.created, now), runtime
 
 
 def print_tree(snapshot: Snapshot, out: Console) -> None:

@@ -13,8 +13,7 @@ from trainerctl.cli import streams
 from trainerctl.cli.terminal import Console
 from trainerctl.offline import inputfiles
 from trainerctl.offline.snapshot import Key, by_key
-from trainerctl.offline.trace.grouping import trace, with_rules_of
-from trainerctl.offline.trace.grouptrace import GroupTrace
+from trainerctl.offline.trace.grouping import GroupTrace, trace, with_rules_of
 
 
 async def group_command(arguments: argparse.Namespace, out: Console, err: Console) -> int:

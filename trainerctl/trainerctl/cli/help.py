@@ -1,33 +1,82 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""``trainerctl help``: the help of a command, or its manual page."""
+"""``trainerctl help``: the help of a command, with the examples that all helps show."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from trainerctl.cli import examples, parser, streams
+from trainerctl.cli import parser, streams
 
-if TYPE_CHECKING:
-    from trainerctl.cli.terminal import Console
-
-_UNKNOWN: Final = 2
-_EXIT: Final = (
-    "0 for success, 1 for a failure, 2 for an invalid command line or input, and 128 plus the number of the signal "
-    "that ended the command."
+_LINES: Final = (
+    ("Start a local cluster with 4 nodes of 8 GPUs", "cluster up"),
+    ("Start one of another name, with gang scheduling", "cluster up --name gang --coscheduling --nodes 8"),
+    ("Remove the local cluster and all its objects", "cluster down"),
+    ("Stop the local cluster for the night", "cluster stop"),
+    ("Start it again, with its objects", "cluster start"),
+    ("Follow the log of the manager", "cluster logs trainer-controller-manager --follow"),
+    ("Print the last lines of all components", "cluster logs --tail 5"),
+    ("Show the state of each component", "cluster status"),
+    ("List the local clusters", "cluster list"),
+    ("Build the programs before the first start", "cluster build"),
+    ("Run one TrainJob of 8 nodes on a temporary cluster", "demo --nodes 8"),
+    ("Run the manager against the local cluster", "run"),
+    ("Run it against a cluster of a kubeconfig", "run --kubeconfig ~/.kube/config --zap-log-level=1"),
+    ("Print the JobSet that a TrainJob becomes", "render -f trainjob.yaml"),
+    ("Read the runtimes of the current cluster", "render -f trainjob.yaml --kubeconfig ~/.kube/config"),
+    ("Rewrite manifests for v2.2 and v2.3", "convert -f manifests/ --to 2.3"),
+    ("Rewrite a file for v2.1, as JSON", "convert -f trainjob.yaml --to 2.1 -o json"),
+    ("Show which plugin set which field", "explain -f trainjob.yaml"),
+    ("Check files before they are applied", "validate -f trainjob.yaml runtimes/"),
+    ("Ask the API server, which stores nothing", "validate -f trainjob.yaml --server"),
+    ("Show the groups of the pods of a cluster", "group -f pods.yaml"),
+    ("Print the CRDs", "crds"),
+    ("Apply them to the current cluster", "crds --apply"),
+    ("List the TrainJobs of a namespace", "get -n team-a"),
+    ("Show one with its JobSet, Jobs and pods", "get llama"),
+    ("Watch it until it has ended", "get llama --watch"),
+    ("Explain why a TrainJob does not run", "why llama -n team-a"),
+    ("Use the cause in a script", "why llama -o json"),
+    ("Show everything about a TrainJob on one page", "describe llama"),
+    ("Print the warnings of a TrainJob and its objects", "events llama --types Warning"),
+    ("Print the log of rank 0", "logs llama"),
+    ("Follow the logs of all nodes", "logs llama --all --follow"),
+    ("Print the end of an initializer's log", "logs llama --step dataset-initializer --tail 20"),
+    ("Wait until a TrainJob is complete", "wait llama"),
+    ("Wait at most 10 minutes until it runs", "wait llama --for running --timeout 600"),
+    ("Suspend two TrainJobs", "suspend llama mistral"),
+    ("Resume a TrainJob", "resume llama"),
+    ("Delete a TrainJob with all its objects", "delete llama"),
+    ("Show which TrainJobs of the cluster would be rewritten", "migrate -A --dry-run"),
+    ("Rewrite those of one namespace", "migrate -n team-a"),
+    ("Show the effect of a changed runtime before it is applied", "diff -f runtime.yaml"),
+    ("Complete in this shell", "completion bash > ~/.trainerctl.bash && source ~/.trainerctl.bash"),
+    ("Install it for fish", "completion fish > ~/.config/fish/completions/trainerctl.fish"),
+    ("Show the help of a command", "help cluster up"),
 )
 
+EXAMPLES: Final[dict[str, list[tuple[str, str]]]] = {}
+"""By command, each as description and command line."""
+for _about, _line in _LINES:
+    _words = _line.split()
+    EXAMPLES.setdefault(" ".join(_words[: 2 if _words[0] == "cluster" else 1]), []).append((_about, _line))
 
-async def help_command(arguments: argparse.Namespace, out: Console, err: Console) -> int:
-    """Print the help."""
-    return show(arguments.words, man=arguments.man)
+
+def examples(prog: str) -> str:
+    """Return the section of a command's help; an empty text for a command without examples."""
+    program, _, command = prog.partition(" ")
+    lines = [f"  # {about}\n  {program} {line}\n" for about, line in EXAMPLES.get(command, ())]
+    return "\nexamples:\n" + "\n".join(lines) if lines else ""
 
 
-def show(words: Sequence[str], *, man: bool = False) -> int:
-    """Print the help of a command, or its manual page; return 2 if the command does not exist.
+_UNKNOWN: Final = 2
+
+
+def show(words: Sequence[str]) -> int:
+    """Print the help of a command; return 2 if the command does not exist.
 
     Nothing slow is loaded for it.
     """
@@ -39,7 +88,7 @@ def show(words: Sequence[str], *, man: bool = False) -> int:
             streams.say_error(f"{found.prog} has no command {word}{known}")
             return _UNKNOWN
         found = commands[word]
-    sys.stdout.write(manual_page(found) if man else found.format_help())
+    sys.stdout.write(found.format_help())
     return 0
 
 
@@ -50,55 +99,9 @@ def subcommands(of: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.Arg
             yield from action.choices.items()
 
 
-def manual_page(of: argparse.ArgumentParser) -> str:
-    """Return the help of a command as a manual page, in the macros of man(7)."""
-    return "\n".join(_lines(of)) + "\n"
-
-
-def _lines(of: argparse.ArgumentParser) -> Iterator[str]:
-    name = of.prog.replace(" ", "-")
-    about = (of.description or "").rstrip(".")
-    yield f'.TH {_text(name.upper())} 1 "" "trainerctl" "User Commands"'
-    yield from (".SH NAME", f"{_text(name)} \\- {_text(about[:1].lower() + about[1:])}")
-    yield from (".SH SYNOPSIS", ".nf", _text(_usage(of)), ".fi")
-    for heading, text in (("DESCRIPTION", of.description), ("NOTES", of.epilog)):
-        if text:
-            yield from (f".SH {heading}", _text(text))
-    for heading, entries in (("COMMANDS", _commands(of)), ("OPTIONS", _options(of))):
-        found = list(entries)
-        if found:
-            yield f".SH {heading}"
-        for term, text in found:
-            yield from (".TP", f"\\fB{_text(term)}\\fR", _text(text))
-    _, _, command = of.prog.partition(" ")
-    shown = examples.EXAMPLES.get(command, ())
-    if shown:
-        yield ".SH EXAMPLES"
-    for text, line in shown:
-        yield from (".PP", f"{_text(text)}:", ".PP", ".nf", f"    trainerctl {_text(line)}", ".fi")
-    # Commands with codes of their own describe them in their notes.
-    yield from (".SH EXIT STATUS", _text("See NOTES." if "exit code" in (of.epilog or "") else _EXIT))
-
-
-def _usage(of: argparse.ArgumentParser) -> str:
-    return of.format_usage().removeprefix("usage: ").rstrip()
-
-
-def _commands(of: argparse.ArgumentParser) -> Iterator[tuple[str, str]]:
-    for action in of._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            for each in action._choices_actions:
-                yield each.dest, each.help or ""
-
-
-def _options(of: argparse.ArgumentParser) -> Iterator[tuple[str, str]]:
-    formatter = of._get_formatter()
-    for action in of._actions:
-        if not isinstance(action, argparse._SubParsersAction) and action.help != argparse.SUPPRESS:
-            yield formatter._format_action_invocation(action), formatter._expand_help(action)
-
-
-def _text(text: str) -> str:
-    """Return text without meaning to the formatter."""
-    lines = text.replace("\\", "\\e").replace("-", "\\-").splitlines() or [""]
-    return "\n".join(f"\\&{line}" if line.lstrip()[:1] in (".", "'") else line for line in lines)
+def leaves(of: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    """Return the commands below a parser that run, by name without that of the program."""
+    found = list(subcommands(of))
+    if not found:
+        return {of.prog.partition(" ")[2]: of}
+    return {name: leaf for _, below in found for name, leaf in leaves(below).items()}

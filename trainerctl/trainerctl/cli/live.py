@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
@@ -67,9 +67,7 @@ class Cluster(NamedTuple):
         found = await reading.take(self.client, self.namespace, name, began)
         return dataclasses.replace(found, now=self.clock.corrected(began))
 
-    async def all(
-        self, kind: str, *, namespace: str = "", fields: Mapping[str, str] | None = None
-    ) -> list[Thing]:
+    async def all(self, kind: str, *, namespace: str = "") -> list[Thing]:
         """Return the objects of a kind, in pages.
 
         Raises:
@@ -78,9 +76,7 @@ class Cluster(NamedTuple):
         found: list[Thing] = []
         token, listed = "", unstructured(kinds.VERSIONS[kind][0])
         while True:
-            page = await self.client.list(
-                listed, namespace=namespace, fields=fields, limit=_PAGE, continue_token=token
-            )
+            page = await self.client.list(listed, namespace=namespace, limit=_PAGE, continue_token=token)
             found += [Thing(each.to_dict()) for each in page]
             if not (token := page.continue_token):
                 return found

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from typing import Final, NoReturn
@@ -26,9 +27,9 @@ class Parser(argparse.ArgumentParser):
 
     def format_help(self) -> str:
         """Return the help, with examples."""
-        from trainerctl.cli import examples  # only help needs them
+        from trainerctl.cli import help as help_  # only help needs the examples
 
-        return super().format_help() + examples.section(self.prog)
+        return super().format_help() + help_.examples(self.prog)
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
@@ -38,6 +39,10 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         SystemExit: help or the version was printed, or the command line is not valid.
     """
     top = parser()
+    if "_ARGCOMPLETE" in os.environ:
+        from trainerctl.cli import completion  # slow to load
+
+        completion.complete(top)
     parsed, rest = top.parse_known_args(list(arguments))
     if rest and not parsed.passes_flags:
         top.error(f"unrecognized arguments: {' '.join(rest)}")
@@ -55,7 +60,9 @@ def parser() -> Parser:
     top.set_defaults(passes_flags=False, cleans_up=False)
     commands = top.add_subparsers(required=True, metavar="COMMAND", title="commands")
     for name, about, add_flags in flags.COMMANDS:
-        add_flags(commands.add_parser(name, help=about, description=f"{about[0].upper()}{about[1:]}."))
+        command = commands.add_parser(name, help=about, description=f"{about[0].upper()}{about[1:]}.")
+        command.set_defaults(function=f"trainerctl.cli.{name}:{name}_command")
+        add_flags(command)
     return top
 
 

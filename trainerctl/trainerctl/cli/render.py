@@ -7,18 +7,21 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
+from controller_runtime.client import LiveClient
 from controller_runtime.machinery.printable import printable_line
+from controller_runtime.rest import Transport, load_config
 from pkg.apis.jobset.v1alpha2 import JobSet
 
-from trainerctl.cli import inputs, streams
+from trainerctl.cli import streams
 from trainerctl.cli.terminal import Console
-from trainerctl.offline import rendering
+from trainerctl.offline import inputfiles, rendering, trainjobs
 from trainerctl.offline.rendering import Rendered
+from trainerctl.offline.trainjobs import Offline
 
 
 async def render_command(arguments: argparse.Namespace, out: Console, err: Console) -> int:
     """Print the objects of the TrainJobs; return 1 if one TrainJob is refused."""
-    given = await inputs.load(arguments)
+    given = await load(arguments)
     everything = [await rendering.render(given, subject) for subject in given.subjects]
     for each in everything:
         if each.refusal is not None:
@@ -51,3 +54,26 @@ def print_tables(rendered: Rendered, out: Console) -> None:
             out.table(rendering.COLUMNS, rendering.containers(obj), right=("PODS",))
     out.say(f"Applies {', '.join(map(rendering.summary, rendered.objects)) or 'nothing'}")
     out.say()
+
+
+async def load(arguments: argparse.Namespace) -> Offline:
+    """Return the TrainJobs of the files, and print a warning for each field that a server would drop.
+
+    Raises:
+        InputError: a file is not valid, or contains no TrainJob.
+    """
+    given = await _load(arguments)
+    for warning in given.warnings:
+        streams.say_error(f"warning: {warning}")
+    return given
+
+
+async def _load(arguments: argparse.Namespace) -> Offline:
+    found = await inputfiles.load(arguments.files)
+    version = arguments.compatibility_version
+    if arguments.kubeconfig is None and arguments.context is None:
+        return await trainjobs.prepare(found, namespace=arguments.namespace, version=version)
+    config = await load_config(arguments.kubeconfig, context=arguments.context)
+    async with Transport(config) as transport:
+        client = LiveClient(transport)
+        return await trainjobs.prepare(found, namespace=arguments.namespace, cluster=client, version=version)

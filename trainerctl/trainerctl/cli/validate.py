@@ -1,19 +1,28 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""``trainerctl validate``: predicts the answers of an API server with Trainer's CRDs and webhooks to new objects.
+"""``trainerctl validate``: the answers of an API server with Trainer's CRDs and webhooks to new objects.
 
-Schemas and rules are those of the shipped CRDs; the webhooks' answers come from their validators. The runtime of a
-TrainJob is read from the files, else from the shipped runtimes.
+They are predicted by the shipped CRDs' schemas and rules and by the webhooks' validators; the runtime of a TrainJob is
+read from the files, else from the shipped runtimes. With ``--server``, the API server of a kubeconfig is asked.
 """
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
+from dataclasses import replace
 
+from controller_runtime.client import LiveClient
+from controller_runtime.machinery import unstructured
+from controller_runtime.machinery.errors import AlreadyExistsError, StatusError
+from controller_runtime.rest import NoKindMatchError, Request, Response, RoundTripper, warnings_in
+
+from trainerctl.cli import live
 from trainerctl.cli.terminal import Console
-from trainerctl.offline import inputfiles
-from trainerctl.offline.stored import KINDS, not_served, schemas
-from trainerctl.offline.verdict import Validator
+from trainerctl.offline import inputfiles, stored
+from trainerctl.offline.inputfiles import InputObject
+from trainerctl.offline.problem import Problem, parse
+from trainerctl.offline.verdict import Validator, Verdict
 
 
 async def validate_command(arguments: argparse.Namespace, out: Console, err: Console) -> int:
@@ -23,7 +32,7 @@ async def validate_command(arguments: argparse.Namespace, out: Console, err: Con
         InputError: a file cannot be read, or the files contain no object of Trainer's kinds.
     """
     found = await inputfiles.load(arguments.files)
-    ours = [document for document in found if document.gvk in KINDS or not_served(document.gvk)]
+    ours = [document for document in found if document.gvk in stored.KINDS or stored.not_served(document.gvk)]
     for document in found:
         if document not in ours:
             err.say(str(document.error((), "not validated: not a Trainer kind")))
@@ -31,9 +40,7 @@ async def validate_command(arguments: argparse.Namespace, out: Console, err: Con
         raise inputfiles.InputError(
             "the input contains no TrainJob, TrainingRuntime or ClusterTrainingRuntime"
         )
-    validator = Validator(schemas(), arguments.namespace, arguments.compatibility_version)
-    await validator.start(ours)
-    verdicts = [await validator.judge(document) for document in ours]
+    verdicts = await (_ask if arguments.server else _predict)(arguments, ours)
     if arguments.output == "json":
         out.write_json([verdict.to_dict() for verdict in verdicts])
     else:
@@ -41,3 +48,53 @@ async def validate_command(arguments: argparse.Namespace, out: Console, err: Con
             for line in verdict.lines():
                 out.say(line)
     return 1 if any(verdict.code for verdict in verdicts) else 0
+
+
+async def _predict(arguments: argparse.Namespace, documents: Sequence[InputObject]) -> list[Verdict]:
+    validator = Validator(stored.schemas(), arguments.namespace, arguments.compatibility_version)
+    await validator.start(documents)
+    return [await validator.judge(document) for document in documents]
+
+
+async def _ask(arguments: argparse.Namespace, documents: Sequence[InputObject]) -> list[Verdict]:
+    """Return the API server's answers to dry runs.
+
+    Raises:
+        StatusError: the API server cannot be asked.
+    """
+    async with live.connect(arguments) as cluster:
+        return [await _answer(cluster, document) for document in documents]
+
+
+async def _answer(cluster: live.Cluster, document: InputObject) -> Verdict:
+    """Return the answer to a create, or to an apply if an object of the name exists."""
+    heard = _Heard(cluster.client.transport)
+    client = LiveClient(heard, cluster.client.mapper, field_validation="Strict")
+    metadata = {"namespace": cluster.namespace, **(document.data.get("metadata") or {})}
+    obj = replace(document, data={**document.data, "metadata": metadata}).decode(unstructured(document.gvk))
+    try:
+        try:
+            await client.create(obj, dry_run=True)
+        except AlreadyExistsError:
+            await client.apply(obj, field_owner=live.FIELD_OWNER, force=True, dry_run=True)
+    except NoKindMatchError as error:
+        return Verdict(document, 404, "NotFound", str(error))
+    except StatusError as error:
+        problems = [
+            Problem(parse(each.get("field") or ""), each.get("message") or "") for each in error.causes
+        ]
+        return Verdict(document, error.code, error.reason, error.message, problems, heard.warnings)
+    return Verdict(document, warnings=heard.warnings)
+
+
+class _Heard:
+    """A round tripper that keeps the warnings of responses."""
+
+    def __init__(self, inner: RoundTripper) -> None:
+        self._inner = inner
+        self.warnings: list[str] = []
+
+    async def send(self, request: Request) -> Response:
+        response = await self._inner.send(request)
+        self.warnings += warnings_in(response.headers.get("Warning", ""))
+        return response

@@ -18,11 +18,10 @@ from controller_runtime.rest import NoKindMatchError
 from pkg.apis.jobset.v1alpha2 import JOB_SET_NAME_KEY
 from pkg.why import Snapshot, Thing, kinds
 from pkg.why.phase import Phase, cells, phase, tree
-from pkg.why.things import ago
 from rich.live import Live
 from rich.text import Text
 
-from trainerctl.cli import live, streams
+from trainerctl.cli import get, live, streams
 from trainerctl.cli.terminal import Console, columns
 
 _REFRESH: Final = 1.0
@@ -118,7 +117,7 @@ async def watch_one(cluster: live.Cluster, name: str, out: Console) -> int:
 async def watch_all(cluster: live.Cluster, namespace: str, out: Console) -> int:
     """Show the TrainJobs of a namespace, or of all, until cancelled."""
     selections = {kinds.TRAIN_JOB: _Selection(namespace=namespace)}
-    screen = Screen(out, ("NAME", "STATE", "AGE", "RUNTIME"), lambda objects: _jobs(objects, bool(namespace)))
+    screen = Screen(out, get.HEAD[1:], lambda objects: _jobs(objects, bool(namespace)))
     await _watch(cluster, selections, screen, lambda _objects: False)
     return 0
 
@@ -191,10 +190,8 @@ def tree_rows(objects: Objects) -> Iterator[tuple[str, ...]]:
 
 
 def _jobs(objects: Objects, with_name_alone: bool) -> Iterator[tuple[str, ...]]:
-    now = datetime.now(UTC)
-    for job in sorted(objects.all(kinds.TRAIN_JOB), key=lambda each: (each.namespace, each.name)):
-        name = job.name if with_name_alone else f"{job.namespace}/{job.name}"
-        yield name, phase(job), ago(job.created, now), job.text("spec", "runtimeRef", "name")
+    for namespace, name, *others in get.rows_of(objects.all(kinds.TRAIN_JOB)):
+        yield name if with_name_alone else f"{namespace}/{name}", *others
 
 
 def _clock() -> str:

@@ -106,11 +106,6 @@ class Parts:
     options: Options = field(default_factory=Options)
 
     @property
-    def groups_pods(self) -> bool:
-        """True if the manager groups pods for KAI-Scheduler."""
-        return self.options.kai is not None
-
-    @property
     def webhook_certificates(self) -> Path:
         """The folder with ``tls.crt`` and ``tls.key`` for webhook servers."""
         return self.directory / "webhook"
@@ -133,7 +128,7 @@ class Parts:
             ("kwok", "kwok", []),
             (POD_LOGS, POD_LOGS, []),
             (PROCESSES, PROCESSES, []),
-            *((((kai.SCHEDULER, kai.USER, []),)) if self.groups_pods else ()),
+            *((((kai.SCHEDULER, kai.USER, []),)) if self.options.kai else ()),
         ):
             config = self.plane.kubeconfig_for(user, groups)
             write_private(self.kubeconfig(component), yaml.dump(config))
@@ -240,7 +235,7 @@ class Parts:
             **self._configuration("config.trainer.kubeflow.org/v1alpha1", self.ports.manager_webhook, health),
             "certManagement": {"enable": False},
             "metrics": {"bindAddress": f"{HOST}:{self.ports.manager_metrics}", "secureServing": False},
-            "podGrouper": {"enable": self.groups_pods},
+            "podGrouper": {"enable": self.options.kai is not None},
             "statusServer": {"port": self.ports.manager_status},
             "featureGates": dict(self.options.manager_gates),
         }
@@ -250,12 +245,6 @@ class Parts:
             f"--kubeconfig={self.kubeconfig(MANAGER)}",
         ]
         return _python(MANAGER, argv, Probe(f"http://{health}/readyz"))
-
-    def kai_components(self, programs: kai.Programs) -> list[Component]:
-        """Return KAI-Scheduler's scheduler and binder."""
-        return kai.components(
-            programs, self.kubeconfig(kai.SCHEDULER), self.ports.kai_metrics, self.ports.kai_binder
-        )
 
     def _kubernetes(self, name: str, port: int) -> dict[str, JSON]:
         """Return the flags that Kubernetes' own components share."""

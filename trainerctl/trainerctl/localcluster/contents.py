@@ -39,6 +39,7 @@ _RECYCLES: Final = {
     "resources": ["persistentvolumes"],
     "verbs": ["list", "watch", "patch"],
 }
+_RBAC: Final = "rbac.authorization.k8s.io"
 _POD_HOOKS: Final = frozenset({"mpod.kb.io", "vpod.kb.io"})
 
 
@@ -75,21 +76,17 @@ def rights(jobset: Binary, kwok: Binary | None, *, status_server: bool = False) 
 def _kwok_rights(kwok: Binary) -> list[Manifest]:
     """Return the shipped permissions of kwok."""
     (role,) = _of_kind(kwok.manifests(), "ClusterRole")
-    user = {"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": "kwok"}
+    user = {"kind": "User", "apiGroup": _RBAC, "name": "kwok"}
     return [role, role_binding(role["metadata"]["name"], user)]
 
 
 def _log_rights() -> list[Manifest]:
     """Return the permissions of the server of logs: it reads pods, and recycles volumes."""
-    name, api = "pod-logs", "rbac.authorization.k8s.io"
-    rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}, _RECYCLES]
-    role = {"apiVersion": f"{api}/v1", "kind": "ClusterRole", "metadata": {"name": name}, "rules": rules}
-    return [role, role_binding(name, {"kind": "User", "apiGroup": api, "name": name})]
+    return _granted("pod-logs", [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}, _RECYCLES])
 
 
 def _process_rights() -> list[Manifest]:
     """Return the permissions of the kubelet of local processes: those of a kubelet, for all nodes."""
-    name, api = "process-kubelet", "rbac.authorization.k8s.io"
     rules = [
         {"apiGroups": [""], "resources": ["pods", "nodes"], "verbs": ["get", "list", "watch"]},
         {"apiGroups": [""], "resources": ["pods"], "verbs": ["delete"]},
@@ -104,13 +101,11 @@ def _process_rights() -> list[Manifest]:
         {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch", "update"]},
         {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create", "patch"]},
     ]
-    role = {"apiVersion": f"{api}/v1", "kind": "ClusterRole", "metadata": {"name": name}, "rules": rules}
-    return [role, role_binding(name, {"kind": "User", "apiGroup": api, "name": name})]
+    return _granted("process-kubelet", rules)
 
 
 def gang_rights() -> list[Manifest]:
     """Return the scheduler's permissions for PodGroups."""
-    name = "coscheduling-scheduler"
     rules = [
         {
             "apiGroups": ["scheduling.x-k8s.io"],
@@ -119,9 +114,13 @@ def gang_rights() -> list[Manifest]:
         },
         {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch", "patch"]},
     ]
-    api = "rbac.authorization.k8s.io"
-    role = {"apiVersion": f"{api}/v1", "kind": "ClusterRole", "metadata": {"name": name}, "rules": rules}
-    return [role, role_binding(name, {"kind": "User", "apiGroup": api, "name": "system:kube-scheduler"})]
+    return _granted("coscheduling-scheduler", rules, "system:kube-scheduler")
+
+
+def _granted(name: str, rules: list[Manifest], user: str = "") -> list[Manifest]:
+    """Return the ClusterRole ``name`` with ``rules``, and its binding to ``user``, or to the user of its name."""
+    role = {"apiVersion": f"{_RBAC}/v1", "kind": "ClusterRole", "metadata": {"name": name}, "rules": rules}
+    return [role, role_binding(name, {"kind": "User", "apiGroup": _RBAC, "name": user or name})]
 
 
 def crds_of(tool: Binary) -> list[Manifest]:

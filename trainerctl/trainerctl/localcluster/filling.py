@@ -114,7 +114,8 @@ class Filling:
         manager = self.parts.manager()  # its configuration is written even if it is not started
         components = [self.parts.jobset(), *([manager] if self.options.manager else [])]
         if self.options.kai is not None:
-            components += self.parts.kai_components(self.options.kai)
+            ports, kubeconfig = self.parts.ports, self.parts.kubeconfig(kai.SCHEDULER)
+            components += kai.components(self.options.kai, kubeconfig, ports.kai_metrics, ports.kai_binder)
         if self.options.prometheus:
             program, ports = self.parts.binaries[prometheus.NAME].path, self.parts.ports
             components.append(

@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final, Self
 
-from controller_runtime.envtest import Component, Probe, write_private
-from controller_runtime.machinery import JSON
+import msgspec
+from controller_runtime.envtest import Component, write_private
 
 _FILE: Final = "cluster.json"
 
@@ -48,17 +48,12 @@ class State:
     def read(cls, directory: Path) -> Self | None:
         """Return the written state, or None if it does not exist or is unreadable."""
         try:
-            kept = json.loads((directory / _FILE).read_bytes())
-            components = [_component(**component) for component in kept.pop("components")]
-            return cls(**kept, components=components)
-        except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            return msgspec.json.decode((directory / _FILE).read_bytes(), type=cls, dec_hook=_path)
+        except (OSError, msgspec.MsgspecError, RecursionError):
             return None
 
 
-def _component(name: str, argv: list[str], ready: dict[str, JSON] | None, env: dict[str, str]) -> Component:
-    return Component(name, argv, _probe(**ready) if ready else None, env)
-
-
-def _probe(url: str, authority: str | None, client: list[str] | None) -> Probe:
-    pair = (Path(client[0]), Path(client[1])) if client else None
-    return Probe(url, Path(authority) if authority else None, pair)
+def _path(kind: type, value: object) -> Path:
+    if kind is not Path or not isinstance(value, str):
+        raise TypeError(f"a path is expected, not {value!r}")
+    return Path(value)

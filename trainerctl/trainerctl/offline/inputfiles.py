@@ -19,7 +19,7 @@ from typing import BinaryIO, Final, TypeVar
 
 import anyio
 import pydantic_core
-from controller_runtime.machinery import GVK, JSON, Object, Scheme, yaml
+from controller_runtime.machinery import GVK, JSON, Object, yaml
 from controller_runtime.machinery.printable import printable_line
 from controller_runtime.machinery.yaml import PathSteps, render_path
 
@@ -95,10 +95,6 @@ class InputObject:
         except pydantic_core.ValidationError as error:
             path, problem = _first_problem(error, self.data)
             raise self.error(path, problem) from error
-
-    def decode_with(self, scheme: Scheme) -> Object:
-        """Return the object as the class that the scheme has for its kind. Raises like :meth:`decode`."""
-        return self.decode(scheme.kind_for(self.gvk))
 
 
 async def load(files: Sequence[str]) -> list[InputObject]:

@@ -13,7 +13,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from controller_runtime.apis.admission.v1 import AdmissionRequest, AdmissionResponse
 from controller_runtime.machinery import GVK, JSON, Object
@@ -26,15 +26,20 @@ from pkg.runtime import Runtime
 from pkg.webhooks import newerrules
 
 from trainerctl.offline import objectmeta, schema
-from trainerctl.offline.cel import Evaluator
 from trainerctl.offline.inputfiles import DEFAULT_NAMESPACE
 from trainerctl.offline.problem import Path, Problem
+
+if TYPE_CHECKING:
+    import cel
 
 Data = dict[str, JSON]
 
 KINDS: Final[dict[GVK, type[Object]]] = {
     kind.gvk: kind for kind in (TrainJob, TrainingRuntime, ClusterTrainingRuntime)
 }
+_NO_OVERLOAD = (
+    "'no such overload': call arguments did not match a supported operator, function or macro signature"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,3 +161,25 @@ def _remove(data: JSON, path: Path) -> None:
     for step in parents:
         data = data[step]
     del data[last]
+
+
+class Evaluator:
+    """Compiles each rule once."""
+
+    def __init__(self) -> None:
+        import cel  # loads a command line, which takes longer than a check
+
+        self._compile = cel.compile
+        self._programs: dict[str, cel.Program] = {}
+
+    def __call__(self, rule: str, value: JSON) -> bool | str:
+        """Return True if ``rule`` holds for ``value``, or the server's message if it cannot be evaluated."""
+        program = self._programs.get(rule)
+        if program is None:
+            program = self._programs[rule] = self._compile(rule)
+        try:
+            return bool(program.execute({"self": value}))
+        except TypeError:
+            return _NO_OVERLOAD
+        except (ValueError, RuntimeError) as error:
+            return str(error)

@@ -42,4 +42,5 @@ def test_the_exported_names_are_these() -> None:
         "load_config",
         "published_schema",
         "user_agent",
+        "warnings_in",
     }

@@ -12,19 +12,17 @@ import pytest
 import yaml
 from controller_runtime.envtest import Environment
 
-from trainerctl.cli import completion
-from trainerctl.cli.help import subcommands
+from trainerctl.cli import parser
+from trainerctl.cli.help import leaves
 
 pytestmark = pytest.mark.integration
 
 ROOT = Path(__file__).parents[3]
 NAMED = [
-    " ".join(each.path)
-    for each in completion.commands()
-    if each.path
-    and not list(subcommands(each.parser))
-    and any(action.dest == "context" for action in each.parser._actions)
-    and any(action.dest in ("name", "names") for action in each.parser._actions)
+    name
+    for name, command in leaves(parser.parser()).items()
+    if {"context"} < {action.dest for action in command._actions}
+    and {"name", "names"} & {action.dest for action in command._actions}
 ]
 
 

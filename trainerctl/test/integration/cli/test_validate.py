@@ -5,13 +5,17 @@
 import copy
 import json
 import re
+import sys
+from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 import yaml
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import Environment
 from controller_runtime.rest import Request, Transport
+from pkg.apis.trainer.v1alpha1 import TrainJob
 
 from trainerctl.offline.inputfiles import InputObject
 from trainerctl.offline.stored import schemas
@@ -221,3 +225,33 @@ async def test_train_jobs_are_judged_as_the_server_does(judge: Any, changes: str
 async def test_runtimes_are_judged_as_the_server_does(judge: Any, kind: str, spec: str) -> None:
     (code, text), (our_code, our_text) = await judge(runtime(kind, spec))
     assert (our_code, in_order(our_text)) == (code, in_order(text))
+
+
+async def test_the_server_is_asked_with_the_flag_and_stores_nothing(
+    trainer_control_plane: Environment, live_client: LiveClient, namespace: str, tmp_path: Path
+) -> None:
+    kubeconfig, file = tmp_path / "kubeconfig", tmp_path / "in.yaml"
+    kubeconfig.write_text(yaml.safe_dump(trainer_control_plane.kubeconfig_for("admin", ["system:masters"])))
+    await live_client.create(TrainJob.from_dict({**train_job("{metadata.namespace: " + namespace + "}")}))
+    changed = train_job("{metadata.namespace: " + namespace + ", spec.labels: {a: b}}")
+    new = [
+        train_job(f"{{metadata.name: new, {each}}}") for each in ("", "spec.nope: 1", "spec.managedBy: me")
+    ]
+    file.write_text(yaml.safe_dump_all([changed, *new, {**new[0], "apiVersion": "trainer.kubeflow.org/v9"}]))
+    done = await anyio.run_process(
+        [
+            sys.executable, "-m", "trainerctl", "validate", "-f", str(file), "--server", "-n", namespace, "-o", "json",
+            "--kubeconfig", str(kubeconfig),
+        ],
+        check=False, cwd=Path(__file__).parents[3],
+    )  # fmt: skip
+    assert done.stderr.decode() == ""
+    verdicts = json.loads(done.stdout)
+    assert done.returncode == 1
+    assert [(each["code"], each["reason"]) for each in verdicts] == [
+        (200, ""), (200, ""), (400, "BadRequest"), (422, "Invalid"), (404, "NotFound"),
+    ]  # fmt: skip
+    assert 'unknown field "spec.nope"' in verdicts[2]["message"]
+    assert [each["field"] for each in verdicts[3]["causes"]] == ["spec.managedBy"]
+    (stored,) = await live_client.list(TrainJob, namespace=namespace)
+    assert stored.spec.labels is None

@@ -8,16 +8,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pkg import shipped
 from pkg.why import Thing
 from testkit.why.world import World, condition
 
 import trainerctl
-from trainerctl.cli import diff, new
+from trainerctl.cli import diff
 from trainerctl.cli.diff import Effect
 from trainerctl.cli.terminal import Console
 from trainerctl.offline.inputfiles import InputObject
 
-OLD: dict[str, Any] = new.runtimes()["torch-distributed"]
+OLD: dict[str, Any] = next(
+    each for each in shipped.manifests("runtimes") if each["metadata"]["name"] == "torch-distributed"
+)
 
 
 def runtime(image: str = "new:1") -> InputObject:

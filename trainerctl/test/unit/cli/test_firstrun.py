@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from controller_runtime.envtest import ToolError
 
-from trainerctl.cli import demo, firstrun, parser
+from trainerctl.cli import cluster, demo, parser
+from trainerctl.cli.demo import train_job
 from trainerctl.cli.terminal import Console
-from trainerctl.localcluster.milestones import train_job
 from trainerctl.localcluster.options import Options
 
 
@@ -42,7 +42,7 @@ def put(cache: Path, *names: str) -> None:
 
 
 def test_all_programs_are_named_with_the_time_that_they_take(cache: Path, console: Console) -> None:
-    assert firstrun.announce(Options().tools, console)
+    assert cluster.announce(Options().tools, console)
     first, second = text(console).splitlines()
     assert first.startswith("Programs to build from source, once: etcd, kube-apiserver, ")
     assert first.endswith("jobset-controller, kwok.")
@@ -51,18 +51,18 @@ def test_all_programs_are_named_with_the_time_that_they_take(cache: Path, consol
 
 def test_only_missing_programs_are_named(cache: Path, console: Console) -> None:
     put(cache, *(tool.name for tool in Options().tools if tool.name != "kwok"))
-    assert firstrun.announce(Options().tools, console)
+    assert cluster.announce(Options().tools, console)
     assert text(console) == "Programs to build from source, once: kwok.\n"
 
 
 def test_nothing_is_printed_when_nothing_is_built(cache: Path, console: Console) -> None:
     put(cache, *(tool.name for tool in Options().tools))
-    assert not firstrun.announce(Options().tools, console)
+    assert not cluster.announce(Options().tools, console)
     assert text(console) == ""
 
 
 async def test_the_preview_explains_and_renders_the_demos_train_job(console: Console) -> None:
-    await firstrun.preview(train_job(3), console)
+    await demo.preview(train_job(3), console)
     shown = text(console)
     assert "← spec.trainer.numNodes" in shown
     assert "Result  JobSet hello-torch (pods: node 3)" in shown

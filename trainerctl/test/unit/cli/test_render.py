@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from pkg.apis.scheme import default_scheme
 from pkg.runtime import core, runtime_for
 from replayer.world import objects
+from testkit.replay import replay
 
 import trainerctl
 from trainerctl.cli import explain, parser, render
@@ -24,7 +25,6 @@ from trainerctl.cli.terminal import Console
 from trainerctl.offline import inputfiles, trainjobs
 from trainerctl.offline.inputfiles import InputObject
 from trainerctl.offline.rendering import manifest
-from trainerctl.offline.trace.diff import replay
 from trainerctl.offline.trace.trainjob import TrainJobTrace, trace
 
 SAMPLES = Path(__file__).parents[4] / "config" / "samples"

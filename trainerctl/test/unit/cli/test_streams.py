@@ -135,13 +135,6 @@ def test_help_and_versions_survive_closed_streams_and_a_full_disk(
     assert len(process.stderr.splitlines()) == int(full)
 
 
-def test_questions_need_a_standard_input(folder: Path) -> None:
-    process = start(folder, ["new"], preexec_fn=lambda: os.close(0))
-    _, err = process.communicate(timeout=60)
-    assert process.returncode == 2
-    assert b"the name of the TrainJob is missing" in err
-
-
 @pytest.fixture
 def server() -> Iterator[socket.socket]:
     with socket.create_server(("127.0.0.1", 0)) as listening:

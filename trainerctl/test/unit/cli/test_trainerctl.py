@@ -34,8 +34,6 @@ def test_cluster_up_takes_its_flags() -> None:
         ("cluster up --timeout inf", "argument --timeout: inf is not a positive number of seconds"),
         ("cluster status --name ../etc", '"../etc" is not a valid name for a cluster'),
         ("run --name UPPER", '"UPPER" is not a valid name for a cluster'),
-        ("new a --env FOO", "argument --env: FOO must be NAME=VALUE"),
-        ("new a --env =x", "argument --env: =x must be NAME=VALUE"),
         ("demo --nodes 0", "argument --nodes: 0 is not an integer between 1 and 100"),
         ("demo --timeout nan", "argument --timeout: nan is not a positive number of seconds"),
         ("render -n Bad -f x", "argument -n/--namespace: Bad is not a valid namespace"),

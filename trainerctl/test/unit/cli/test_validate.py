@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 import trainerctl
-from trainerctl.offline.cel import Evaluator
-from trainerctl.offline.stored import schemas
+from trainerctl.offline.stored import Evaluator, schemas
 
 pytestmark = pytest.mark.real_time
 JOB = """

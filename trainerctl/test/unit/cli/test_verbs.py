@@ -24,21 +24,17 @@ import pytest
 from controller_runtime.envtest import free_ports
 from rich.cells import cell_len
 
-from trainerctl.cli import completion, parser
-from trainerctl.cli.help import subcommands
+from trainerctl.cli import parser
+from trainerctl.cli.help import leaves
 
 pytestmark = pytest.mark.real_time
 
 COLUMNS = 80
 ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-LEAVES = {
-    " ".join(each.path): each.parser
-    for each in completion.commands()
-    if each.path and not list(subcommands(each.parser))
-}
+LEAVES = leaves(parser.parser())
 LIVE = [name for name, of in LEAVES.items() if re.search(r"(?m)^  --context", of.format_help())]
 """Commands that read a cluster of a kubeconfig."""
-OFFLINE = {"render", "explain"}
+OFFLINE = {"render", "explain", "validate"}
 """Commands that read it only with ``--runtimes-from-cluster``."""
 
 
@@ -188,7 +184,6 @@ def test_every_command_that_takes_a_context_is_tried_without_a_server() -> None:
         "delete",
         "suspend",
         "resume",
-        "history",
     }
 
 

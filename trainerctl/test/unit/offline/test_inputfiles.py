@@ -33,7 +33,7 @@ def read_one(tmp_path: Path, text: str, name: str = "job.yaml") -> inputfiles.In
 def complaint(tmp_path: Path, text: str, name: str = "job.yaml") -> str:
     def read_and_decode() -> None:
         for document in inputfiles.read([write(tmp_path, text, name)]):
-            document.decode_with(default_scheme())
+            document.decode(default_scheme().kind_for(document.gvk))
 
     with pytest.raises(inputfiles.InputError) as caught:
         read_and_decode()

@@ -11,28 +11,81 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from http import HTTPStatus
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import anyio
 from controller_runtime.machinery.errors import StatusError
+from controller_runtime.machinery.meta import format_micro_time, parse_time
 from controller_runtime.rest import RestError
 
-from trainerctl.localcluster.podlogs.query import Query
-
+_FLAGS = ("follow", "previous", "timestamps")
 HEALTH: Final = "/healthz"
 LOGS: Final = "/containerLogs/"
 _HEAD_SECONDS: Final = 10.0
 _END: Final = b"0\r\n\r\n"
 _log = logging.getLogger(__name__)
-
 Log = Callable[[str], AsyncIterator[bytes]]
 """Yields the pieces of a log; an empty one allows the server to notice that the client has disconnected."""
+
+
+class Line(NamedTuple):
+    """A line and the time at which it was written."""
+
+    at: datetime
+    text: str
+
+
+@dataclass(frozen=True)
+class Query:
+    """Which lines to send, and how."""
+
+    follow: bool = False
+    previous: bool = False
+    timestamps: bool = False
+    tail: int | None = None
+    limit: int | None = None
+    """Maximum number of bytes."""
+    since: datetime | None = None
+
+    @classmethod
+    def parse(cls, query: Mapping[str, Sequence[str]], now: datetime) -> Self:
+        """Return the options in the query of a URL.
+
+        Raises:
+            ValueError: a value is not valid; names the option.
+        """
+        values = {name: found[-1] for name, found in query.items() if found}
+        since = parse_time(values["sinceTime"]) if values.get("sinceTime") else None
+        if (seconds := _count(values, "sinceSeconds")) is not None:
+            since = now - timedelta(seconds=seconds)
+        flags = {name: values.get(name, "").lower() in {"1", "t", "true"} for name in _FLAGS}
+        return cls(**flags, tail=_count(values, "tailLines"), limit=_count(values, "limitBytes"), since=since)
+
+    def first(self, lines: Sequence[Line]) -> Sequence[Line]:
+        """Return the lines of ``lines`` with which the answer begins."""
+        since = self.since
+        found = [line for line in lines if since is None or line.at >= since]
+        return found if self.tail is None else found[max(0, len(found) - self.tail) :]
+
+    def render(self, line: Line) -> bytes:
+        """Return a line as it is sent."""
+        stamp = f"{format_micro_time(line.at)} " if self.timestamps else ""
+        return f"{stamp}{line.text}\n".encode()
+
+
+def _count(values: Mapping[str, str], name: str) -> int | None:
+    text = values.get(name, "")
+    if not text or (name == "tailLines" and text == "all"):
+        return None
+    if not (text.isascii() and text.isdecimal()):
+        raise ValueError(f"{name} must be a number: {text!r}")
+    return min(int(text), 2**31)
 
 
 class LogError(Exception):

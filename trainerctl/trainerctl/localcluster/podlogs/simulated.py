@@ -1,25 +1,155 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The logs of simulated pods, computed for each request."""
+"""The logs of simulated pods, computed for each request. Their times follow the stages of the simulated nodes."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from datetime import UTC, datetime
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 import anyio
+from controller_runtime.machinery import JSON
+from pkg.constants import trainer as constants
+from pkg.podgrouper.plugins import parse_duration
 from pkg.why import Thing
+from pkg.why.snapshot import COMPLETION_INDEX
+from pkg.why.things import maps, moment, number, text, texts
 
-from trainerctl.localcluster.podlogs.container import Container
-from trainerctl.localcluster.podlogs.query import Query
-from trainerctl.localcluster.podlogs.server import Target
-from trainerctl.localcluster.podlogs.training import lines
+from trainerctl.localcluster.podlogs.server import Line, Query, Target
 
+_SPECS: Final = ("containers", "initContainers")
+_STATUSES: Final = ("containerStatuses", "initContainerStatuses")
+RUN_FOR: Final = "sim.local/run-for"
+EXIT_CODE: Final = "sim.local/exit-code"
+MARK: Final = "[simulated]"
+"""The first word of every line."""
+_RUN_FOR: Final = timedelta(seconds=2)
+"""The time for which the pod of a Job runs without the annotation."""
+_STEPS: Final = 10
+_STEPS_OF_AN_EPOCH: Final = 5
+_FAILS_AFTER: Final = 6
+"""The last step of a container that fails."""
+_SHOWN: Final = 120
+"""Maximum characters of the command that are shown."""
+_INITIALIZERS: Final = frozenset({constants.DATASET_INITIALIZER, constants.MODEL_INITIALIZER})
 _POLL: Final = 0.25
-
 ReadPod = Callable[[str, str], Awaitable[Thing | None]]
 """Returns the pod of a namespace and a name, or None if it does not exist."""
+
+
+@dataclass(frozen=True)
+class Container:
+    """A container of a pod; it need not exist."""
+
+    pod: Thing
+    name: str
+
+    @property
+    def spec(self) -> JSON:
+        """The container in the pod's spec, or None."""
+        return self._named(("spec", kind) for kind in _SPECS)
+
+    @property
+    def started(self) -> datetime | None:
+        """The time of its start, or None before it."""
+        return moment(self._state, "running", "startedAt") or moment(self._state, "terminated", "startedAt")
+
+    @property
+    def ended(self) -> datetime | None:
+        """The time of its end, or None while it runs."""
+        return moment(self._state, "terminated", "finishedAt")
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code of a container that has ended."""
+        return number(self._state, "terminated", "exitCode")
+
+    @property
+    def waiting_reason(self) -> str:
+        """The reason for which it has not started."""
+        return text(self._state, "waiting", "reason") or "ContainerCreating"
+
+    @property
+    def rank(self) -> int:
+        """The completion index of the pod."""
+        index = self.pod.annotation(COMPLETION_INDEX)
+        return int(index) if index.isascii() and index.isdecimal() else 0
+
+    def variable(self, name: str) -> str:
+        """Return the value of an environment variable, or an empty one."""
+        values = [text(each, "value") for each in maps(self.spec, "env") if each.get("name") == name]
+        return values[-1] if values else ""
+
+    @property
+    def _state(self) -> JSON:
+        found = self._named(("status", kind) for kind in _STATUSES)
+        return found.get("state") if found else None
+
+    def _named(self, paths: Iterable[tuple[str, str]]) -> dict[str, JSON] | None:
+        found = (each for path in paths for each in self.pod.maps(*path))
+        return next((each for each in found if each.get("name") == self.name), None)
+
+
+def lines(container: Container, now: datetime) -> list[Line]:
+    """Return the lines that the container has written until ``now``, oldest first.
+
+    A pod that no Job owns runs until it is deleted, and writes only the first line.
+    """
+    start = container.started
+    if start is None:
+        return []
+    written = [Line(start, f"{MARK} {_introduction(container)}")]
+    if any(owner.get("kind") == "Job" for owner in container.pod.maps("metadata", "ownerReferences")):
+        until = container.ended or now
+        written += [Line(at, f"{MARK} {said}") for at, said in _work(container, start) if at <= until]
+        if container.ended is not None:
+            written.append(Line(container.ended, f"{MARK} {_end(container)}"))
+    return written
+
+
+def _introduction(container: Container) -> str:
+    words = [*texts(container.spec, "command"), *texts(container.spec, "args")]
+    command = " ".join(" ".join(words).split()) or "that of the image"
+    if len(command) > _SHOWN:
+        command = f"{command[:_SHOWN]}..."
+    return f"No container runs in this cluster. Image: {text(container.spec, 'image')}. Command: {command}"
+
+
+def _work(container: Container, start: datetime) -> Iterator[Line]:
+    """Yield the lines between the first and the last one, at equal intervals."""
+    pod = container.pod
+    count = _FAILS_AFTER if pod.annotation(EXIT_CODE) else _STEPS
+    interval = _duration(pod) / (count + 1)
+    loads = not _INITIALIZERS.isdisjoint({pod.label(constants.LABEL_TRAIN_JOB_ANCESTOR), container.name})
+    for step in range(1, count + 1):
+        if loads:
+            said = f"progress={100 * step // _STEPS}%"
+        else:
+            epoch = (step - 1) // _STEPS_OF_AN_EPOCH + 1
+            loss = 2.4 / (1 + 0.35 * step) + 0.003 * (container.rank % 7)
+            said = f"{_place(container)} epoch={epoch} step={step}/{_STEPS} loss={loss:.4f}"
+        yield Line(start + interval * step, said)
+
+
+def _end(container: Container) -> str:
+    if container.exit_code:
+        return f"{_place(container)} failed: exit code {container.exit_code} (annotation {EXIT_CODE})"
+    return f"{_place(container)} done"
+
+
+def _place(container: Container) -> str:
+    """Return the rank, and the number of nodes if the pod has it."""
+    nodes = container.variable("PET_NNODES")
+    return f"rank={container.rank}" + (f" nodes={nodes}" if nodes.isdecimal() else "")
+
+
+def _duration(pod: Thing) -> timedelta:
+    try:
+        return timedelta(microseconds=max(0, parse_duration(pod.annotation(RUN_FOR)) // 1000))
+    except (ValueError, OverflowError):
+        return _RUN_FOR
 
 
 class SimulatedLogs:

@@ -16,9 +16,9 @@ from controller_runtime import cache, client, controller, log, recorder, source
 from controller_runtime.apis.core.v1 import Pod, ServiceAccount, ServiceAccountTokenProjection
 from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.envtest import HOST
-from controller_runtime.machinery import GVK, unstructured
 
 from trainerctl.localcluster import recycling
+from trainerctl.localcluster.access import TOKEN_REQUEST
 from trainerctl.localcluster.podlogs.server import LogServer, mutual_tls
 from trainerctl.localcluster.processes import images, process
 from trainerctl.localcluster.processes.kubelet import Kubelet
@@ -28,7 +28,6 @@ from trainerctl.localcluster.processes.nodes import Nodes
 from trainerctl.localcluster.processes.settings import Settings
 from trainerctl.localcluster.processes.volumes import forget
 
-_TOKEN_REQUEST = unstructured(GVK("authentication.k8s.io", "v1", "TokenRequest"))
 _WORKERS = 8
 _NORMAL = frozenset({"Killing", "PortReplaced"})
 """Reasons of events that are not warnings."""
@@ -51,7 +50,7 @@ class Tokens:
             "expirationSeconds": projection.expiration_seconds or 3600,
             "boundObjectRef": bound,
         }
-        request = _TOKEN_REQUEST.from_dict({"spec": spec})
+        request = TOKEN_REQUEST.from_dict({"spec": spec})
         answer = await self._client.subresource("token").create(account, request)
         return str(answer.nested("status", "token"))
 

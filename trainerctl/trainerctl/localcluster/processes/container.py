@@ -6,32 +6,38 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field, replace
-from datetime import datetime
+from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 import anyio
-from controller_runtime.apis.core.v1 import Container, Pod
+from controller_runtime.apis.core.v1 import (
+    Container,
+    ContainerStateRunning,
+    ContainerStateTerminated,
+    ContainerStateWaiting,
+    Pod,
+)
 from controller_runtime.machinery.errors import StatusError
+from controller_runtime.machinery.meta import format_time, parse_time
 from controller_runtime.rest import RestError
 
-from trainerctl.localcluster.processes import messages, process
-from trainerctl.localcluster.processes.downward import ConfigError
+from trainerctl.localcluster.processes import logs, process
+from trainerctl.localcluster.processes.environment import ConfigError
 from trainerctl.localcluster.processes.probes import Probes, ProbeTarget
 from trainerctl.localcluster.processes.settings import Settings
-from trainerctl.localcluster.processes.status import ContainerRecord, Running, Terminated, Waiting, identity
+from trainerctl.localcluster.processes.status import UNKNOWN, ContainerRecord, ended, identity
 
 ALWAYS: Final = "Always"
 ON_FAILURE: Final = "OnFailure"
 NEVER: Final = "Never"
 _START_ERROR: Final = 128
-
-
-def terminated(ended: process.Ended, began: datetime, at: datetime) -> Terminated:
-    """Return the state of a container whose process has ended."""
-    reason = "OOMKilled" if ended.out_of_memory else "Error" if ended.code else "Completed"
-    return Terminated(137 if ended.out_of_memory else ended.code, reason, began, at)
+_FROM_LOG: Final = "FallbackToLogsOnError"
+_LONGEST_MESSAGE: Final = 4096
+_LONGEST_FROM_LOG: Final = 2048
+_LINES_FROM_LOG: Final = 80
 
 
 MakePlan = Callable[[Container, ContainerRecord], Awaitable[process.Plan]]
@@ -63,7 +69,7 @@ class ContainerRunner:
     async def run(self) -> bool:
         """Run until the container does not run again; return True if it succeeded."""
         while not self._stopping.is_set():
-            if isinstance(self.record.state, Terminated) and self._is_over(self.record.state):
+            if isinstance(self.record.state, ContainerStateTerminated) and self._is_over(self.record.state):
                 break
             if self.record.identity:
                 await self._wait_to_restart()
@@ -72,14 +78,14 @@ class ContainerRunner:
             await self._run_once()
         self._started.set()
         state = self.record.state
-        if isinstance(state, Waiting) and self.record.last is not None:
+        if isinstance(state, ContainerStateWaiting) and self.record.last is not None:
             self.record.state = self.record.last  # it was stopped while it waited to be started again
-        elif isinstance(state, Waiting):
+        elif isinstance(state, ContainerStateWaiting):
             now = self.settings.now()
             message = "The container was stopped before it started"
-            self.record.state = Terminated(_START_ERROR + 9, "ContainerStatusUnknown", now, now, message)
+            self.record.state = ended(_START_ERROR + 9, format_time(now), now, message, UNKNOWN)
         self.changed()
-        return isinstance(self.record.state, Terminated) and self.record.state.exit_code == 0
+        return isinstance(self.record.state, ContainerStateTerminated) and self.record.state.exit_code == 0
 
     async def wait_started(self) -> None:
         """Return once the container has started and its startup probe has succeeded, or it has ended for good."""
@@ -113,15 +119,10 @@ class ContainerRunner:
         with anyio.move_on_after(grace):
             if hook and grace > 0:
                 await self._pre_stop()
-            await running.signal(self._stop_signal())
+            await running.signal(signal.SIGTERM.name)
             while self._process is running:  # noqa: ASYNC110 several tasks wait for it
                 await anyio.sleep(0.02)
         await running.signal(signal.SIGKILL.name)
-
-    def _stop_signal(self) -> str:
-        lifecycle = self.container.lifecycle
-        wanted = (lifecycle.stop_signal if lifecycle else None) or ""
-        return wanted if wanted in signal.Signals.__members__ else signal.SIGTERM.name
 
     async def _pre_stop(self) -> None:
         lifecycle = self.container.lifecycle
@@ -133,26 +134,28 @@ class ContainerRunner:
             if not ok:
                 self.settings.record(self.pod, "FailedPreStopHook", message)
 
-    def _is_over(self, ended: Terminated) -> bool:
+    def _is_over(self, last: ContainerStateTerminated) -> bool:
         """Return True if the container is not started again."""
-        over = self.policy == NEVER or (self.policy == ON_FAILURE and ended.exit_code == 0)
+        over = self.policy == NEVER or (self.policy == ON_FAILURE and last.exit_code == 0)
         return over or self.pod_ends()
 
     async def _wait_to_restart(self) -> None:
         """Wait after an end, longer each time."""
-        ended = self.record.state
-        if not isinstance(ended, Terminated):
+        last = self.record.state
+        if not isinstance(last, ContainerStateTerminated):
             return
-        if (ended.finished_at - ended.started_at).total_seconds() >= self.settings.back_off.reset:
-            self._failures = 0
+        if last.started_at and last.finished_at:
+            ran = parse_time(last.finished_at) - parse_time(last.started_at)
+            if ran.total_seconds() >= self.settings.back_off.reset:
+                self._failures = 0
         delay = self.settings.back_off.delay(self._failures)
         self._failures += 1
-        self.record.last = ended
+        self.record.last = last
         name = self.container.name
         message = (
             f"back-off {delay:g}s restarting failed container={name} pod={self.pod.name}_{self.pod.namespace}"
         )
-        self.record.state = Waiting("CrashLoopBackOff", message)
+        self.record.state = ContainerStateWaiting(reason="CrashLoopBackOff", message=message)
         self.changed()
         if self._failures > 1:
             self.settings.record(self.pod, "BackOff", f"Back-off restarting failed container {name}")
@@ -164,7 +167,7 @@ class ContainerRunner:
         plan = await self._plan()
         if plan is None:
             return
-        began = self.settings.now()
+        began = format_time(self.settings.now())
         self.record.starting = self.record.next_start
         try:
             self._process = await process.start(plan)
@@ -174,7 +177,7 @@ class ContainerRunner:
         except process.StartError as error:
             self._count_start()
             self.settings.record(self.pod, "Failed", f"Error: {error}")
-            self._ended(Terminated(_START_ERROR, "StartError", began, self.settings.now(), str(error)))
+            self._ended(ended(_START_ERROR, began, self.settings.now(), str(error), "StartError"))
             return
         finally:
             self.record.starting = None
@@ -189,8 +192,8 @@ class ContainerRunner:
         self.record.restarts = self.record.next_start
         self.record.identity = identity(self.pod, self.container.name, self.record.restarts)
 
-    async def _watch(self, running: process.Process, plan: process.Plan, began: datetime) -> None:
-        self.record.state = Running(began)
+    async def _watch(self, running: process.Process, plan: process.Plan, began: str) -> None:
+        self.record.state = ContainerStateRunning(started_at=began)
         self._target = target = ProbeTarget(running.id, plan, self.address, self.container.ports or [])
         stopping = self._stopping.is_set
         report = self.settings.record
@@ -206,11 +209,19 @@ class ContainerRunner:
             tasks.start_soon(self._post_start, target)
             if self._stopping.is_set():  # it was stopped while it started
                 tasks.start_soon(partial(self._end, self._grace, hook=False))
-            ended = await running.wait()
+            code = await running.wait()
             tasks.cancel_scope.cancel()
-        end = terminated(ended, began, self.settings.now())
-        message = messages.read(self.container, plan, failed=bool(end.exit_code))
-        self._ended(replace(end, message=message))
+        self._ended(ended(code, began, self.settings.now(), self._message(plan, failed=bool(code))))
+
+    def _message(self, plan: process.Plan, *, failed: bool) -> str:
+        """Return the message that the process left in its file, or the end of its log if it failed."""
+        message = ""
+        if plan.message:
+            with suppress(OSError), Path(plan.message).open("rb") as file:
+                message = file.read(_LONGEST_MESSAGE).decode(errors="replace")
+        if not message and failed and self.container.termination_message_policy == _FROM_LOG:
+            return logs.tail(Path(plan.log), _LINES_FROM_LOG)[-_LONGEST_FROM_LOG:].decode(errors="replace")
+        return message
 
     async def _post_start(self, target: ProbeTarget) -> None:
         lifecycle = self.container.lifecycle
@@ -225,9 +236,9 @@ class ContainerRunner:
             self._started.set()
         self.changed()
 
-    def _ended(self, ended: Terminated) -> None:
+    def _ended(self, state: ContainerStateTerminated) -> None:
         self.record.ready = self.record.started = False
-        self.record.state = ended
+        self.record.state = state
         self.changed()
 
     async def _plan(self) -> process.Plan | None:
@@ -243,9 +254,11 @@ class ContainerRunner:
 
     async def _wait_to_create(self, reason: str, error: Exception) -> None:
         """Report why the container cannot be started, and wait until it is tried again."""
-        if not isinstance(self.record.state, Waiting) or self.record.state.message != str(error):
+        if not isinstance(self.record.state, ContainerStateWaiting) or self.record.state.message != str(
+            error
+        ):
             self.settings.record(self.pod, "Failed", f"Error: {error}")
-            self.record.state = Waiting(reason, str(error))
+            self.record.state = ContainerStateWaiting(reason=reason, message=str(error))
             self.changed()
         with anyio.move_on_after(self.settings.retry):
             await self._stopping.wait()

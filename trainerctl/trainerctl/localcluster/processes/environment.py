@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The environment of a container, by Kubernetes' rules, and the expansion of $(NAME) in it and in commands."""
+"""The environment of a container, by Kubernetes' rules: references, fields of the pod, and the expansion of $(NAME)."""
 
 from __future__ import annotations
 
@@ -10,17 +10,85 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
-from controller_runtime.apis.core.v1 import ConfigMap, Container, EnvFromSource, EnvVar, Pod, Secret
+from controller_runtime.apis.core.v1 import (
+    ConfigMap,
+    ConfigMapKeySelector,
+    Container,
+    EnvFromSource,
+    EnvVar,
+    ObjectFieldSelector,
+    Pod,
+    ResourceFieldSelector,
+    ResourceRequirements,
+    Secret,
+    SecretKeySelector,
+)
 from controller_runtime.client import Reader
-from controller_runtime.machinery import GVK, Object, metadata_only
+from controller_runtime.machinery import GVK, Object, metadata_only, quantity
 from controller_runtime.machinery.errors import NotFoundError
 
-from trainerctl.localcluster.processes import downward
-from trainerctl.localcluster.processes.downward import ConfigError
-
+_KEYED: Final = re.compile(r"metadata\.(annotations|labels)\['([^']+)'\]")
 T = TypeVar("T", bound=Object)
 _CLAIM: Final = metadata_only(GVK("", "v1", "PersistentVolumeClaim"))
 _REFERENCE: Final = re.compile(r"\$(?:\$|\(([^()]*)\))")
+
+
+class ConfigError(Exception):
+    """The pod refers to something that does not exist or is not supported."""
+
+
+def field_text(pod: Pod, selector: ObjectFieldSelector, address: str) -> str:
+    """Return the text of a field.
+
+    Raises:
+        ConfigError: the field is not supported.
+    """
+    path = selector.field_path
+    if found := _KEYED.fullmatch(path):
+        return (pod.annotations if found[1] == "annotations" else pod.labels).get(found[2], "")
+    values: Mapping[str, str | None] = {
+        "metadata.name": pod.name,
+        "metadata.namespace": pod.namespace,
+        "metadata.uid": pod.metadata.uid,
+        "metadata.annotations": _listed(pod.annotations),
+        "metadata.labels": _listed(pod.labels),
+        "spec.nodeName": pod.spec.node_name,
+        "spec.serviceAccountName": pod.spec.service_account_name,
+        "status.hostIP": "127.0.0.1",
+        "status.hostIPs": "127.0.0.1",
+        "status.podIP": address,
+        "status.podIPs": address,
+    }
+    if path not in values:
+        raise ConfigError(f"unsupported fieldPath: {path}")
+    return values[path] or ""
+
+
+def resource_text(pod: Pod, selector: ResourceFieldSelector, container: Container) -> str:
+    """Return the text of a resource, in units of the divisor; a missing limit is 0.
+
+    Raises:
+        ConfigError: the container does not exist.
+    """
+    named = selector.container_name or container.name
+    every = [*(pod.spec.init_containers or []), *(pod.spec.containers or [])]
+    found = next((each for each in every if each.name == named), None)
+    if found is None:
+        raise ConfigError(f"container {named} not found")
+    kind, _, resource = selector.resource.partition(".")
+    given = found.resources or ResourceRequirements()
+    amounts = (given.requests if kind == "requests" else given.limits) or {}
+    amount = amounts.get(resource, "0")
+    divisor = quantity.parse(selector.divisor or "0").nanos or 10**9
+    return str(-(-quantity.parse(amount).nanos // divisor))
+
+
+def _listed(values: Mapping[str, str]) -> str:
+    return "\n".join(f'{key}="{_escaped(value)}"' for key, value in sorted(values.items()))
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
 def expand(text: str, values: Mapping[str, str]) -> str:
@@ -89,7 +157,6 @@ class Environment:
     pod: Pod
     address: str
     references: References
-    allocatable: Mapping[str, str]
 
     async def of(self, container: Container) -> dict[str, str]:
         """Return the variables of a container.
@@ -122,24 +189,18 @@ class Environment:
         if source is None:
             return expand(variable.value or "", values)
         if source.field_ref is not None:
-            return downward.field_text(self.pod, source.field_ref, self.address)
+            return field_text(self.pod, source.field_ref, self.address)
         if source.resource_field_ref is not None:
-            return downward.resource_text(self.pod, source.resource_field_ref, container, self.allocatable)
-        namespace = self.pod.namespace
-        if (config_map := source.config_map_key_ref) is not None:
-            data = await self.references.config_map(config_map.name or "", optional=config_map.optional)
-            return _entry(
-                data, config_map.key, f"ConfigMap {namespace}/{config_map.name}", config_map.optional
-            )
-        if (secret := source.secret_key_ref) is not None:
-            data = await self.references.secret(secret.name or "", optional=secret.optional)
-            return _entry(data, secret.key, f"Secret {namespace}/{secret.name}", secret.optional)
-        raise ConfigError(f"the source of variable {variable.name} is not supported")
-
-
-def _entry(data: Mapping[str, bytes] | None, key: str, where: str, optional: bool | None) -> str | None:
-    if data is not None and key in data:
-        return data[key].decode(errors="replace")
-    if optional:
-        return None
-    raise ConfigError(f"couldn't find key {key} in {where}")
+            return resource_text(self.pod, source.resource_field_ref, container)
+        key: ConfigMapKeySelector | SecretKeySelector | None = source.config_map_key_ref
+        kind, read = "ConfigMap", self.references.config_map
+        if key is None:
+            key, kind, read = source.secret_key_ref, "Secret", self.references.secret
+        if key is None:
+            raise ConfigError(f"the source of variable {variable.name} is not supported")
+        data = await read(key.name or "", optional=key.optional)
+        if data is not None and key.key in data:
+            return data[key.key].decode(errors="replace")
+        if key.optional:
+            return None
+        raise ConfigError(f"couldn't find key {key.key} in {kind} {self.pod.namespace}/{key.name}")

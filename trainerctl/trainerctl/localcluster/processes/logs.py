@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
-from trainerctl.localcluster.podlogs.query import Query
+from trainerctl.localcluster.podlogs.server import Query
 from trainerctl.localcluster.processes.shim.output import stamp
 
 _READ_BYTES = 1 << 18

@@ -10,14 +10,14 @@ from typing import Final
 
 import anyio
 from controller_runtime import client
-from controller_runtime.apis.core.v1 import ContainerStatus, Pod
+from controller_runtime.apis.core.v1 import ContainerStateRunning, ContainerStatus, Pod
 from controller_runtime.machinery.errors import NotFoundError
 
 from trainerctl.localcluster.podlogs.server import Target
 from trainerctl.localcluster.processes import logs
 from trainerctl.localcluster.processes.pod import PodRunner
 from trainerctl.localcluster.processes.settings import Settings
-from trainerctl.localcluster.processes.status import ContainerRecord, Running
+from trainerctl.localcluster.processes.status import ContainerRecord
 
 _POLL: Final = 0.25
 
@@ -86,7 +86,7 @@ class ProcessLogs:
             record = _record(runner, wanted.container) if runner and runner.pod.metadata.uid == uid else None
             if record is None or record.starting == start:
                 return record is not None
-            return isinstance(record.state, Running) and record.restarts == start
+            return isinstance(record.state, ContainerStateRunning) and record.restarts == start
 
         return folder / str(start), runs
 

@@ -18,7 +18,6 @@ from controller_runtime.machinery.meta import format_micro_time, format_time
 from controller_runtime.rest import RestError
 
 from trainerctl.localcluster.nodes import PROCESS_NODES
-from trainerctl.localcluster.processes.status import condition_is_true
 
 LEASES: Final = "kube-node-lease"
 _LEASE_SECONDS: Final = 40
@@ -58,7 +57,8 @@ class Nodes:
         for node in await self._client.list(Node, labels=PROCESS_NODES):
             self._names.add(node.name)
             await self._renew(node, now)
-            if not condition_is_true(node, "Ready"):
+            found = node.status.conditions or []
+            if not any((each.type, each.status) == ("Ready", "True") for each in found):
                 await self._make_ready(node, now)
 
     async def _renew(self, node: Node, now: datetime) -> None:

@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Final
 
 from controller_runtime.apis.core.v1 import Container, Pod
-from controller_runtime.machinery import quantity
 
-from trainerctl.localcluster.processes import logs, messages, names
+from trainerctl.localcluster.processes import logs, names
 from trainerctl.localcluster.processes.environment import Environment, expand
 from trainerctl.localcluster.processes.ports import replace_ports
 from trainerctl.localcluster.processes.process import IDENTITY, Plan
@@ -25,6 +24,8 @@ from trainerctl.localcluster.processes.volumes import mounted
 MOUNTS: Final = "POD_MOUNTS"
 """On machines where containers have no mounts of their own: the folder with the volumes at their mount paths."""
 _KEPT_LOGS: Final = 2
+_MESSAGE: Final = "/dev/termination-log"
+"""The path at which a container writes its message, unless it names another."""
 
 
 @dataclass(frozen=True)
@@ -63,8 +64,11 @@ class Plans:
         words = [*(container.command or []), *(container.args or [])]
         argv = [replace_ports(expand(each, given), self.ports) for each in words]
         cwd = container.working_dir or str(work)
+        message = ""
         if self.settings.isolated:
             mounts += self._files(container, folder, {str(each["target"]) for each in mounts})
+            wanted = container.termination_message_path or _MESSAGE
+            message = next((str(each["source"]) for each in mounts if each["target"] == wanted), "")
         else:
             values, argv, cwd = self._without_mounts(values, argv, cwd, mounts)
         return Plan(
@@ -76,7 +80,7 @@ class Plans:
             hostname=names.host_name(self.pod),
             mounts=mounts,
             isolated=self.settings.isolated,
-            memory=_memory(container),
+            message=message,
             ports=self.ports,
         )
 
@@ -103,7 +107,7 @@ class Plans:
         message = folder / "message"
         message.write_bytes(b"")
         hosts = self.settings.hosts.path(self.pod.namespace)
-        files = {"/etc/hosts": hosts, messages.path_of(container): message}
+        files = {"/etc/hosts": hosts, container.termination_message_path or _MESSAGE: message}
         return [
             {"source": str(source), "target": target, "read_only": False}
             for target, source in files.items()
@@ -134,8 +138,3 @@ class Plans:
             if old <= start - _KEPT_LOGS:
                 shutil.rmtree(folder / str(old), ignore_errors=True)
         return folder / str(start)
-
-
-def _memory(container: Container) -> int | None:
-    limits = (container.resources.limits if container.resources else None) or {}
-    return quantity.value(limits["memory"]) if "memory" in limits else None

@@ -8,19 +8,18 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import anyio
-from controller_runtime.apis.core.v1 import Container, Pod
+from controller_runtime.apis.core.v1 import Container, ContainerStateTerminated, ContainerStateWaiting, Pod
 from controller_runtime.machinery.errors import StatusError
 from controller_runtime.machinery.meta import parse_time
 from controller_runtime.rest import RestError
 
 from trainerctl.localcluster.processes import logs, names, process, status
-from trainerctl.localcluster.processes.container import ALWAYS, NEVER, ON_FAILURE, ContainerRunner, terminated
-from trainerctl.localcluster.processes.downward import ConfigError
-from trainerctl.localcluster.processes.environment import Environment, References
+from trainerctl.localcluster.processes.container import ALWAYS, NEVER, ON_FAILURE, ContainerRunner
+from trainerctl.localcluster.processes.environment import ConfigError, Environment, References
 from trainerctl.localcluster.processes.plans import Plans
 from trainerctl.localcluster.processes.process import Plan
 from trainerctl.localcluster.processes.settings import Settings
-from trainerctl.localcluster.processes.status import ContainerRecord, PodRecord, Terminated
+from trainerctl.localcluster.processes.status import ContainerRecord, PodRecord
 from trainerctl.localcluster.processes.volumes import Volumes
 
 DEADLINE: Final = "DeadlineExceeded"
@@ -105,7 +104,7 @@ class PodRunner:
                 await self._run_containers()
             tasks.cancel_scope.cancel()
         for runner in self._init + self._containers:
-            if not isinstance(runner.record.state, Terminated) and self._stopping.is_set():
+            if not isinstance(runner.record.state, ContainerStateTerminated) and self._stopping.is_set():
                 await runner.stop(0)  # the pod may have been stopped before anything of it ran
                 await runner.run()  # it is stopped, so this only writes its end
 
@@ -116,10 +115,8 @@ class PodRunner:
         reported = ""
         while not self._stopping.is_set():
             references = References(settings.reader, self.pod.namespace)
-            claims, address, rooms = settings.claims, self.record.address, settings.allocatable
-            volumes = Volumes(
-                self.pod, folder / "volumes", claims, address, references, settings.tokens, rooms
-            )
+            claims, address = settings.claims, self.record.address
+            volumes = Volumes(self.pod, folder / "volumes", claims, address, references, settings.tokens)
             try:
                 settings.hosts.add(self.pod, settings.cluster)
                 made = await volumes.make()
@@ -141,7 +138,7 @@ class PodRunner:
     def _environment(self) -> Environment:
         """Return an environment that reads every reference again: a value may be missing or change between starts."""
         references = References(self._settings.reader, self.pod.namespace)
-        return Environment(self.pod, self.record.address, references, self._settings.allocatable)
+        return Environment(self.pod, self.record.address, references)
 
     async def _renew_tokens(self) -> None:
         """Renew the tokens of service accounts before they expire."""
@@ -222,20 +219,22 @@ class PodRunner:
         found = {each.name: logs.attempts(self._settings.logs(uid, each.name)) for each in containers}
         return {name: starts[-1] for name, starts in found.items() if starts}
 
-    def _ends(self, starts: Mapping[str, int]) -> dict[str, Terminated]:
+    def _ends(self, starts: Mapping[str, int]) -> dict[str, ContainerStateTerminated]:
         """Return the ends of starts, by container, that this machine's disk has."""
         uid = self.pod.metadata.uid or ""
         found = {
             name: process.end(self._settings.logs(uid, name) / str(start)) for name, start in starts.items()
         }
-        return {name: terminated(*end) for name, end in found.items() if end is not None}
+        return {name: end for name, end in found.items() if end is not None}
 
     def _runner(self, container: Container) -> ContainerRunner:
         policy = self.pod.spec.restart_policy or ALWAYS
         if any(each is container for each in self.pod.spec.init_containers or []):
             own = container.restart_policy
             policy = ALWAYS if own == ALWAYS else NEVER if policy == NEVER else ON_FAILURE
-        record = ContainerRecord(container.name, container.image or "", status.Waiting("ContainerCreating"))
+        record = ContainerRecord(
+            container.name, container.image or "", ContainerStateWaiting(reason="ContainerCreating")
+        )
         return ContainerRunner(
             self.pod, container, record, policy, self._settings, self._plan, self._update, self._ends_now, ""
         )
@@ -253,7 +252,7 @@ class PodRunner:
     def _phase(self) -> str:
         """Return the phase, which becomes terminal only when no process is left."""
         ends = [each.record.state for each in self._containers]
-        codes = [end.exit_code for end in ends if isinstance(end, Terminated)]
+        codes = [end.exit_code for end in ends if isinstance(end, ContainerStateTerminated)]
         if self.finished.is_set():
             succeeded = len(codes) == len(ends) and not any(codes) and not self.record.reason
             return status.SUCCEEDED if succeeded else status.FAILED

@@ -1,16 +1,16 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Probes of a running container: startup, liveness and readiness, by a command, HTTP, gRPC or a connection."""
+"""Probes of a running container: startup, liveness and readiness, by a command, HTTP or a connection."""
 
 from __future__ import annotations
 
+import http.client
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
 
 import anyio
-from anyio.streams.tls import TLSStream
+import anyio.to_thread
 from controller_runtime.apis.core.v1 import (
     Container,
     ContainerPort,
@@ -20,11 +20,10 @@ from controller_runtime.apis.core.v1 import (
     Probe,
 )
 
-from trainerctl.localcluster.processes import grpchealth, process
+from trainerctl.localcluster.processes import process
 from trainerctl.localcluster.processes.status import ContainerRecord
 
 _Kill = Callable[[str, int | None], Awaitable[None]]
-_LONGEST_ANSWER: Final = 10 << 10
 
 
 @dataclass(frozen=True)
@@ -45,56 +44,42 @@ class ProbeTarget:
                     code, output = await process.run_beside(self.id, plan, timeout)
                     return code == 0, output or f"exit code {code}"
                 if handler.http_get is not None:
-                    return await self._http(handler.http_get)
+                    ask, get = self._http, handler.http_get
+                    code = await anyio.to_thread.run_sync(ask, get, timeout, abandon_on_cancel=True)
+                    return 200 <= code < 400, f"HTTP probe failed with statuscode: {code}"
+                host, port = self.address, None
                 if handler.tcp_socket is not None:
-                    port = self._port(handler.tcp_socket.port)
-                    await (await anyio.connect_tcp(handler.tcp_socket.host or self.address, port)).aclose()
+                    host, port = handler.tcp_socket.host or host, handler.tcp_socket.port
+                elif isinstance(handler, Probe) and handler.grpc is not None:
+                    port = handler.grpc.port  # the server is not asked for its health
+                if port is not None:
+                    await (await anyio.connect_tcp(host, self._port(port))).aclose()
                     return True, ""
-                if isinstance(handler, Probe) and handler.grpc is not None:
-                    port = self._port(handler.grpc.port)
-                    return await grpchealth.check(self.address, port, handler.grpc.service or "")
         except TimeoutError:
             return False, f"timed out after {timeout:g} s"
-        except (anyio.EndOfStream, anyio.BrokenResourceError):
-            return False, "the server closed the connection"
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, http.client.HTTPException) as error:
             return False, str(error)
         return False, "this kind of probe is not supported by local processes"
 
-    async def _http(self, action: HTTPGetAction) -> tuple[bool, str]:
+    def _http(self, action: HTTPGetAction, timeout: float) -> int:
+        """Return the status of the answer.
+
+        Raises:
+            OSError, HTTPException: the server does not answer, or not by HTTP.
+        """
         host, port = action.host or self.address, self._port(action.port)
-        path = f"/{(action.path or '/').removeprefix('/')}"
-        tls = None
+        connection = http.client.HTTPConnection(host, port, timeout=timeout)
         if (action.scheme or "HTTP").upper() == "HTTPS":
             tls = ssl.create_default_context()
             tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE  # as a kubelet does
-        given = {each.name.title(): each.value for each in action.http_headers or []}
-        headers = {
-            "Host": f"{host}:{port}",
-            "User-Agent": "kube-probe",
-            "Accept": "*/*",
-            **given,
-            "Connection": "close",
-        }
-        lines = [f"GET {path} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
-        async with await anyio.connect_tcp(host, port) as connection:
-            stream: anyio.abc.ByteStream = connection
-            if tls is not None:
-                stream = await TLSStream.wrap(
-                    connection, server_side=False, ssl_context=tls, standard_compatible=False
-                )
-            await stream.send("\r\n".join([*lines, "", ""]).encode())
-            answer = b""
-            while b"\r\n" not in answer and len(answer) < _LONGEST_ANSWER:
-                try:
-                    answer += await stream.receive()
-                except anyio.EndOfStream:
-                    break
-        words = answer.partition(b"\r\n")[0].split(b" ")
-        if len(words) < 2 or not words[1].isdigit():
-            return False, "the answer is not HTTP"
-        code = int(words[1])
-        return 200 <= code < 400, f"HTTP probe failed with statuscode: {code}"
+            connection = http.client.HTTPSConnection(host, port, timeout=timeout, context=tls)
+        given = {each.name.title(): each.value or "" for each in action.http_headers or []}
+        headers = {"User-Agent": "kube-probe", "Accept": "*/*", **given, "Connection": "close"}
+        try:
+            connection.request("GET", f"/{(action.path or '/').removeprefix('/')}", headers=headers)
+            return connection.getresponse().status
+        finally:
+            connection.close()
 
     def _port(self, port: object) -> int:
         """Return a port by its number or by its name in the container.

@@ -18,13 +18,17 @@ from typing import Any, Final, NamedTuple
 import anyio
 import msgspec
 from anyio.streams.buffered import BufferedByteReceiveStream
+from controller_runtime.apis.core.v1 import ContainerStateTerminated
+from controller_runtime.machinery.meta import format_time
 
-from trainerctl.localcluster.processes.shim import ends, marks
+from trainerctl.localcluster.processes.shim import END_FILE, tree
+from trainerctl.localcluster.processes.shim import IDENTITY as IDENTITY
+from trainerctl.localcluster.processes.status import ended
 
-IDENTITY: Final = marks.IDENTITY
 _SHIM: Final = "trainerctl.localcluster.processes.shim"
 _LONGEST_REPORT: Final = 1 << 20
 _LONGEST_OUTPUT: Final = 4096
+_LONGEST_END: Final = 4096
 _LOST: Final = 137
 _TIMED_OUT: Final = 124
 
@@ -42,7 +46,8 @@ class Plan:
     mounts: Sequence[Mapping[str, object]]
     isolated: bool
     """False on machines where mounts cannot be made."""
-    memory: int | None = None
+    message: str = ""
+    """The file in which the container may leave its message."""
     ports: Mapping[int, int] = field(default_factory=dict)
     """Substitutes of the container's ports."""
 
@@ -51,19 +56,10 @@ class StartError(Exception):
     """The program of a container cannot be run."""
 
 
-@dataclass(frozen=True)
-class Ended:
-    """The end of a process."""
-
-    code: int
-    out_of_memory: bool = False
-
-
 class _End(msgspec.Struct):
     """The end of a start, as the shim writes it."""
 
     code: int
-    oom: bool
     began: float
     ended: float
 
@@ -88,16 +84,15 @@ class Process:
         self._reports = reports
         self._alone = False
 
-    async def wait(self) -> Ended:
-        """Return when the process and all other processes of its container have ended."""
+    async def wait(self) -> int:
+        """Return the exit code once the process and all other processes of its container have ended."""
         report = await _report(self._reports)
         await self._shim.wait()
         # A killed shim left processes, and the container's hooks may have started daemons.
         await end_all(self._identity)
         self._alone = True
-        if "ended" not in report:  # the shim was killed
-            return Ended(_LOST)
-        return Ended(report["ended"], bool(report.get("oom")))
+        code: int = report.get("ended", _LOST)  # a killed shim reports nothing
+        return code
 
     async def signal(self, name: str) -> None:
         """Send a signal, by its name, to the group of the process; it may have ended."""
@@ -155,17 +150,22 @@ async def _release(shim: anyio.abc.Process) -> None:
 
 async def end_all(identity: str) -> None:
     """End the processes of one start of a container, by its name in their environment."""
-    await anyio.to_thread.run_sync(marks.kill, identity)
+    await anyio.to_thread.run_sync(tree.kill_marked, identity)
 
 
-def end(folder: Path) -> tuple[Ended, datetime, datetime] | None:
-    """Return the end, and the times of begin and end, of the start whose log is in ``folder``, or None without them."""
+def end(folder: Path) -> ContainerStateTerminated | None:
+    """Return the end of the start whose log is in ``folder``.
+
+    Return None if the container did not end by itself, or its end is unreadable: one without mounts of its own can
+    write the file.
+    """
     try:
-        found = msgspec.convert(ends.read(str(folder)), _End)
-        began, ended = (datetime.fromtimestamp(each, UTC) for each in (found.began, found.ended))
-    except (msgspec.ValidationError, ValueError, OverflowError, OSError):
+        with (folder / END_FILE).open("rb") as file:
+            found = msgspec.json.decode(file.read(_LONGEST_END), type=_End)
+        began, at = (datetime.fromtimestamp(each, UTC) for each in (found.began, found.ended))
+    except (msgspec.MsgspecError, RecursionError, ValueError, OverflowError, OSError):
         return None
-    return Ended(found.code, found.oom), began, ended
+    return ended(found.code, format_time(began), at)
 
 
 async def run_beside(process: ProcessID, plan: Plan, timeout: float) -> tuple[int, str]:

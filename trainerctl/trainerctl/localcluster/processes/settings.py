@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -47,7 +47,6 @@ class Settings:
     """The API server's address, HOST:PORT, for clients in pods."""
     isolated: bool = True
     """True if containers have mounts of their own."""
-    allocatable: Mapping[str, str] = field(default_factory=dict)
     back_off: BackOff = field(default_factory=BackOff)
     retry: float = 2.0
     """Seconds until a missing Secret, ConfigMap or volume is looked up again."""

@@ -12,65 +12,32 @@ from typing import Final
 from controller_runtime.apis.core.v1 import (
     Container,
     ContainerState,
+    ContainerStateRunning,
     ContainerStateTerminated,
+    ContainerStateWaiting,
     ContainerStatus,
-    Node,
     Pod,
 )
 from controller_runtime.machinery import JSON
-from controller_runtime.machinery.meta import format_time, parse_time
+from controller_runtime.machinery.meta import format_time
 
 PENDING: Final = "Pending"
 RUNNING: Final = "Running"
 SUCCEEDED: Final = "Succeeded"
 FAILED: Final = "Failed"
 TERMINAL: Final = frozenset({SUCCEEDED, FAILED})
+UNKNOWN: Final = "ContainerStatusUnknown"
 HOST: Final = "127.0.0.1"
 _SCHEME: Final = "process://"
 _LOST: Final = "The process ended with the kubelet that ran it"
 
 
-@dataclass(frozen=True)
-class Waiting:
-    """A container that does not run, and will."""
-
-    reason: str
-    message: str = ""
-
-    def to_dict(self) -> dict[str, JSON]:
-        """Return the state as the API has it."""
-        return {"waiting": {"reason": self.reason, **({"message": self.message} if self.message else {})}}
-
-
-@dataclass(frozen=True)
-class Running:
-    """A container whose process runs."""
-
-    started_at: datetime
-
-    def to_dict(self) -> dict[str, JSON]:
-        """Return the state as the API has it."""
-        return {"running": {"startedAt": format_time(self.started_at)}}
-
-
-@dataclass(frozen=True)
-class Terminated:
-    """A container whose process has ended."""
-
-    exit_code: int
-    reason: str
-    started_at: datetime
-    finished_at: datetime
-    message: str = ""
-
-    def to_dict(self) -> dict[str, JSON]:
-        """Return the state as the API has it."""
-        times = {"startedAt": format_time(self.started_at), "finishedAt": format_time(self.finished_at)}
-        ended = {"exitCode": self.exit_code, "reason": self.reason, **times}
-        return {"terminated": {**ended, **({"message": self.message} if self.message else {})}}
-
-
-State = Waiting | Running | Terminated
+State = ContainerStateWaiting | ContainerStateRunning | ContainerStateTerminated
+_WORDS: Final = {
+    ContainerStateWaiting: "waiting",
+    ContainerStateRunning: "running",
+    ContainerStateTerminated: "terminated",
+}
 
 
 @dataclass
@@ -80,7 +47,7 @@ class ContainerRecord:
     name: str
     image: str
     state: State
-    last: Terminated | None = None
+    last: ContainerStateTerminated | None = None
     restarts: int = 0
     ready: bool = False
     started: bool = False
@@ -103,8 +70,8 @@ class ContainerRecord:
             "restartCount": self.restarts,
             "ready": self.ready,
             "started": self.started,
-            "state": self.state.to_dict(),
-            "lastState": self.last.to_dict() if self.last else {},
+            "state": {_WORDS[type(self.state)]: self.state.to_dict()},
+            "lastState": {"terminated": self.last.to_dict()} if self.last else {},
         }
 
 
@@ -137,7 +104,9 @@ def render(
     message = f"containers with unready status: [{' '.join(unready)}]"
     not_ready = (ended or "ContainersNotReady", "" if ended else message)
     pending = [
-        each.name for each in record.init if not isinstance(each.state, Terminated) and not each.started
+        each.name
+        for each in record.init
+        if not isinstance(each.state, ContainerStateTerminated) and not each.started
     ]
     uninitialized = ("ContainersNotInitialized", f"containers with incomplete status: [{' '.join(pending)}]")
     ready = not unready and not finished
@@ -150,7 +119,7 @@ def render(
             condition("PodReadyToStartContainers", record.sandboxed and not finished),
             condition("Initialized", record.initialized, uninitialized, ended if succeeded else ""),
             condition("ContainersReady", ready, not_ready),
-            condition("Ready", ready and _gates_open(pod), not_ready),
+            condition("Ready", ready, not_ready),
         ],
         "hostIP": HOST,
         "hostIPs": [{"ip": HOST}],
@@ -165,7 +134,7 @@ def render(
 def refused(pod: Pod, reason: str, message: str, now: datetime) -> dict[str, JSON]:
     """Return the status of a pod that cannot run here: it waits, because its Job would try a failed one again."""
     condition = _Conditions(_transitions(pod, None), now)
-    waiting = Waiting(reason, message)
+    waiting = ContainerStateWaiting(reason=reason, message=message)
     return {
         "phase": PENDING,
         "startTime": format_time(now),
@@ -183,16 +152,11 @@ def is_changed(written: Mapping[str, JSON], pod: Pod) -> bool:
     return any(found.get(each["type"]) != each["status"] for each in written["conditions"])
 
 
-def condition_is_true(obj: Pod | Node, kind: str) -> bool:
-    """Return True if a condition of the object is True."""
-    return any(each.type == kind and each.status == "True" for each in obj.status.conditions or [])
-
-
 def records(
     pod: Pod,
     containers: Sequence[Container],
     starts: Mapping[str, int],
-    ends: Mapping[str, Terminated],
+    ends: Mapping[str, ContainerStateTerminated],
     *,
     init: bool,
     now: datetime,
@@ -211,14 +175,31 @@ def records(
         newest = starts.get(record.name, -1)
         if newest > (record.restarts if record.identity else -1):
             record.restarts, record.identity = newest, identity(pod, record.name, newest)
-            record.state = Terminated(137, "ContainerStatusUnknown", now, now, _LOST)
+            record.state = _lost(format_time(now), now)
         if record.name in ends and newest == record.restarts and _is_lost(record.state):
             record.state = ends[record.name]
     return found
 
 
+def _lost(began: str, now: datetime) -> ContainerStateTerminated:
+    return ended(137, began, now, _LOST, UNKNOWN)
+
+
 def _is_lost(state: State) -> bool:
-    return isinstance(state, Terminated) and state.message == _LOST
+    return isinstance(state, ContainerStateTerminated) and state.message == _LOST
+
+
+def ended(
+    code: int, began: str, at: datetime, message: str = "", reason: str = ""
+) -> ContainerStateTerminated:
+    """Return the state of a container whose process has ended."""
+    return ContainerStateTerminated(
+        exit_code=code,
+        reason=reason or ("Error" if code else "Completed"),
+        message=message or None,
+        started_at=began,
+        finished_at=format_time(at),
+    )
 
 
 def identity(pod: Pod, container: str, start: int) -> str:
@@ -227,35 +208,22 @@ def identity(pod: Pod, container: str, start: int) -> str:
 
 
 def _record(container: Container, written: ContainerStatus | None, now: datetime) -> ContainerRecord:
-    record = ContainerRecord(container.name, container.image or "", Waiting("PodInitializing"))
+    record = ContainerRecord(
+        container.name, container.image or "", ContainerStateWaiting(reason="PodInitializing")
+    )
     if written is None:
         return record
     record.restarts = written.restart_count or 0
     record.identity = (written.container_id or "").removeprefix(_SCHEME)
     state = written.state or ContainerState()
-    last = (written.last_state or ContainerState()).terminated
-    record.last = None if last is None else _terminated(last, now)
+    record.last = (written.last_state or ContainerState()).terminated
     if state.terminated is not None:
-        record.state = _terminated(state.terminated, now)
+        record.state = state.terminated
     elif state.running is not None:
-        began = _time(state.running.started_at, now)
-        record.state = Terminated(137, "ContainerStatusUnknown", began, now, _LOST)
+        record.state = _lost(state.running.started_at or format_time(now), now)
     elif record.identity and record.last is not None:  # it waited to be started again
         record.state = record.last
     return record
-
-
-def _terminated(ended: ContainerStateTerminated, now: datetime) -> Terminated:
-    times = _time(ended.started_at, now), _time(ended.finished_at, now)
-    return Terminated(ended.exit_code or 0, ended.reason or "", *times, ended.message or "")
-
-
-def _time(text: str | None, otherwise: datetime) -> datetime:
-    return parse_time(text) if text else otherwise
-
-
-def _gates_open(pod: Pod) -> bool:
-    return all(condition_is_true(pod, gate.condition_type) for gate in pod.spec.readiness_gates or [])
 
 
 def _transitions(pod: Pod, written: Mapping[str, JSON] | None) -> dict[str, tuple[str, str]]:

@@ -17,15 +17,20 @@ from controller_runtime.apis.core.v1 import (
     HostPathVolumeSource,
     KeyToPath,
     Pod,
+    SecretVolumeSource,
     ServiceAccountTokenProjection,
     Volume,
     VolumeMount,
     VolumeProjection,
 )
 
-from trainerctl.localcluster.processes import downward
-from trainerctl.localcluster.processes.downward import ConfigError
-from trainerctl.localcluster.processes.environment import References, expand
+from trainerctl.localcluster.processes.environment import (
+    ConfigError,
+    References,
+    expand,
+    field_text,
+    resource_text,
+)
 
 _MODE: Final = 0o644
 _TOKEN_MODE: Final = 0o600
@@ -52,7 +57,6 @@ class Volumes:
     address: str
     references: References
     tokens: Tokens
-    allocatable: Mapping[str, str]
 
     async def make(self) -> dict[str, Path]:
         """Return the folder of each volume, or the file of a host path.
@@ -106,44 +110,38 @@ class Volumes:
         return path
 
     async def _files(self, volume: Volume) -> tuple[int | None, _Files]:
-        if (secret := volume.secret) is not None:
-            data = await self.references.secret(secret.secret_name or "", optional=secret.optional)
-            return secret.default_mode, _selected(data, secret.items, secret.secret_name, secret.optional)
-        if (config_map := volume.config_map) is not None:
-            data = await self.references.config_map(config_map.name or "", optional=config_map.optional)
-            return config_map.default_mode, _selected(
-                data, config_map.items, config_map.name, config_map.optional
-            )
-        if (fields := volume.downward_api) is not None:
-            return fields.default_mode, self._fields(fields.items or [])
+        if volume.projected is None:
+            held = volume.secret or volume.config_map or volume.downward_api
+            return held.default_mode if held else None, await self._content(volume) or {}
         files: _Files = {}
-        if volume.projected is not None:
-            for source in volume.projected.sources or []:
-                files.update(await self._projected(source))
-            return volume.projected.default_mode, files
-        return None, files
+        for source in volume.projected.sources or []:
+            if (token := source.service_account_token) is not None:
+                files[token.path] = (await self.tokens.token(self.pod, token)).encode(), _TOKEN_MODE
+            elif (found := await self._content(source)) is not None:
+                files.update(found)
+            else:
+                raise ConfigError("a projected volume has a source that is not supported")
+        return volume.projected.default_mode, files
 
-    async def _projected(self, source: VolumeProjection) -> _Files:
+    async def _content(self, source: Volume | VolumeProjection) -> _Files | None:
+        """Return the files of a Secret, a ConfigMap or the pod's fields; None for another source."""
         if (secret := source.secret) is not None:
-            data = await self.references.secret(secret.name or "", optional=secret.optional)
-            return _selected(data, secret.items, secret.name, secret.optional)
+            name = secret.secret_name if isinstance(secret, SecretVolumeSource) else secret.name
+            data = await self.references.secret(name or "", optional=secret.optional)
+            return _selected(data, secret.items, name, secret.optional)
         if (config_map := source.config_map) is not None:
             data = await self.references.config_map(config_map.name or "", optional=config_map.optional)
             return _selected(data, config_map.items, config_map.name, config_map.optional)
-        if source.downward_api is not None:
-            return self._fields(source.downward_api.items or [])
-        if (token := source.service_account_token) is not None:
-            return {token.path: ((await self.tokens.token(self.pod, token)).encode(), _TOKEN_MODE)}
-        raise ConfigError("a projected volume has a source that is not supported")
+        return None if source.downward_api is None else self._fields(source.downward_api.items or [])
 
     def _fields(self, items: Iterable[DownwardAPIVolumeFile]) -> _Files:
         files: _Files = {}
         for item in items:
             if item.field_ref is not None:
-                text = downward.field_text(self.pod, item.field_ref, self.address)
+                text = field_text(self.pod, item.field_ref, self.address)
             elif item.resource_field_ref is not None:
                 container = (self.pod.spec.containers or [Container()])[0]
-                text = downward.resource_text(self.pod, item.resource_field_ref, container, self.allocatable)
+                text = resource_text(self.pod, item.resource_field_ref, container)
             else:
                 continue
             files[item.path] = (text.encode(), item.mode)

@@ -2,13 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The changes between two JSON values, with list items identified by their names as in Kubernetes.
 
-The changes are complete: :func:`replay` applies them to the earlier value and returns the later one.
+The changes are complete: applied to the earlier value, they give the later one.
 """
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -86,14 +85,6 @@ def difference(before: JSON, after: JSON, path: Path = ()) -> Iterator[Change]:
         yield from _of_lists(before, after, key, path)
 
 
-def replay(value: JSON, changes: Iterable[Change]) -> JSON:
-    """Return a copy of ``value`` with the changes applied."""
-    root = {"": copy.deepcopy(value)} if value is not ABSENT else {}
-    for change in changes:
-        _apply(root, ("", *change.path), change)
-    return root.get("", ABSENT)
-
-
 def _both(kind: type, before: object, after: object) -> bool:
     """Return True if both have the type. An absent value counts as empty if the other is not empty."""
     if before is ABSENT:
@@ -137,28 +128,3 @@ def _is_keyed(items: list[JSON], key: str) -> bool:
     if not all(isinstance(value, str | int) and not isinstance(value, bool) for value in values):
         return False
     return len(set(values)) == len(values)
-
-
-def _apply(holder: JSON, path: Path, change: Change) -> None:
-    step, *rest = path
-    if rest:
-        _apply(_below(holder, step, create=[] if isinstance(rest[0], Item) else {}), tuple(rest), change)
-    elif isinstance(step, Item):
-        if change.before is not ABSENT:
-            holder.remove(_find(holder, step))
-        if change.after is not ABSENT:
-            holder.insert(change.index, copy.deepcopy(change.after))
-    elif change.after is ABSENT:
-        del holder[step]
-    else:
-        holder[step] = copy.deepcopy(change.after)
-
-
-def _below(holder: JSON, step: Step, *, create: JSON) -> JSON:
-    if isinstance(step, Item):
-        return _find(holder, step)
-    return holder.setdefault(step, create)
-
-
-def _find(items: list[JSON], step: Item) -> JSON:
-    return next(item for item in items if item[step.key] == step.value)

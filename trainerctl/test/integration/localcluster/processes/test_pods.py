@@ -10,6 +10,11 @@ from typing import Any
 
 import anyio
 import pytest
+from controller_runtime.apis.core.v1 import (
+    ContainerStateRunning,
+    ContainerStateTerminated,
+    ContainerStateWaiting,
+)
 from testkit.local_pods import (
     UID,
     commands_below,
@@ -24,7 +29,7 @@ from testkit.local_pods import (
 
 from trainerctl.localcluster.processes import logs
 from trainerctl.localcluster.processes.settings import BackOff, Settings
-from trainerctl.localcluster.processes.status import Running, Terminated, Waiting, render
+from trainerctl.localcluster.processes.status import render
 
 pytestmark = pytest.mark.slow
 
@@ -47,7 +52,7 @@ async def test_a_failed_init_container_fails_the_pod_without_starting_the_others
     pod = new_pod(container("sh", "-c", "echo no"), initContainers=[container("false", name="first")])
     runner = await finished(pod, settings)
     assert runner.record.phase == "Failed"
-    assert isinstance(runner.record.containers[0].state, Waiting)
+    assert isinstance(runner.record.containers[0].state, ContainerStateWaiting)
     status = render(runner.record, pod, settings.now())
     assert [each["status"] for each in status["conditions"] if each["type"] == "Initialized"] == ["False"]
 
@@ -110,7 +115,7 @@ async def test_a_sidecar_that_ends_while_its_pod_ends_is_not_started_again(
             await runner.finished.wait()
     ended = runner.record.init[0]
     assert ended.restarts == 0
-    assert isinstance(ended.state, Terminated)
+    assert isinstance(ended.state, ContainerStateTerminated)
     assert ended.state.exit_code == 1
 
 
@@ -146,8 +151,10 @@ async def test_a_container_that_waits_to_be_restarted_can_be_stopped(
     slow = replace(settings, back_off=BackOff(first=1000))
     async with running(new_pod(container("sh", "-c", "exit 4"), restartPolicy="Always"), slow) as runner:
         state = runner.record.containers[0]
-        await until(lambda: isinstance(state.state, Waiting) and state.last is not None, "it waits")
-        assert isinstance(state.state, Waiting)
+        await until(
+            lambda: isinstance(state.state, ContainerStateWaiting) and state.last is not None, "it waits"
+        )
+        assert isinstance(state.state, ContainerStateWaiting)
         assert state.state.reason == "CrashLoopBackOff"
         runner.stop(5)
         with anyio.fail_after(30):
@@ -216,7 +223,7 @@ async def test_a_deadline_passes_while_the_machine_sleeps(settings: Settings) ->
     settings = replace(settings, now=lambda: datetime.now(UTC) + slept)
     pod = new_pod(container("sleep", "5791"), activeDeadlineSeconds=3600)
     async with running(pod, settings) as runner:
-        await until(lambda: isinstance(runner.record.containers[0].state, Running), "it runs")
+        await until(lambda: isinstance(runner.record.containers[0].state, ContainerStateRunning), "it runs")
         slept = timedelta(seconds=3600)
         with anyio.fail_after(30):
             await runner.finished.wait()

@@ -66,7 +66,7 @@ async def test_no_process_is_left_of_a_container_whose_shim_is_killed(plan: proc
     for _ in range(20):
         async with _running(plan) as running:
             with anyio.fail_after(60):
-                assert await running.wait() == process.Ended(137)
+                assert await running.wait() == 137
             assert not _left(plan)
 
 
@@ -168,6 +168,6 @@ def test_a_process_of_another_user_does_not_end_the_search(monkeypatch: pytest.M
             patch.setattr(os, "kill", refuse)
             patch.setattr(tree, "descendants", lambda: [child.pid])
             patch.setattr(tree, "reap", lambda main: None)  # this program has children of its own
-            tree.kill(timeout=0.05)
+            tree.kill_descendants(timeout=0.05)
         assert child.poll() is None
         child.kill()

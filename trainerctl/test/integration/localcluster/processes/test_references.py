@@ -13,13 +13,12 @@ from typing import Any
 
 import anyio
 import pytest
-from controller_runtime.apis.core.v1 import ConfigMap, Pod
+from controller_runtime.apis.core.v1 import ConfigMap, ContainerStateRunning, ContainerStateWaiting, Pod
 from controller_runtime.fake import FakeClient
 from controller_runtime.machinery.errors import ServerError
 from testkit.local_pods import UID, container, exit_code, new_pod, read_log, running, until
 
 from trainerctl.localcluster.processes.settings import Settings
-from trainerctl.localcluster.processes.status import Running, Waiting
 
 pytestmark = pytest.mark.slow
 
@@ -29,7 +28,10 @@ async def test_a_missing_secret_is_waited_for(settings: Settings, events: list[t
     async with running(new_pod(container("sh", "-c", "echo $X", env=env)), settings) as runner:
         record = runner.record.containers[0]
         await until(
-            lambda: isinstance(record.state, Waiting) and record.state.reason == "CreateContainerConfigError",
+            lambda: (
+                isinstance(record.state, ContainerStateWaiting)
+                and record.state.reason == "CreateContainerConfigError"
+            ),
             "it waits",
         )
         assert ("Failed", 'Error: secret "s" not found') in events
@@ -47,7 +49,9 @@ async def test_a_container_waits_until_the_machine_allows_another_process(
             await until(lambda: bool(events) or runner.finished.is_set(), "it is reported")
             state = runner.record.containers[0].state
         assert events == [("Failed", "Error: [Errno 24] Too many open files")]
-        assert state == Waiting("CreateContainerError", "[Errno 24] Too many open files")
+        assert state == ContainerStateWaiting(
+            reason="CreateContainerError", message="[Errno 24] Too many open files"
+        )
         with anyio.fail_after(30):
             await runner.finished.wait()
     assert (exit_code(runner), runner.record.containers[0].restarts) == (0, 0)
@@ -124,7 +128,7 @@ async def test_a_token_is_renewed_after_the_machine_has_slept_and_tried_again_af
     pod = new_pod(container("sleep", "4680"), volumes=[{"name": "api", "projected": {"sources": [token]}}])
     path = settings.pod(UID) / "volumes" / "api" / "token"
     async with running(pod, settings) as runner:
-        await until(lambda: isinstance(runner.record.containers[0].state, Running), "it runs")
+        await until(lambda: isinstance(runner.record.containers[0].state, ContainerStateRunning), "it runs")
         assert path.read_text() == "first"
         slept = timedelta(seconds=1800)
         await until(lambda: path.read_text() == "second", "the token is renewed")

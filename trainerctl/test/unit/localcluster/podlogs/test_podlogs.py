@@ -13,11 +13,8 @@ import pytest
 from controller_runtime.envtest import HOST, free_ports
 from pkg.why.things import Thing
 
-from trainerctl.localcluster.podlogs.container import Container
-from trainerctl.localcluster.podlogs.query import Query
-from trainerctl.localcluster.podlogs.server import Log, LogServer
-from trainerctl.localcluster.podlogs.simulated import SimulatedLogs
-from trainerctl.localcluster.podlogs.training import MARK, lines
+from trainerctl.localcluster.podlogs.server import Log, LogServer, Query
+from trainerctl.localcluster.podlogs.simulated import MARK, Container, SimulatedLogs, lines
 
 START = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 RUNNING = {"running": {"startedAt": "2026-01-01T12:00:00Z"}}

@@ -9,14 +9,15 @@ import pytest
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 from trainerctl.localcluster.processes import process
-from trainerctl.localcluster.processes.shim import ends
+from trainerctl.localcluster.processes.shim import supervise
 
 
 def test_the_end_is_read_as_it_was_written(tmp_path: Path) -> None:
-    ends.write(str(tmp_path), code=3, oom=False, began=1.0, ended=2.0)
+    supervise._write_end(str(tmp_path), code=3, began=1.0, ended=2.0)
     found = process.end(tmp_path)
     assert found is not None
-    assert found[0] == process.Ended(3, False)
+    assert (found.exit_code, found.reason) == (3, "Error")
+    assert (found.started_at, found.finished_at) == ("1970-01-01T00:00:01Z", "1970-01-01T00:00:02Z")
 
 
 @pytest.mark.parametrize(
@@ -26,9 +27,9 @@ def test_the_end_is_read_as_it_was_written(tmp_path: Path) -> None:
         pytest.param("[" * 4000, id="deep"),
         pytest.param("[]", id="another type"),
         pytest.param("{}", id="without fields"),
-        pytest.param('{"code": 1, "oom": false, "began": 1e300, "ended": 2}', id="a time beyond all years"),
-        pytest.param('{"code": "1", "oom": false, "began": 1, "ended": 2}', id="a code that is not a number"),
-        pytest.param('{"code": 1, "oom": false, "began": 1, "ended": 2}' + " " * 5000, id="too long"),
+        pytest.param('{"code": 1, "began": 1e300, "ended": 2}', id="a time beyond all years"),
+        pytest.param('{"code": "1", "began": 1, "ended": 2}', id="a code that is not a number"),
+        pytest.param('{"code": 1, "began": 1, "ended": 2, "x": "' + "x" * 5000 + '"}', id="too long"),
     ],
 )
 def test_an_end_that_is_not_readable_is_none(text: str, tmp_path: Path) -> None:

@@ -9,8 +9,7 @@ import pytest
 from controller_runtime.apis.core.v1 import ConfigMap, Pod, Secret
 from controller_runtime.fake import FakeClient
 
-from trainerctl.localcluster.processes.downward import ConfigError
-from trainerctl.localcluster.processes.environment import Environment, References, expand
+from trainerctl.localcluster.processes.environment import ConfigError, Environment, References, expand
 
 
 @pytest.mark.parametrize(
@@ -45,9 +44,7 @@ def _environment(container: dict[str, Any], *objects: Any) -> tuple[Environment,
         }
     )
     references = References(FakeClient(*objects), "team")
-    return Environment(pod, "127.64.0.1", references, {"cpu": "4", "memory": "1Gi"}), (
-        pod.spec.containers or []
-    )[0]
+    return Environment(pod, "127.64.0.1", references), (pod.spec.containers or [])[0]
 
 
 def _of(kind: type[Any], name: str, **data: Any) -> Any:
@@ -96,7 +93,7 @@ async def test_variables_refer_to_earlier_ones_and_replace_those_of_env_from() -
         ({"resourceFieldRef": {"resource": "limits.memory", "divisor": "1Mi"}}, "100"),
         ({"resourceFieldRef": {"resource": "requests.cpu"}}, "1"),
         ({"resourceFieldRef": {"resource": "requests.cpu", "divisor": "1m"}}, "250"),
-        ({"resourceFieldRef": {"resource": "limits.cpu"}}, "4"),
+        ({"resourceFieldRef": {"resource": "limits.cpu"}}, "0"),
         ({"configMapKeyRef": {"name": "cm", "key": "k"}}, "v"),
         ({"configMapKeyRef": {"name": "cm", "key": "none", "optional": True}}, None),
         ({"secretKeyRef": {"name": "none", "key": "k", "optional": True}}, None),

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 
 import pytest
 
-from trainerctl.localcluster.podlogs.query import Query
+from trainerctl.localcluster.podlogs.server import Query
 from trainerctl.localcluster.processes.logs import LogReader, tail
 from trainerctl.localcluster.processes.shim.output import LogWriter
 

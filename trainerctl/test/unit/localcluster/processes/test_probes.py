@@ -36,3 +36,23 @@ async def test_a_probe_asks_for_its_path(path: str | None, asked: str) -> None:
             tasks.cancel_scope.cancel()
     assert good
     assert heads[0].startswith(f"GET {asked} HTTP/1.1\r\n".encode())
+
+
+@pytest.mark.real_time
+@pytest.mark.parametrize("kind", ["tcpSocket", "grpc"])
+async def test_a_connection_is_enough_where_no_path_is_asked(kind: str) -> None:
+    async def close(stream: anyio.abc.SocketStream) -> None:
+        await stream.aclose()
+
+    container: Any = None
+    plan: Any = SimpleNamespace(ports={})
+    async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener:
+        port = listener.extra(anyio.abc.SocketAttribute.local_port)
+        target, probe = ProbeTarget(container, plan, "127.0.0.1", []), Probe.from_dict({kind: {"port": port}})
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(listener.serve, close)
+            assert await target.check(probe, 10) == (True, "")
+            tasks.cancel_scope.cancel()
+    good, message = await target.check(probe, 10)
+    assert not good
+    assert message

@@ -6,18 +6,17 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from controller_runtime.apis.core.v1 import Pod
+from controller_runtime.apis.core.v1 import (
+    ContainerStateRunning,
+    ContainerStateTerminated,
+    ContainerStateWaiting,
+    Pod,
+)
+from controller_runtime.machinery.meta import format_time
 
 from trainerctl.localcluster.processes import status
 from trainerctl.localcluster.processes.settings import BackOff
-from trainerctl.localcluster.processes.status import (
-    ContainerRecord,
-    PodRecord,
-    Running,
-    Terminated,
-    Waiting,
-    render,
-)
+from trainerctl.localcluster.processes.status import ContainerRecord, PodRecord, ended, render
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 LATER = NOW + timedelta(seconds=9)
@@ -33,8 +32,12 @@ def _conditions(found: dict[str, Any]) -> dict[str, tuple[str, str | None]]:
 
 
 def test_a_pod_is_ready_when_every_container_is() -> None:
-    ready = ContainerRecord("a", "i", Running(NOW), ready=True, started=True)
-    waiting = ContainerRecord("b", "i", Waiting("CrashLoopBackOff", "m"), restarts=2)
+    ready = ContainerRecord(
+        "a", "i", ContainerStateRunning(started_at=format_time(NOW)), ready=True, started=True
+    )
+    waiting = ContainerRecord(
+        "b", "i", ContainerStateWaiting(reason="CrashLoopBackOff", message="m"), restarts=2
+    )
     found = render(_record(ready, waiting), Pod(), NOW)
     assert _conditions(found)["Ready"] == ("False", "ContainersNotReady")
     (message,) = [each["message"] for each in found["conditions"] if each["type"] == "Ready"]
@@ -43,24 +46,18 @@ def test_a_pod_is_ready_when_every_container_is() -> None:
     assert _conditions(render(_record(ready, waiting), Pod(), NOW))["Ready"] == ("True", None)
 
 
-def test_a_readiness_gate_keeps_a_pod_from_being_ready() -> None:
-    ready = ContainerRecord("a", "i", Running(NOW), ready=True)
-    pod = Pod.from_dict({"spec": {"readinessGates": [{"conditionType": "own"}]}})
-    assert _conditions(render(_record(ready), pod, NOW))["Ready"][0] == "False"
-    pod = Pod.from_dict({**pod.to_dict(), "status": {"conditions": [{"type": "own", "status": "True"}]}})
-    assert _conditions(render(_record(ready), pod, NOW))["Ready"][0] == "True"
-
-
 @pytest.mark.parametrize(("phase", "reason"), [("Succeeded", "PodCompleted"), ("Failed", "PodFailed")])
 def test_a_pod_that_has_ended_is_not_ready(phase: str, reason: str) -> None:
-    ended = ContainerRecord("a", "i", Terminated(0, "Completed", NOW, LATER))
-    found = _conditions(render(_record(ended, phase=phase), Pod(), NOW))
+    done = ContainerRecord("a", "i", ended(0, format_time(NOW), LATER))
+    found = _conditions(render(_record(done, phase=phase), Pod(), NOW))
     assert found["Ready"] == found["ContainersReady"] == ("False", reason)
     assert found["PodReadyToStartContainers"][0] == "False"
 
 
 def test_a_condition_keeps_the_time_of_its_last_transition() -> None:
-    record = _record(ContainerRecord("a", "i", Running(NOW), ready=True))
+    record = _record(
+        ContainerRecord("a", "i", ContainerStateRunning(started_at=format_time(NOW)), ready=True)
+    )
     first = render(record, Pod(), NOW)
     record.containers[0].ready = False
     second = render(record, Pod(), LATER, first)
@@ -71,7 +68,11 @@ def test_a_condition_keeps_the_time_of_its_last_transition() -> None:
 
 def test_the_states_of_a_container_are_those_of_the_api() -> None:
     record = ContainerRecord(
-        "a", "i", Waiting("CrashLoopBackOff", "m"), Terminated(1, "Error", NOW, LATER, "x"), 3
+        "a",
+        "i",
+        ContainerStateWaiting(reason="CrashLoopBackOff", message="m"),
+        ended(1, format_time(NOW), LATER, "x"),
+        3,
     )
     record.identity = "u-a-3"
     found = record.to_dict()
@@ -100,7 +101,7 @@ def test_a_container_that_waited_to_be_started_again_counts_as_ended() -> None:
     }
     pod = Pod.from_dict({"spec": {"containers": [{"name": "a"}]}, "status": {"containerStatuses": [written]}})
     (record,) = status.records(pod, pod.spec.containers or [], {}, {}, init=False, now=NOW)
-    assert isinstance(record.state, Terminated)
+    assert isinstance(record.state, ContainerStateTerminated)
     assert (record.state.exit_code, record.restarts) == (4, 2)
 
 
@@ -135,7 +136,7 @@ def test_a_start_that_no_status_reports_counts_as_lost(
         }
     )
     (record,) = status.records(pod, pod.spec.containers or [], starts, {}, init=False, now=NOW)
-    assert isinstance(record.state, Terminated)
+    assert isinstance(record.state, ContainerStateTerminated)
     assert (record.state.exit_code, record.state.reason) == (137, "ContainerStatusUnknown")
     assert (record.restarts, record.identity) == (restarts, f"u-a-{restarts}")
 
@@ -152,7 +153,7 @@ def test_the_end_before_the_last_start_is_kept_for_the_next_kubelet() -> None:
     pod = Pod.from_dict({"spec": {"containers": [{"name": "a"}]}, "status": {"containerStatuses": [written]}})
     (record,) = status.records(pod, pod.spec.containers or [], {}, {}, init=False, now=NOW)
     assert record.last is not None
-    assert (record.last.exit_code, record.last.started_at) == (4, NOW)
+    assert (record.last.exit_code, record.last.started_at) == (4, "2026-01-01T00:00:00Z")
 
 
 @pytest.mark.parametrize(
@@ -176,16 +177,16 @@ def test_an_end_on_the_disk_counts_where_no_status_reports_it(
             "status": {"containerStatuses": statuses},
         }
     )
-    ends = {"a": Terminated(7, "Error", NOW, LATER)}
+    ends = {"a": ended(7, format_time(NOW), LATER)}
     (record,) = status.records(pod, pod.spec.containers or [], starts, ends, init=False, now=NOW)
-    assert isinstance(record.state, Terminated)
+    assert isinstance(record.state, ContainerStateTerminated)
     assert record.state.exit_code == code
 
 
 def test_a_container_without_status_and_log_has_not_run() -> None:
     pod = Pod.from_dict({"metadata": {"uid": "u"}, "spec": {"containers": [{"name": "a"}]}})
     (record,) = status.records(pod, pod.spec.containers or [], {"b": 0}, {}, init=False, now=NOW)
-    assert isinstance(record.state, Waiting)
+    assert isinstance(record.state, ContainerStateWaiting)
     assert (record.restarts, record.identity) == (0, "")
 
 

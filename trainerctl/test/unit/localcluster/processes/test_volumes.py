@@ -11,8 +11,7 @@ from controller_runtime.apis.core.v1 import ConfigMap, Pod, Secret, VolumeMount
 from controller_runtime.fake import FakeClient
 from controller_runtime.machinery import GVK, unstructured
 
-from trainerctl.localcluster.processes.downward import ConfigError
-from trainerctl.localcluster.processes.environment import References
+from trainerctl.localcluster.processes.environment import ConfigError, References
 from trainerctl.localcluster.processes.volumes import Volumes, forget, mounted
 
 CLAIM = unstructured(GVK("", "v1", "PersistentVolumeClaim"))
@@ -48,7 +47,7 @@ def _volumes(folder: Path, *volumes: dict[str, Any]) -> Volumes:
     ]
     pod = Pod.from_dict({"metadata": {"name": "web", **metadata}, "spec": {"volumes": list(volumes)}})
     references = References(FakeClient(*objects), "team")
-    return Volumes(pod, folder / "pod", folder / "claims", "127.64.0.1", references, _Tokens(), {})
+    return Volumes(pod, folder / "pod", folder / "claims", "127.64.0.1", references, _Tokens())
 
 
 def _files(folder: Path) -> dict[str, bytes]:

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from testkit.replay import replay
 
-from trainerctl.offline.trace.diff import ABSENT, difference, replay
+from trainerctl.offline.trace.diff import ABSENT, difference
 
 NAMES = st.sampled_from("abcd")
 JSON = st.recursive(

@@ -13,7 +13,7 @@ import json
 import os
 import sys
 
-from trainerctl.localcluster.processes.shim import enter, mounts, supervise
+from trainerctl.localcluster.processes.shim import mounts, supervise
 
 
 def main(argv: list[str]) -> int:
@@ -27,7 +27,10 @@ def main(argv: list[str]) -> int:
         return 0
     plan = json.loads(sys.stdin.buffer.readline())
     if argv[:1] == ["--enter"]:
-        enter.execute(int(argv[1]), int(argv[2]), plan)
+        mounts.enter(int(argv[1]), int(argv[2]))
+        os.chdir(plan["cwd"])
+        os.dup2(1, 2)
+        os.execvpe(plan["argv"][0], plan["argv"], plan["env"])
     return supervise.run(plan)
 
 

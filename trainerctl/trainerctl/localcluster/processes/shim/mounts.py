@@ -13,6 +13,8 @@ import stat
 from collections.abc import Sequence
 from typing import Any, Final
 
+from trainerctl.localcluster.processes.shim import tree
+
 _NEW_NS: Final = 0x00020000
 _NEW_UTS: Final = 0x04000000
 _NEW_USER: Final = 0x10000000
@@ -23,6 +25,7 @@ _REC: Final = 16384
 _PRIVATE: Final = 1 << 18
 _KEPT: Final = os.ST_NOSUID | os.ST_NODEV | os.ST_NOEXEC | os.ST_NOATIME | os.ST_NODIRATIME | os.ST_RELATIME
 """The options of a mount that must be repeated when another one changes."""
+_SPACES: Final = ("user", "mnt", "uts")
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -116,6 +119,27 @@ def prepare(plan: dict[str, Any]) -> None:
     root.enter()
 
 
+def enter(pid: int, began: int) -> None:
+    """Give this process the mounts, host name and root folder of a container's process.
+
+    Raises:
+        OSError: the process that `tree.start_time` knows by ``began`` has ended, or its mounts cannot be entered.
+    """
+    spaces = [os.open(f"/proc/{pid}/ns/{name}", os.O_RDONLY) for name in _SPACES if not _is_shared(pid, name)]
+    root = os.open(f"/proc/{pid}/root", os.O_PATH)
+    if tree.start_time(pid) != began:  # another process has the pid now
+        raise ProcessLookupError(f"process {pid} has ended")
+    for space in spaces:
+        _check(_libc.setns(space, 0), f"namespaces of {pid} cannot be entered")
+    if spaces:
+        os.fchdir(root)
+        os.chroot(".")
+
+
+def _is_shared(pid: int, name: str) -> bool:
+    return os.stat(f"/proc/{pid}/ns/{name}").st_ino == os.stat(f"/proc/self/ns/{name}").st_ino
+
+
 def _copy(entry: os.DirEntry[str], to: str) -> None:
     """Show an entry of a folder in another folder. An entry that ends meanwhile or is not readable is left out."""
     try:
@@ -132,22 +156,18 @@ def _copy(entry: os.DirEntry[str], to: str) -> None:
 
 
 def _unshare(flags: int) -> None:
-    if _libc.unshare(flags) != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, f"namespaces cannot be made: {os.strerror(number)}")
+    _check(_libc.unshare(flags), "namespaces cannot be made")
 
 
 def _mount(source: str, target: str, kind: str, flags: int, data: str = "") -> None:
-    encoded = (
-        source.encode(),
-        target.encode(),
-        kind.encode() or None,
-        ctypes.c_ulong(flags),
-        data.encode() or None,
-    )
-    if _libc.mount(*encoded) != 0:
+    names, options = (source.encode(), target.encode(), kind.encode() or None), data.encode() or None
+    _check(_libc.mount(*names, ctypes.c_ulong(flags), options), f"{source} cannot be mounted at {target}")
+
+
+def _check(result: int, problem: str) -> None:
+    if result != 0:
         number = ctypes.get_errno()
-        raise OSError(number, f"{source} cannot be mounted at {target}: {os.strerror(number)}")
+        raise OSError(number, f"{problem}: {os.strerror(number)}")
 
 
 def _write(path: str, text: str) -> None:

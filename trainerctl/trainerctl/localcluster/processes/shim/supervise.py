@@ -10,10 +10,10 @@ import sys
 import time
 from typing import Any, Final
 
-from trainerctl.localcluster.processes.shim import ends, marks, mounts, tree
+from trainerctl.localcluster.processes.shim import END_FILE, IDENTITY, mounts, tree
 from trainerctl.localcluster.processes.shim.output import LogWriter
 
-_TICK: Final = 0.25
+_FLUSH_SECONDS: Final = 0.25
 _REAP_SECONDS: Final = 5.0
 _READ_BYTES: Final = 1 << 18
 _DRAIN_SECONDS: Final = 2.0
@@ -43,25 +43,23 @@ def run(plan: dict[str, Any]) -> int:
         return 0
     began = time.time()
     _report(started=[pid, tree.start_time(pid)])
-    container = _Container(pid, output, log, plan.get("memory"))
+    container = _Container(pid, output, log)
     code = container.watch()
     if container.abandoned:
-        marks.kill(plan["env"][marks.IDENTITY])
+        tree.kill_marked(plan["env"][IDENTITY])
     else:
-        ends.write(plan["log"], code=code, oom=container.out_of_memory, began=began, ended=time.time())
-    _report(ended=code, oom=container.out_of_memory)
+        _write_end(plan["log"], code=code, began=began, ended=time.time())
+    _report(ended=code)
     return 0
 
 
 class _Container:
-    def __init__(self, pid: int, output: int, log: LogWriter, memory: int | None) -> None:
-        self.out_of_memory = False
+    def __init__(self, pid: int, output: int, log: LogWriter) -> None:
         self.abandoned = False
         """True if the process was ended because the kubelet has ended."""
         self._pid = pid
         self._output = output
         self._log = log
-        self._memory = memory
         self._selector = selectors.DefaultSelector()
         os.set_blocking(output, False)
         os.set_blocking(0, False)
@@ -72,23 +70,19 @@ class _Container:
     def watch(self) -> int:
         """Return the exit code once the process and all processes that it started have ended."""
         self._selector.register(os.pidfd_open(self._pid), selectors.EVENT_READ, lambda: None)
-        sampled = 0.0
         while (status := tree.reap(self._pid)) is None:
-            ready = self._selector.select(_TICK if self._memory or self._log.has_part else _REAP_SECONDS)
+            ready = self._selector.select(_FLUSH_SECONDS if self._log.has_part else _REAP_SECONDS)
             for key, _ in ready:
                 key.data()
             if not ready:
                 self._log.flush()
-            if self._memory and time.monotonic() - sampled >= _TICK:
-                sampled = time.monotonic()
-                self._check_memory(self._memory)
         self._finish()
         code = os.waitstatus_to_exitcode(status)
         return 128 - code if code < 0 else code
 
     def _finish(self) -> None:
         """End the processes that are left, and write the rest of the output."""
-        tree.kill()
+        tree.kill_descendants()
         deadline = time.monotonic() + _DRAIN_SECONDS
         while self._output in self._selector.get_map() and time.monotonic() < deadline:
             if not self._copy():
@@ -131,11 +125,6 @@ class _Container:
         """Kill the process; the others are killed when it has ended."""
         self._signal(signal.SIGKILL)
 
-    def _check_memory(self, limit: int) -> None:
-        if tree.memory() > limit:
-            self.out_of_memory = True
-            self._kill()
-
 
 def _execute(plan: dict[str, Any], shim: int, output: int, failure: int) -> None:
     """Become the container's process. An error is written to ``failure``, which a started program closes."""
@@ -157,6 +146,17 @@ def _execute(plan: dict[str, Any], shim: int, output: int, failure: int) -> None
     except (OSError, ValueError) as error:
         os.write(failure, str(error).encode())
     os._exit(_NOT_FOUND)
+
+
+def _write_end(folder: str, **fields: float) -> None:
+    """Write the end of a start into the folder of its log, or nothing if the disk is full."""
+    path = os.path.join(folder, END_FILE)
+    try:
+        with open(f"{path}.new", "w") as file:
+            json.dump(fields, file)
+        os.replace(f"{path}.new", path)
+    except OSError:
+        return
 
 
 def _report(**fields: object) -> None:

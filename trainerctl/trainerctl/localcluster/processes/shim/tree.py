@@ -1,6 +1,11 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The processes below this one. Those whose parents end become its children, so none is lost."""
+"""The processes of a container: those below this one, and those with its identity wherever they are.
+
+Those below this one become its children when their parents end, so none is lost while it lives. Daemons that the
+container's hooks start, and processes that a killed shim leaves, are found by the identity in their environment: all
+processes of the machine are searched, because one whose parent ends meanwhile may be found nowhere in a tree.
+"""
 
 import ctypes
 import os
@@ -8,10 +13,14 @@ import signal
 import time
 from typing import Final
 
+from trainerctl.localcluster.processes.shim import IDENTITY
+
 _PR_SET_PDEATHSIG: Final = 1
 _PR_SET_CHILD_SUBREAPER: Final = 36
-_PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 _libc = ctypes.CDLL(None)
+_CLEAN_PASSES: Final = 2
+_PAUSE: Final = 0.005
+_LOAD_PAUSE: Final = 0.0005
 
 
 def adopt_orphans() -> None:
@@ -37,11 +46,6 @@ def descendants() -> list[int]:
     return found
 
 
-def memory() -> int:
-    """Return the bytes of memory that the descendants do not share with files."""
-    return sum(map(_memory, descendants()))
-
-
 def reap(main: int) -> int | None:
     """Collect the children that have ended, and return the wait status of ``main`` if it is one of them."""
     found = None
@@ -56,7 +60,7 @@ def reap(main: int) -> int | None:
             found = status
 
 
-def kill(timeout: float = 10) -> None:
+def kill_descendants(timeout: float = 10) -> None:
     """Kill all descendants, including those that they start meanwhile, and collect them."""
     deadline = time.monotonic() + timeout
     while (left := descendants()) and time.monotonic() < deadline:
@@ -99,10 +103,43 @@ def _children(pid: int) -> list[int]:
     return found
 
 
-def _memory(pid: int) -> int:
-    try:
-        with open(f"/proc/{pid}/statm") as file:
-            _, resident, shared, *_ = file.read().split()
-    except OSError:  # it has ended
-        return 0
-    return (int(resident) - int(shared)) * _PAGE
+def kill_marked(identity: str, timeout: float = 5) -> None:
+    """Kill the processes of a container, including those that they start meanwhile."""
+    deadline = time.monotonic() + timeout
+    clean = 0
+    while clean < _CLEAN_PASSES and time.monotonic() < deadline:
+        clean = 0 if _kill_once(identity, deadline) else clean + 1
+        time.sleep(_PAUSE)
+
+
+def _kill_once(identity: str, deadline: float) -> bool:
+    """Kill the processes that are found in one pass; return True if there were any."""
+    any_found = False
+    for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
+        try:
+            if _has(pid, identity, deadline):
+                os.kill(pid, signal.SIGKILL)
+                any_found = True
+        except OSError:  # it has ended, or belongs to another user
+            continue
+    return any_found
+
+
+def _has(pid: int, identity: str, deadline: float) -> bool:
+    """Return True if a process has an identity. While a program is loaded into it, its environment is empty."""
+    while not (environment := _environment(pid)) and _is_loading(pid) and time.monotonic() < deadline:
+        time.sleep(_LOAD_PAUSE)
+    environment = environment or _environment(pid)  # it may have been loaded between the two questions
+    return f"{IDENTITY}={identity}".encode() in environment.split(b"\0")
+
+
+def _is_loading(pid: int) -> bool:
+    fields = stat(pid)
+    state, memory, end_of_environment = fields[0], fields[20], fields[48]
+    ends = state == b"Z" or memory == b"0"
+    return not ends and end_of_environment == b"0"
+
+
+def _environment(pid: int) -> bytes:
+    with open(f"/proc/{pid}/environ", "rb") as file:
+        return file.read()

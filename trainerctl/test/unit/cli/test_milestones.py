@@ -4,7 +4,7 @@
 
 from typing import Any
 
-from trainerctl.localcluster.milestones import Milestones, Observed, train_job
+from trainerctl.cli.demo import Milestones, Observed, train_job
 
 
 def thing(kind: str, *conditions: str, phase: str = "") -> dict[str, Any]:
