@@ -24,7 +24,7 @@ from pkg.app.flags import FLAGS
 from pkg.app.goflags import Flag
 from pkg.app.podgrouper.flags import FLAGS as POD_GROUPER_FLAGS
 from pkg.statusserver import server as statusserver
-from pkg.util.cert import certificates, issues
+from pkg.util.cert import certificates
 
 
 def pages() -> dict[str, str]:
@@ -145,7 +145,7 @@ def _metrics() -> str:
 
 
 def _wrappers() -> list[MetricWrapperBase]:
-    modules = (metrics.registry, pkg.metrics.metrics, certificates, issues, statusserver)
+    modules = (metrics.registry, pkg.metrics.metrics, certificates, statusserver)
     found = {id(each): each for module in modules for each in vars(module).values()}
     return [each for each in found.values() if isinstance(each, MetricWrapperBase)]
 

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,8 +19,6 @@ from pkg.apis.config.v1alpha1 import Configuration
 from pkg.runtime import Runtime
 from pkg.util import tlsconfig
 
-from .certificates import ManagedWebhooks, certificates_for
-
 if TYPE_CHECKING:
     from pkg.statusserver import StatusServer
     from pkg.util.cert import Certificates
@@ -30,24 +29,33 @@ _log = log.logger_from("setup")
 def webhooks(mgr: ctrl.Manager, cfg: Configuration, runtimes: Mapping[str, Runtime]) -> Certificates | None:
     """Serve the webhooks, with certificates of the manager's own or of a directory; readiness waits for them.
 
-    Returns the manager's own certificates, or None if they are in a directory.
+    Controllers do not wait: only admission needs a certificate. Returns the manager's own certificates, or None if
+    they are in a directory.
     """
     if not cfg.cert_management.enable:
         admission.setup(mgr, runtimes, cfg)
         mgr.add_readyz_check("readyz", mgr.webhook_server.started_checker())
         return None
-    certificates = certificates_for(mgr, cfg.cert_management)
+    from pkg.util import cert  # slow to load, and not needed with certificates from files
 
-    def register() -> None:
+    def register() -> None:  # an earlier access to the server would start it
         mgr.webhook_server.use(certificates)
         admission.setup(mgr, runtimes, cfg)
 
-    def started() -> None:  # an earlier access to the server would start it
+    def check() -> None:
+        certificates.check()
         mgr.webhook_server.started_checker()()
 
-    managed = ManagedWebhooks(certificates, register, started)
-    mgr.add(managed)
-    mgr.add_readyz_check("readyz", managed.check)
+    options = cert.Options(
+        namespace=cert.operator_namespace(),
+        secret=cfg.cert_management.webhook_secret_name or "",
+        service=cfg.cert_management.webhook_service_name or "",
+    )
+    connect = functools.partial(cert.connect, mgr.config, options)
+    recorder = mgr.event_recorder_for(cert.EVENT_SOURCE)
+    certificates = cert.Certificates(options, connect, recorder, when_served=register)
+    mgr.add(certificates)
+    mgr.add_readyz_check("readyz", check)
     return certificates
 
 

@@ -7,8 +7,8 @@ serve with its certificate. A new authority is used only after it has been in th
 ``settle`` seconds. Until then, and after any error, the last good certificate is served from memory.
 
 Guarantees: replicas that start together end with one authority, since writes carry the version that was read
-and a replica that loses reads the winner's; no admission fails because of a rotation. Assumes that an API server
-observes its webhook configurations within ``settle`` seconds.
+and a replica that loses begins another pass with the winner's; no admission fails because of a rotation. Assumes
+that an API server observes its webhook configurations within ``settle`` seconds.
 """
 
 from __future__ import annotations
@@ -17,17 +17,12 @@ import base64
 import ssl
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, TypeVarTuple
 
 import anyio
 import anyio.to_thread
 from controller_runtime import healthz, log, metrics, recorder, rest
-from controller_runtime.apis.admissionregistration.v1 import (
-    MutatingWebhookConfiguration,
-    ValidatingWebhookConfiguration,
-)
 from controller_runtime.apis.core.v1 import Secret
 from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.machinery import NamespacedName
@@ -37,18 +32,27 @@ from controller_runtime.machinery.errors import (
     NotFoundError,
     StatusError,
 )
-from controller_runtime.rest import load_chain
 from controller_runtime.serving.certificates import SKEW
 from controller_runtime.webhook import server_context
 from prometheus_client.metrics import Counter, Gauge
 
-from . import bundle, issues, pki
-from .cluster import Cluster
-from .configurations import Configurations
+from . import configurations, pki
+from .cluster import Cluster, Options
 from .pki import Material, Verdict
 
 # +kubebuilder:rbac:groups="",resources=secrets,verbs=create;get;list;watch;update
 
+EVENT_SOURCE: Final = "trainer-webhook-certificates"
+CREATED: Final = "WebhookCertificatesCreated"
+RENEWED: Final = "WebhookCertificatesRenewed"
+REPAIRED: Final = "WebhookCertificatesRepaired"
+
+ISSUED: Final = Counter(
+    "kubeflow_trainer_webhook_certificates_issued_total",
+    "Certificates that this replica put into the Secret, by reason: created, renewed, repaired",
+    ["reason"],
+    registry=metrics.REGISTRY,
+)
 FAILURES: Final = Counter(
     "kubeflow_trainer_webhook_certificates_failures_total",
     "Passes in which the Secret or the webhook configuration could not be brought into order",
@@ -61,7 +65,6 @@ EXPIRY: Final = Gauge(
     registry=metrics.REGISTRY,
 )
 
-_TRIES: Final = 10
 _BREATH: Final = 0.1
 """Seconds within which several changes cause one pass."""
 _RETRY: Final = (0.5, 30.0)
@@ -69,23 +72,6 @@ _EXPECTED: Final = (StatusError, rest.RestError, OSError)
 """OSError: loading a certificate needs a file descriptor, and all of them may be in use."""
 
 _log = log.logger_from("cert-rotation")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """The objects that contain the certificates, and the delays."""
-
-    namespace: str
-    secret: str
-    service: str
-    configuration: str
-    """Name of the ValidatingWebhookConfiguration."""
-    mutating: str
-    """Name of the MutatingWebhookConfiguration."""
-    settle: float = 10.0
-    """Seconds between adding a new authority to the webhook configuration and serving with it."""
-    period: float = 3600.0
-    """Seconds between two passes without a reported change."""
 
 
 _Ts = TypeVarTuple("_Ts")
@@ -99,7 +85,8 @@ async def in_thread(make: Callable[[*_Ts], Material], *args: *_Ts) -> Material:
 class Certificates:
     """One object per process; provides the webhook server's TLS context (:meth:`context`).
 
-    ``connect`` gives the connection to the cluster, ``events`` records changes of the Secret.
+    ``connect`` gives the connection to the cluster, ``events`` records changes of the Secret. ``when_served``
+    is called once, when there is a certificate.
     """
 
     name = "webhook certificates"
@@ -110,12 +97,14 @@ class Certificates:
         connect: Callable[[], AbstractAsyncContextManager[Cluster]],
         events: recorder.EventRecorder,
         *,
+        when_served: Callable[[], None] = lambda: None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         make: Callable[..., Awaitable[Material]] = in_thread,
     ) -> None:
         self._options = options
         self._connect = connect
         self._events = events
+        self._when_served = when_served
         self._now = now
         self._make = make
         self._context = server_context()
@@ -125,12 +114,6 @@ class Certificates:
         self._ready = anyio.Event()
         self._changed = anyio.Event()
         self._problem = "not looked at yet"
-        self._configurations = Configurations(
-            {
-                ValidatingWebhookConfiguration: options.configuration,
-                MutatingWebhookConfiguration: options.mutating,
-            }
-        )
 
     def need_leader_election(self) -> bool:
         """Return False: every replica answers webhooks."""
@@ -161,6 +144,9 @@ class Certificates:
                 try:
                     wait = await self.look(cluster)
                     failed = 0
+                except (AlreadyExistsError, ConflictError) as error:  # another replica or client was faster
+                    self._problem = log.describe(error)
+                    wait = _BREATH
                 except _EXPECTED as error:
                     FAILURES.inc()
                     self._problem = log.describe(error)
@@ -179,8 +165,9 @@ class Certificates:
             RestError: the API server was unreachable.
             OSError: the certificate cannot be loaded at the moment.
         """
-        hooks = await self._configurations.read(cluster)
-        names = bundle.server_names(self._options.service, self._options.namespace, hooks)
+        options = self._options
+        hooks = await configurations.read(cluster.client, options.configuration, options.mutating)
+        names = configurations.server_names(options.service, options.namespace, hooks)
         material = await self._sound(cluster, names)
         await self._trust(cluster, hooks, material)
         left = self._settling(material)
@@ -188,7 +175,7 @@ class Certificates:
             return left
         self._serve(material)
         until_due = (pki.renewal(material) - self._now()).total_seconds()
-        return max(_BREATH, min(self._options.period, until_due))
+        return max(_BREATH, min(options.period, until_due))
 
     def _wake(self) -> None:
         self._changed.set()
@@ -197,36 +184,29 @@ class Certificates:
 
     async def _sound(self, cluster: Cluster, names: list[str]) -> Material:
         """Return the content of the Secret, after repairing it if necessary."""
-        options = self._options
-        key = NamespacedName(options.namespace, options.secret)
-        for _ in range(_TRIES):
-            try:
-                secret = await cluster.client.get(Secret, key)
-            except NotFoundError:
-                secret = Secret(metadata=ObjectMeta(name=key.name, namespace=key.namespace), type="Opaque")
-            now = self._now()
-            found = Material.from_data(secret.data or {})
-            verdict = self._inspect(found, names, now)
-            if verdict and not self._overlap_is_over(secret, found, now):
-                return found
-            if verdict:
-                made = found
-            elif verdict.authority:
-                made = await self._make(pki.issue, names, now)
-            else:
-                made = await self._make(pki.reissue, found, names, now)
-            secret.data = self._data(secret, found, made, now)
-            exists = bool(secret.metadata.resource_version)
-            try:
-                secret = await (cluster.client.update if exists else cluster.client.create)(secret)
-            except (AlreadyExistsError, ConflictError, NotFoundError) as error:
-                if isinstance(error, NotFoundError) and not exists:
-                    raise  # the namespace is missing
-                continue  # another replica or client was faster: read the Secret again
-            if not verdict:
-                issues.report(self._events, secret, verdict, first=not found)
-            return made
-        raise ConflictError(f"secret {key}: changed {_TRIES} times while it was being written")
+        key = NamespacedName(self._options.namespace, self._options.secret)
+        write = cluster.client.update
+        try:
+            secret = await cluster.client.get(Secret, key)
+        except NotFoundError:
+            secret = Secret(metadata=ObjectMeta(name=key.name, namespace=key.namespace), type="Opaque")
+            write = cluster.client.create
+        now = self._now()
+        found = Material.from_data(secret.data or {})
+        verdict = self._inspect(found, names, now)
+        if verdict and not self._overlap_is_over(secret, found, now):
+            return found
+        if verdict:
+            made = found
+        elif verdict.authority:
+            made = await self._make(pki.issue, names, now)
+        else:
+            made = await self._make(pki.reissue, found, names, now)
+        secret.data = self._data(secret, found, made, now)
+        secret = await write(secret)
+        if not verdict:
+            self._report(secret, verdict, first=not found)
+        return made
 
     def _data(self, secret: Secret, found: Material, made: Material, now: datetime) -> dict[str, str]:
         """Return the Secret's new data. A new authority has the former one beside it; an old one has none."""
@@ -246,21 +226,43 @@ class Certificates:
         """Return True if no replica serves with the former authority's certificate any more."""
         if pki.FORMER not in (secret.data or {}):
             return False
-        return now - pki.certificate(found.ca_crt).not_valid_before_utc > bundle.OVERLAP + SKEW
+        return now - pki.certificate(found.ca_crt).not_valid_before_utc > configurations.OVERLAP + SKEW
 
     def _inspect(self, found: Material, names: list[str], now: datetime) -> Verdict:
-        if self._proved == (found, names):
-            return pki.age(found, now)
-        verdict = pki.inspect(found, names, now) and _loads(found)
+        if self._proved == (found, names) and now < pki.renewal(found):
+            return Verdict()
+        verdict = pki.inspect(found, names, now)
         if verdict:
             self._proved = (found, names)
         return verdict
 
-    async def _trust(self, cluster: Cluster, hooks: list[bundle.Configuration], material: Material) -> None:
+    def _report(self, secret: Secret, verdict: Verdict, *, first: bool) -> None:
+        """Report why this replica put a new certificate into the Secret. ``first``: the Secret had none."""
+        what = "authority and serving certificate" if verdict.authority else "serving certificate"
+        if first:
+            reason, label, kind, why = CREATED, "created", recorder.NORMAL, "there were none"
+        elif verdict.due:
+            reason, label, kind, why = RENEWED, "renewed", recorder.NORMAL, str(verdict)
+        else:
+            reason, label, kind, why = REPAIRED, "repaired", recorder.WARNING, str(verdict)
+        ISSUED.labels(label).inc()
+        self._events.event(secret, kind, reason, f"New {what} for the webhooks: {why}")
+        show = _log.warning if kind == recorder.WARNING else _log.info
+        show("Webhook certificates issued", secret=str(secret.key), issued=what, reason=why)
+
+    # The webhook configurations.
+
+    async def _trust(
+        self, cluster: Cluster, hooks: list[configurations.Configuration], material: Material
+    ) -> None:
         """Return when every hook trusts the authority of ``material``; ``hooks`` are the current configurations."""
         served = self._served.ca_crt if self._served is not None else b""
-        written = await self._configurations.trust(cluster, hooks, material.ca_crt, served, self._now)
-        if written or self._trusted[0] != material.ca_crt:
+        for each in hooks:
+            if configurations.trust(each, material.ca_crt, served, self._now()):
+                self._trusted = (b"", 0.0)
+                await cluster.client.update(each)
+                _log.info("Webhook configuration trusts the authority", name=each.name)
+        if self._trusted[0] != material.ca_crt:
             self._trusted = (material.ca_crt, anyio.current_time())
 
     # Serving.
@@ -276,21 +278,13 @@ class Certificates:
         if self._served == material:
             return
         # In the former context, an RSA certificate would not replace one of an elliptic curve.
-        context = server_context()
-        load_chain(context, material.tls_crt, material.tls_key)
+        context = pki.serving_context(material)
         self._context, self._served = context, material
         for label, pem in (("authority", material.ca_crt), ("serving", material.tls_crt)):
             EXPIRY.labels(label).set(pki.certificate(pem).not_valid_after_utc.timestamp())
         _log.info(
             "Serving with the certificate", expires=pki.certificate(material.tls_crt).not_valid_after_utc
         )
-        self._ready.set()
-
-
-def _loads(material: Material) -> Verdict:
-    """Return True if the TLS library accepts the serving certificate; it is stricter than we are."""
-    try:
-        load_chain(server_context(), material.tls_crt, material.tls_key)
-    except ssl.SSLError as error:
-        return Verdict(serving=f"tls.crt cannot be served with: {error.reason or error}")
-    return Verdict()
+        if not self._ready.is_set():
+            self._ready.set()
+            self._when_served()

@@ -7,8 +7,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 import anyio
 from controller_runtime import cache, client, rest
@@ -34,79 +35,80 @@ def operator_namespace(folder: Path = _SERVICE_ACCOUNT) -> str:
         return DEFAULT_NAMESPACE
 
 
-class Cluster(Protocol):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """The objects that contain the certificates, and the delays."""
+
+    namespace: str
+    secret: str
+    service: str
+    configuration: str = "validator.trainer.kubeflow.org"
+    """Name of the ValidatingWebhookConfiguration."""
+    mutating: str = "defaulter.trainer.kubeflow.org"
+    """Name of the MutatingWebhookConfiguration."""
+    settle: float = 10.0
+    """Seconds between adding a new authority to the webhook configuration and serving with it."""
+    period: float = 3600.0
+    """Seconds between two passes without a reported change."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
     """The connection to the Secret and the webhook configurations."""
 
-    @property
-    def client(self) -> client.ReaderWriter:
-        """The client. It reads from the server, not from a cache."""
-        ...
-
-    async def watch(self, changed: Callable[[], None]) -> None:
-        """Call ``changed`` whenever one of them may have changed, until cancelled."""
-        ...
-
-
-@dataclasses.dataclass(frozen=True)
-class _Connected:
     client: client.ReaderWriter
+    """The client. It reads from the server, not from a cache."""
     transport: rest.RoundTripper
-    selection: cache.Options
-    mutating: str
+    options: Options
 
     async def watch(self, changed: Callable[[], None]) -> None:
+        """Call ``changed`` whenever one of the objects may have changed, until cancelled.
+
+        A role that denies the MutatingWebhookConfiguration, as that of Trainer v2.1 does, may be replaced later: it is
+        tried again until then. A watch would log its failures.
+        """
+        names: dict[type[Object], cache.ByObject] = {
+            Secret: cache.ByObject(
+                namespaces=(self.options.namespace,), fields={"metadata.name": self.options.secret}
+            ),
+            ValidatingWebhookConfiguration: cache.ByObject(
+                fields={"metadata.name": self.options.configuration}
+            ),
+            MutatingWebhookConfiguration: cache.ByObject(fields={"metadata.name": self.options.mutating}),
+        }
+        watched = cache.Cache(self.transport, options=cache.Options(by_object=names))
+
         def notify(*_: object) -> None:
             changed()
 
-        watched = cache.Cache(self.transport, options=self.selection)
-        handler: cache.EventHandlerFuncs[Object] = cache.EventHandlerFuncs(notify, notify, notify)
-
         async def add(kind: type[Object]) -> None:
             informer = await watched.get_informer(kind)
-            informer.add_event_handler(handler)
+            informer.add_event_handler(cache.EventHandlerFuncs(notify, notify, notify))
+
+        async def add_once_permitted() -> None:
+            while not await self._may_read_mutating():  # noqa: ASYNC110 - no watch reports a new role
+                await anyio.sleep(UNTIL_PERMITTED)
+            await add(MutatingWebhookConfiguration)
 
         await add(Secret)
         await add(ValidatingWebhookConfiguration)
-
-        async def add_once_permitted() -> None:
-            while True:
-                await anyio.sleep(UNTIL_PERMITTED)
-                if await self._may_read_mutating():
-                    return await add(MutatingWebhookConfiguration)
-
         async with anyio.create_task_group() as tasks:
-            if await self._may_read_mutating():
-                await add(MutatingWebhookConfiguration)
-            else:
-                tasks.start_soon(add_once_permitted)
+            tasks.start_soon(add_once_permitted)
             await watched.start()
 
     async def _may_read_mutating(self) -> bool:
-        """Return False if the role denies it, as that of Trainer v2.1 does: a watch would log its failures.
-
-        The role may be replaced later, and the manager need not be started again then.
-        """
         try:
-            await self.client.get(MutatingWebhookConfiguration, ("", self.mutating))
+            await self.client.get(MutatingWebhookConfiguration, ("", self.options.mutating))
         except ForbiddenError:
             return False
         except (StatusError, rest.RestError):
-            return True
+            pass
         return True
 
 
 @asynccontextmanager
-async def connect(
-    config: rest.Config, *, namespace: str, secret: str, configuration: str, mutating: str
-) -> AsyncIterator[Cluster]:
+async def connect(config: rest.Config, options: Options) -> AsyncIterator[Cluster]:
     """Provide a separate connection for certificates: they do not wait for the controllers' requests."""
-    selection = cache.Options(
-        by_object={
-            Secret: cache.ByObject(namespaces=(namespace,), fields={"metadata.name": secret}),
-            ValidatingWebhookConfiguration: cache.ByObject(fields={"metadata.name": configuration}),
-            MutatingWebhookConfiguration: cache.ByObject(fields={"metadata.name": mutating}),
-        }
-    )
     async with rest.Transport(dataclasses.replace(config, qps=0)) as transport:
         live = client.LiveClient(transport, rest.RESTMapper(transport))
-        yield _Connected(live, transport, selection, mutating)
+        yield Cluster(live, transport, options)

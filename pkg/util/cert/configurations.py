@@ -1,96 +1,173 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The webhook configurations of the manager: read from the server, and made to trust its authority."""
+"""The webhook configurations: the authorities that the API server trusts, and the names by which it calls us."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from datetime import datetime
+import base64
+import binascii
+import contextlib
+import ipaddress
+from collections.abc import Iterable
+from datetime import datetime, timedelta
 from typing import Final
+from urllib.parse import urlsplit
 
-from controller_runtime import log
-from controller_runtime.machinery.errors import ConflictError, ForbiddenError, NotFoundError
+from controller_runtime import client, log
+from controller_runtime.apis.admissionregistration.v1 import (
+    MutatingWebhook,
+    MutatingWebhookConfiguration,
+    ValidatingWebhook,
+    ValidatingWebhookConfiguration,
+)
+from controller_runtime.machinery.errors import ForbiddenError, NotFoundError
+from controller_runtime.serving import certificates
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
 
-from . import bundle
-from .cluster import Cluster
+from . import pki
 
 # +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations,resourceNames=validator.trainer.kubeflow.org,verbs=get;list;watch;update
 # +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingwebhookconfigurations,resourceNames=defaulter.trainer.kubeflow.org,verbs=get;list;watch;update
 
-_TRIES: Final = 10
+Configuration = ValidatingWebhookConfiguration | MutatingWebhookConfiguration
+
+OVERLAP: Final = timedelta(hours=24)
+"""Time for which former authorities are trusted beside a new one. Every replica has switched by then."""
+SINCE: Final = "trainer.kubeflow.org/webhook-authority-since"
+"""Annotation with the time at which the newest authority was added, while others are trusted too."""
+MOST: Final = 64
+"""Maximum number of former authorities that are kept, for any number of rotations within the overlap."""
+
+_BEGIN: Final = b"-----BEGIN CERTIFICATE-----"
+_ABSENT: Final = "The webhook configuration does not exist: its webhooks are not called"
+_DENIED: Final = "The role does not permit reading the webhook configuration: its webhooks are not called"
 
 _log = log.logger_from("cert-rotation")
 
 
-class Configurations:
-    """The configurations with these names, by kind; those that do not exist or may not be read are skipped."""
+async def read(reader: client.Reader, validating: str, mutating: str) -> list[Configuration]:
+    """Return the configurations with these names. The mutating one, which Trainer v2.1 lacks, may be denied.
 
-    def __init__(self, names: Mapping[type[bundle.Configuration], str]) -> None:
-        self._names = names
-        self._reported: set[str] = set()
-
-    async def read(self, cluster: Cluster) -> list[bundle.Configuration]:
-        """Return the configurations that exist.
-
-        Raises:
-            StatusError: the API server refused a request for a reason other than missing permission.
-        """
-        found = [await self._read(cluster, kind) for kind in self._names]
-        return [each for each in found if each is not None]
-
-    async def trust(
-        self,
-        cluster: Cluster,
-        found: list[bundle.Configuration],
-        current: bytes,
-        served: bytes,
-        now: Callable[[], datetime],
-    ) -> bool:
-        """Return when every hook trusts ``current``, with True if a configuration was written.
-
-        Raises:
-            ConflictError: a configuration was changed again and again meanwhile.
-        """
-        written = [await self._trust(cluster, each, current, served, now) for each in found]
-        return any(written)
-
-    async def _read(self, cluster: Cluster, kind: type[bundle.Configuration]) -> bundle.Configuration | None:
-        name = self._names[kind]
+    Raises:
+        StatusError: the API server refused a request.
+    """
+    found: list[Configuration] = []
+    for kind, name in (
+        (ValidatingWebhookConfiguration, validating),
+        (MutatingWebhookConfiguration, mutating),
+    ):
         try:
-            found = await cluster.client.get(kind, ("", name))
-        except (NotFoundError, ForbiddenError) as error:
-            if isinstance(error, ForbiddenError) and kind is not bundle.ADDED_LATER:
+            found.append(await reader.get(kind, ("", name)))
+        except NotFoundError:
+            _log.warning(_ABSENT, kind=kind.gvk.kind, name=name)
+        except ForbiddenError:
+            if kind is not MutatingWebhookConfiguration:
                 raise
-            if name not in self._reported:
-                _log.warning(_PROBLEMS[isinstance(error, ForbiddenError)], kind=kind.gvk.kind, name=name)
-                self._reported.add(name)
-            return None
-        self._reported.discard(name)
-        return found
-
-    async def _trust(
-        self,
-        cluster: Cluster,
-        configuration: bundle.Configuration,
-        current: bytes,
-        served: bytes,
-        now: Callable[[], datetime],
-    ) -> bool:
-        hooks: bundle.Configuration | None = configuration
-        for _ in range(_TRIES):
-            if hooks is None or not bundle.trust(hooks, current, served, now()):
-                return False
-            try:
-                await cluster.client.update(hooks)
-            except (ConflictError, NotFoundError):
-                hooks = await self._read(cluster, type(configuration))
-                continue
-            _log.info("Webhook configuration trusts the authority", name=configuration.name)
-            return True
-        raise ConflictError(f"{configuration.name}: changed {_TRIES} times while being written")
+            _log.warning(_DENIED, kind=kind.gvk.kind, name=name)
+    return found
 
 
-_PROBLEMS: Final = (
-    "The webhook configuration does not exist: its webhooks are not called",
-    "The role does not permit reading the webhook configuration: its webhooks are not called",
-)
+def server_names(service: str, namespace: str, configurations: Iterable[Configuration]) -> list[str]:
+    """Return the names that a serving certificate must have: our Service's, and those that the hooks call."""
+    names = {f"{service}.{namespace}.svc": None}
+    for hook in (hook for each in configurations for hook in each.webhooks or ()):
+        called = hook.client_config
+        if called is None:
+            continue
+        if called.service is not None and called.service.name and called.service.namespace:
+            names[f"{called.service.name}.{called.service.namespace}.svc"] = None
+        elif called.url and (host := _host(called.url)):
+            names[host] = None
+    return list(names)
+
+
+def trust(configuration: Configuration, current: bytes, served: bytes, now: datetime) -> bool:
+    """Put ``current`` first in every hook's bundle. Return True if anything changed.
+
+    Authorities that were trusted before follow it during the overlap, and so does the one we still serve with. The
+    start of the overlap is an annotation of the configuration, because all replicas share it.
+    """
+    hooks = [hook for hook in configuration.webhooks or () if hook.client_config is not None]
+    before = [_bundle(hook) for hook in hooks]
+    newest = _certificates(current)
+    former = _former(newest, (*before, served), now)
+    since = None
+    if former:
+        leads = all(_certificates(bundle)[: len(newest)] == newest for bundle in before)
+        since = _since(configuration, now) if leads else now
+        if since is None:
+            since = now
+        elif now - since > OVERLAP:
+            former, since = [], None
+    wanted = b"".join([current if current.endswith(b"\n") or not former else current + b"\n", *former])
+    changed = _note(configuration, since)
+    for hook, bundle in zip(hooks, before, strict=True):
+        if bundle != wanted and hook.client_config is not None:
+            hook.client_config.ca_bundle = base64.b64encode(wanted).decode()
+            changed = True
+    return changed
+
+
+def _certificates(bundle: bytes) -> list[x509.Certificate]:
+    """Return the certificates in a bundle; other content is skipped."""
+    found = []
+    for each in bundle.split(_BEGIN)[1:]:
+        with contextlib.suppress(ValueError):
+            found.append(pki.certificate(_BEGIN + each))
+    return found
+
+
+def _former(newest: list[x509.Certificate], bundles: Iterable[bytes], now: datetime) -> list[bytes]:
+    """Return the other certificates in ``bundles``, each once, youngest first."""
+    kept = {
+        found: found.public_bytes(Encoding.PEM)
+        for bundle in bundles
+        for found in _certificates(bundle)
+        if found not in newest and found.not_valid_after_utc > now
+    }
+    by_age = sorted(kept, key=lambda cert: (cert.not_valid_before_utc, cert.serial_number), reverse=True)
+    return [kept[cert] for cert in by_age[:MOST]]
+
+
+def _since(configuration: Configuration, now: datetime) -> datetime | None:
+    try:
+        noted = datetime.fromisoformat(configuration.annotations.get(SINCE, ""))
+    except ValueError:
+        return None
+    return noted if noted.tzinfo is not None and noted <= now + certificates.SKEW else None
+
+
+def _note(configuration: Configuration, since: datetime | None) -> bool:
+    """Set or remove the annotation with the start of the overlap. Return True if anything changed."""
+    annotations = dict(configuration.annotations)
+    if since is None:
+        annotations.pop(SINCE, None)
+    else:
+        annotations[SINCE] = since.isoformat(timespec="seconds")
+    changed = annotations != dict(configuration.annotations)
+    if changed:
+        configuration.metadata.annotations = annotations or None
+    return changed
+
+
+def _bundle(hook: ValidatingWebhook | MutatingWebhook) -> bytes:
+    text = hook.client_config.ca_bundle if hook.client_config is not None else None
+    try:
+        return base64.b64decode(text or "", validate=True)
+    except (binascii.Error, ValueError):
+        return b""
+
+
+def _host(url: str) -> str | None:
+    """Return the host of an URL; None for one that no certificate names: other scripts, and addresses with a zone."""
+    try:
+        host = urlsplit(url).hostname or ""
+    except ValueError:  # Go accepts brackets around a text that is not an IPv6 address
+        return None
+    if not host.isascii() or "%" in host:
+        return None
+    try:
+        return str(ipaddress.ip_address(host))
+    except ValueError:
+        return host

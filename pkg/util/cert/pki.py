@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The content of the Secret: an authority and a serving certificate, their generation and validation.
 
-Pure functions of their arguments and the time. The authority's key is RSA in PKCS#1, which is all that Kubeflow
+The authority's key is RSA in PKCS#1, which is all that Kubeflow
 Trainer's Go manager reads: it can take the Secret over again. The serving key is EC, so that a handshake
 costs next to nothing.
 """
@@ -11,17 +11,20 @@ from __future__ import annotations
 
 import base64
 import binascii
+import ssl
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, Self, TypeVar
 
+from controller_runtime.rest import load_chain
 from controller_runtime.serving import certificates
+from controller_runtime.webhook import server_context
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from cryptography.x509.oid import ExtendedKeyUsageOID
 
 CA_NAME: Final = "kubeflow-trainer-ca"
 SERVING_NAME: Final = "kubeflow-trainer-webhooks"
@@ -87,7 +90,10 @@ class Verdict:
 def inspect(material: Material, names: Collection[str], now: datetime) -> Verdict:
     """Return the problems that prevent ``material`` from serving ``names`` for long enough.
 
-    Takes some milliseconds to check the keys. Later only the result of :func:`age` can change.
+    Takes some 30 ms to check the keys. The result is the same until :func:`renewal`.
+
+    Raises:
+        OSError: the certificate cannot be loaded at the moment.
     """
     try:
         ca = _pair("ca.crt", material.ca_crt, "ca.key", material.ca_key)
@@ -96,21 +102,10 @@ def inspect(material: Material, names: Collection[str], now: datetime) -> Verdic
     except UnusableError as error:
         return Verdict(authority=str(error))
     try:
-        _check_serving(_pair("tls.crt", material.tls_crt, "tls.key", material.tls_key), ca, names)
-    except UnusableError as error:
-        return Verdict(serving=str(error))
-    return age(material, now)
-
-
-def age(material: Material, now: datetime) -> Verdict:
-    """Return the halves of valid ``material`` that have expired or are due."""
-    ca, serving = certificate(material.ca_crt), certificate(material.tls_crt)
-    try:
-        _check_period("ca.crt", ca, now)
-    except UnusableError as error:
-        return Verdict(authority=str(error))
-    try:
+        serving = _pair("tls.crt", material.tls_crt, "tls.key", material.tls_key)
+        _check_serving(serving, ca, names)
         _check_period("tls.crt", serving, now)
+        serving_context(material)
     except UnusableError as error:
         return Verdict(serving=str(error))
     if ca.not_valid_after_utc - now <= CA_MARGIN:
@@ -180,6 +175,21 @@ def reissue(material: Material, names: Sequence[str], now: datetime) -> Material
     return Material(
         material.ca_crt, material.ca_key, certificates.certificate_pem(serving), certificates.private_pem(key)
     )
+
+
+def serving_context(material: Material) -> ssl.SSLContext:
+    """Return a TLS context with the serving certificate.
+
+    Raises:
+        UnusableError: the TLS library does not accept it; it is stricter than :func:`inspect`.
+        OSError: it cannot be loaded at the moment: a file descriptor is needed, and all of them may be in use.
+    """
+    context = server_context()
+    try:
+        load_chain(context, material.tls_crt, material.tls_key)
+    except ssl.SSLError as error:
+        raise UnusableError(f"tls.crt cannot be served with: {error.reason or error}") from error
+    return context
 
 
 def certificate(pem: bytes) -> x509.Certificate:
@@ -267,9 +277,4 @@ def _check_period(name: str, cert: x509.Certificate, now: datetime) -> None:
 
 
 def _name(common_name: str) -> x509.Name:
-    return x509.Name(
-        [
-            x509.NameAttribute(NameOID.ORGANIZATION_NAME, ORGANIZATION),
-            x509.NameAttribute(NameOID.COMMON_NAME, common_name),
-        ]
-    )
+    return x509.Name.from_rfc4514_string(f"CN={common_name},O={ORGANIZATION}")

@@ -16,7 +16,7 @@ import yaml
 from controller_runtime.envtest import Binaries, PlainProgress, Tool, ToolGroup
 
 from pkg import config
-from pkg.app import certificates, flags
+from pkg.app import flags
 
 pytestmark = pytest.mark.slow
 
@@ -160,7 +160,7 @@ def test_certificates_are_kept_where_the_chart_mounts_them_and_trusted_where_it_
     assert mount["mountPath"] == "/tmp/k8s-webhook-server/serving-certs"
     assert volume["secret"]["secretName"] == cfg.cert_management.webhook_secret_name
     assert ("Secret", cfg.cert_management.webhook_secret_name) in objects
-    hooks = objects["ValidatingWebhookConfiguration", certificates.WEBHOOK_CONFIGURATION]
+    hooks = objects["ValidatingWebhookConfiguration", "validator.trainer.kubeflow.org"]
     services = {hook["clientConfig"]["service"]["name"] for hook in hooks["webhooks"]}
     assert services == {cfg.cert_management.webhook_service_name}
     assert ("Service", cfg.cert_management.webhook_service_name) in objects

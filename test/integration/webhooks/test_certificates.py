@@ -80,14 +80,7 @@ def replicas(
         mutating=namespace,
         settle=0.5,
     )
-    connect = functools.partial(
-        cert.connect,
-        trainer_config,
-        namespace=namespace,
-        secret="certs",
-        configuration=namespace,
-        mutating=namespace,
-    )
+    connect = functools.partial(cert.connect, trainer_config, options)
 
     @asynccontextmanager
     async def run(count: int) -> AsyncIterator[list[cert.Certificates]]:

@@ -1,6 +1,5 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-import anyio
 import controller_runtime as ctrl
 import pytest
 from controller_runtime import rest
@@ -11,22 +10,6 @@ from controller_runtime.machinery.errors import ForbiddenError
 from pkg import config
 from pkg.apis.config.v1alpha1 import Configuration
 from pkg.app import flags, main, process, program
-from pkg.app.certificates import ManagedWebhooks
-
-
-class Certificates:
-    def __init__(self) -> None:
-        self.there = anyio.Event()
-
-    async def start(self) -> None:
-        await anyio.sleep_forever()
-
-    async def served(self) -> None:
-        await self.there.wait()
-
-    def check(self) -> None:
-        if not self.there.is_set():
-            raise NotHealthyError("certificates are not ready")
 
 
 def test_version_and_help_are_answers_not_errors(capsys: pytest.CaptureFixture[str]) -> None:
@@ -154,21 +137,3 @@ async def test_status_updates_are_served_with_their_feature_gate_in_every_replic
             mgr._readyz["status-server"]()
     enabled = program.reports_status(parsed, cfg)
     assert (Secret in program.options(parsed, cfg).cache.by_object) is enabled
-
-
-async def test_webhooks_wait_for_their_certificate_and_controllers_do_not() -> None:
-    certificates = Certificates()
-    registered: list[str] = []
-    managed = ManagedWebhooks(certificates, lambda: registered.append("now"), lambda: None)
-    assert not managed.need_leader_election()
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(managed.start)
-        await anyio.sleep(60)
-        with pytest.raises(NotHealthyError, match="certificates are not ready"):
-            managed.check()
-        assert registered == []
-        certificates.there.set()
-        await anyio.sleep(0.1)
-        assert registered == ["now"]
-        managed.check()
-        tasks.cancel_scope.cancel()

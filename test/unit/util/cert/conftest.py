@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import pytest
@@ -82,9 +82,9 @@ class World:
 
     @asynccontextmanager
     async def connect(self) -> AsyncIterator[cluster.Cluster]:
-        yield self
+        yield cast("cluster.Cluster", self)
 
-    def replica(self, **changes: Any) -> Certificates:
+    def replica(self, when_served: Callable[[], None] = lambda: None, **changes: Any) -> Certificates:
         async def at_once(make: Callable[..., Material], *args: Any) -> Material:
             return make(*args)
 
@@ -96,7 +96,9 @@ class World:
             mutating=MUTATING,
             **changes,
         )
-        return Certificates(options, self.connect, self.events, now=self.now, make=at_once)
+        return Certificates(
+            options, self.connect, self.events, when_served=when_served, now=self.now, make=at_once
+        )
 
     @asynccontextmanager
     async def replicas(self, count: int = 1, **changes: Any) -> AsyncIterator[list[Certificates]]:

@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from pkg.util.cert import Material, bundle, pki
+from pkg.util.cert import Material, configurations, pki
 
 SECRET = Secret(metadata=ObjectMeta(name="certs", namespace="system"))
 
@@ -48,6 +48,17 @@ async def test_an_empty_or_absent_secret_is_filled_and_served_and_trusted_by_eve
     assert [(kind, reason) for kind, reason, _ in world.events.recorded] == [
         ("Normal", "WebhookCertificatesCreated")
     ]
+
+
+async def test_the_first_certificate_is_announced_once_and_controllers_do_not_wait_for_it(world: Any) -> None:
+    served: list[float] = []
+    async with world.replicas(when_served=lambda: served.append(anyio.current_time())) as (replica,):
+        assert not replica.need_leader_election()
+        assert served == []
+        await replica.served()
+        await world.client.delete(SECRET)
+        await anyio.sleep(60)
+        assert len(served) == 1
 
 
 async def test_replicas_that_start_together_end_with_one_authority(world: Any, admits: Any) -> None:
@@ -113,7 +124,7 @@ async def test_the_former_authority_is_trusted_for_a_day_and_then_no_more(world:
         await anyio.sleep(2 * 3600)
         assert await world.bundles() == [after.ca_crt] * 2
         found = await world.client.get(ValidatingWebhookConfiguration, ("", "validator"))
-        assert bundle.SINCE not in found.annotations
+        assert configurations.SINCE not in found.annotations
 
 
 async def test_the_secret_holds_the_former_authority_for_a_day(world: Any, admits: Any) -> None:
@@ -131,7 +142,7 @@ async def test_the_secret_holds_the_former_authority_for_a_day(world: Any, admit
         # A client trusts replicas before and after the change.
         assert admits(replica, data["ca.crt"] + data[pki.FORMER])
         assert admits(replica, data[pki.FORMER] + data["ca.crt"])
-        await anyio.sleep(bundle.OVERLAP.total_seconds() - 60)
+        await anyio.sleep(configurations.OVERLAP.total_seconds() - 60)
         assert pki.FORMER in await stored()
         await anyio.sleep(86400 + 120)
         assert await stored() == {key: value for key, value in data.items() if key != pki.FORMER}
@@ -482,17 +493,17 @@ def test_many_rotations_within_a_day_do_not_grow_the_bundle_for_ever(world: Any)
     )
     now = world.began
     authority = b""
-    for minute in range(bundle.MOST + 5):
+    for minute in range(configurations.MOST + 5):
         now = world.began + timedelta(minutes=minute)
         authority = Authority.create("kubeflow-trainer-ca", now=now).certificate
-        assert bundle.trust(configuration, authority, b"", now)
-        assert not bundle.trust(configuration, authority, b"", now)
+        assert configurations.trust(configuration, authority, b"", now)
+        assert not configurations.trust(configuration, authority, b"", now)
     assert configuration.webhooks is not None
     assert configuration.webhooks[0].client_config is not None
     found = base64.b64decode(configuration.webhooks[0].client_config.ca_bundle or "")
-    assert found.count(b"BEGIN CERTIFICATE") == bundle.MOST + 1
+    assert found.count(b"BEGIN CERTIFICATE") == configurations.MOST + 1
     assert found.startswith(authority)
-    assert bundle.trust(configuration, authority, b"", now + timedelta(hours=25))
+    assert configurations.trust(configuration, authority, b"", now + timedelta(hours=25))
     assert base64.b64decode(configuration.webhooks[0].client_config.ca_bundle or "") == authority
 
 
@@ -515,22 +526,22 @@ def bundles_of(configuration: ValidatingWebhookConfiguration) -> list[bytes]:
 def test_a_bundle_that_makes_no_sense_is_replaced(world: Any) -> None:
     authority = Authority.create("kubeflow-trainer-ca").certificate
     configuration = configuration_with(b"garbage", b"-----BEGIN CERTIFICATE-----\nAAAA\n", authority)
-    assert bundle.trust(configuration, authority, b"", world.began)
+    assert configurations.trust(configuration, authority, b"", world.began)
     assert bundles_of(configuration) == [authority] * 3
 
 
 def test_an_authority_that_comes_as_a_chain_is_not_taken_for_a_former_one(world: Any) -> None:
     chain = b"".join(Authority.create(name).certificate for name in ("one", "two"))
     configuration = configuration_with(b"")
-    assert bundle.trust(configuration, chain, b"", world.began)
-    assert not bundle.trust(configuration, chain, b"", world.began + timedelta(days=3))
+    assert configurations.trust(configuration, chain, b"", world.began)
+    assert not configurations.trust(configuration, chain, b"", world.began + timedelta(days=3))
     assert bundles_of(configuration) == [chain]
 
 
 def test_hooks_that_trust_different_authorities_come_to_trust_all_of_them(world: Any) -> None:
     ours, one, two = (Authority.create(name).certificate for name in ("ours", "one", "two"))
     configuration = configuration_with(one, two)
-    assert bundle.trust(configuration, ours, b"", world.began)
+    assert configurations.trust(configuration, ours, b"", world.began)
     first, second = bundles_of(configuration)
     assert first == second
     assert first.startswith(ours)
@@ -543,22 +554,22 @@ def test_what_we_still_serve_with_stays_trusted_whatever_became_of_the_configura
     old, served = (Authority.create(name).certificate for name in ("old", "served"))
     configuration = configuration_with(old)
     now = world.began + timedelta(days=30)
-    assert bundle.trust(configuration, old, served, now)
+    assert configurations.trust(configuration, old, served, now)
     assert bundles_of(configuration) == [old + served]
-    assert configuration.annotations[bundle.SINCE] == now.isoformat(timespec="seconds")
-    assert not bundle.trust(configuration, old, b"", now + timedelta(hours=23))
-    assert bundle.trust(configuration, old, b"", now + timedelta(hours=25))
+    assert configuration.annotations[configurations.SINCE] == now.isoformat(timespec="seconds")
+    assert not configurations.trust(configuration, old, b"", now + timedelta(hours=23))
+    assert configurations.trust(configuration, old, b"", now + timedelta(hours=25))
     assert bundles_of(configuration) == [old]
 
 
 def test_an_overlap_whose_start_somebody_removed_starts_again(world: Any) -> None:
     old, current = (Authority.create(name).certificate for name in ("old", "current"))
     configuration = configuration_with(old)
-    assert bundle.trust(configuration, current, b"", world.began)
+    assert configurations.trust(configuration, current, b"", world.began)
     configuration.metadata.annotations = None
     now = world.began + timedelta(hours=1)
-    assert bundle.trust(configuration, current, b"", now)
-    assert configuration.annotations[bundle.SINCE] == now.isoformat(timespec="seconds")
+    assert configurations.trust(configuration, current, b"", now)
+    assert configuration.annotations[configurations.SINCE] == now.isoformat(timespec="seconds")
 
 
 async def test_a_namespace_that_is_missing_is_what_readiness_tells(world: Any) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 import msgspec
 import pytest
-from controller_runtime import cache, client, rest
+from controller_runtime import client, rest
 
 from pkg.util.cert import cluster
 
@@ -56,7 +56,8 @@ async def test_a_configuration_that_the_role_denies_is_watched_once_it_may_be_re
     server, changes = Server(), list[float]()
     server.permitted = permitted
     live = client.LiveClient(server.transport, rest.RESTMapper(server.transport))
-    connected = cluster._Connected(live, server.transport, cache.Options(), "defaulter")
+    options = cluster.Options(namespace="system", secret="certs", service="manager", mutating="defaulter")
+    connected = cluster.Cluster(live, server.transport, options)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(connected.watch, lambda: changes.append(anyio.current_time()))
         await anyio.sleep(cluster.UNTIL_PERMITTED * 2.5)
