@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 from controller_runtime.apis.admission.v1 import AdmissionRequest
@@ -23,22 +23,21 @@ from controller_runtime.machinery import JSON
 from pkg.apis.trainer.v1alpha1 import PodSpecPatch, RuntimePatch, TrainJob
 from pkg.util import generations
 
-_FIELDS: Final = {
+_FIRST: Final = {
     "podTemplateOverrides": "pod_template_overrides",
     "labels": "labels",
     "annotations": "annotations",
-    "runtimePatches": "runtime_patches",
-    "activeDeadlineSeconds": "active_deadline_seconds",
 }
-_GENERATIONS: Final = (
-    ("podTemplateOverrides", "labels", "annotations"),
-    ("runtimePatches", "activeDeadlineSeconds"),
-)
-"""The spec's fields that only one API generation has, by wire name."""
+_SECOND: Final = {"runtimePatches": "runtime_patches", "activeDeadlineSeconds": "active_deadline_seconds"}
+"""The spec's fields that only one API generation has, and their attributes."""
 
 _GRACE: Final = "terminationGracePeriodSeconds"
 _UNTYPED: Final = "kubectl"
-"""kubectl sends the fields of the user's file, so a missing one was removed on purpose."""
+"""kubectl sends the fields of the user's file, so a missing one was removed on purpose.
+
+Ownership decides the same for ``kubectl apply``. Its other commands write under names of their own: ``kubectl edit``
+removes fields of ``kubectl apply``.
+"""
 
 
 class Dropped(NamedTuple):
@@ -69,8 +68,7 @@ class Dropped(NamedTuple):
 
 def dropped(request: AdmissionRequest, old: TrainJob, new: TrainJob) -> list[Dropped]:
     """Return the fields that a client dropped although it never owned them; none without managed fields."""
-    first, second = (_fields(old, new, wires) for wires in _GENERATIONS)
-    rest = [*second, *_grace_periods(old, new)]
+    first, rest = _fields(old, new, _FIRST), [*_fields(old, new, _SECOND), *_grace_periods(old, new)]
     if not (first or rest) or not old.metadata.managed_fields or _is_patch(request):
         return []
     writers = _writers(request, old, new)
@@ -93,7 +91,7 @@ def _not_owned(old: TrainJob, field: Dropped, writers: set[str]) -> Iterator[Dro
     if not _owned_by(old, field, writers):
         yield field
     elif field == Dropped("runtimePatches"):
-        owners = {entry.manager for entry in _entries(old) if entry.manager}
+        owners = {entry.manager or "" for entry in _entries(old).values()}
         for patch in old.spec.runtime_patches or []:
             entry = Dropped(field.field, patch.manager)
             if _owned_by(old, entry, owners - writers) and not _owned_by(old, entry, writers):
@@ -112,7 +110,7 @@ def put_back(old: TrainJob, new: TrainJob, fields: list[Dropped]) -> list[str]:
                 each.manager, each.job
             ].termination_grace_period_seconds
         else:
-            name = _FIELDS[each.field]
+            name = {**_FIRST, **_SECOND}[each.field]
             setattr(new.spec, name, copy.deepcopy(getattr(old.spec, name)))
         _restore_owners(old, new, each.owned)
     return [
@@ -127,10 +125,10 @@ def _is_patch(request: AdmissionRequest) -> bool:
     return isinstance(request.options, dict) and request.options.get("kind") == "PatchOptions"
 
 
-def _fields(old: TrainJob, new: TrainJob, wires: Iterable[str]) -> list[Dropped]:
+def _fields(old: TrainJob, new: TrainJob, generation: Mapping[str, str]) -> list[Dropped]:
     """Return the fields of a generation that were set, if a client dropped them all."""
-    held = [wire for wire in wires if getattr(old.spec, _FIELDS[wire])]
-    known = any(getattr(new.spec, _FIELDS[wire]) is not None for wire in held)
+    held = [wire for wire, name in generation.items() if getattr(old.spec, name)]
+    known = any(getattr(new.spec, generation[wire]) is not None for wire in held)
     return [] if known else [Dropped(wire) for wire in held]
 
 
@@ -160,11 +158,11 @@ def _writers(request: AdmissionRequest, old: TrainJob, new: TrainJob) -> set[str
     options = request.options
     if isinstance(options, dict) and (name := options.get("fieldManager")):
         return {str(name)}
-    before = {_identity(entry): entry for entry in _entries(old)}
+    before = _entries(old)
     return {
         entry.manager or ""
-        for entry in _entries(new)
-        if not entry.subresource and _is_written(before.get(_identity(entry)), entry)
+        for identity, entry in _entries(new).items()
+        if not entry.subresource and _is_written(before.get(identity), entry)
     }
 
 
@@ -185,7 +183,8 @@ def _contains(fields: JSON, others: JSON) -> bool:
 def _owned_by(train_job: TrainJob, field: Dropped, managers: set[str]) -> bool:
     """Return True if one of these field managers owns the field, or a part of it."""
     return any(
-        entry.manager in managers and _owned(entry, field.owned) is not None for entry in _entries(train_job)
+        entry.manager in managers and _owned(entry, field.owned) is not None
+        for entry in _entries(train_job).values()
     )
 
 
@@ -199,18 +198,12 @@ def _owned(entry: Entry, path: tuple[str, ...]) -> JSON:
 
 def _restore_owners(old: TrainJob, new: TrainJob, path: tuple[str, ...]) -> None:
     """Give the field back to its owners: the server took it from them before admission."""
-    entries = list(_entries(new))
-    for entry in _entries(old):
-        held = _owned(entry, path)
-        if held is None:
-            continue
-        current = next((each for each in entries if _identity(each) == _identity(entry)), None)
-        if current is None:
-            current = entry.deep_copy()
-            current.fields_v1 = None
-            entries.append(current)
-        current.fields_v1 = _with(current.fields_v1, ("f:spec", *path), held)
-    new.metadata.managed_fields = entries or None
+    entries = _entries(new)
+    for identity, entry in _entries(old).items():
+        if (held := _owned(entry, path)) is not None:
+            current = entries.setdefault(identity, entry.model_copy(update={"fields_v1": None}))
+            current.fields_v1 = _with(current.fields_v1, ("f:spec", *path), held)
+    new.metadata.managed_fields = list(entries.values()) or None
 
 
 def _with(fields: JSON, path: tuple[str, ...], held: JSON) -> JSON:
@@ -221,9 +214,9 @@ def _with(fields: JSON, path: tuple[str, ...], held: JSON) -> JSON:
     return {**below, path[0]: _with(below.get(path[0]), path[1:], held)}
 
 
-def _entries(train_job: TrainJob) -> Iterator[Entry]:
-    yield from train_job.metadata.managed_fields or ()
-
-
-def _identity(entry: Entry) -> tuple[str | None, ...]:
-    return entry.manager, entry.operation, entry.api_version, entry.subresource
+def _entries(train_job: TrainJob) -> dict[tuple[str | None, ...], Entry]:
+    """Return the managed fields, of which the server keeps one entry for each of these keys."""
+    return {
+        (entry.manager, entry.operation, entry.api_version, entry.subresource): entry
+        for entry in train_job.metadata.managed_fields or ()
+    }

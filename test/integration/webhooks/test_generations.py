@@ -13,6 +13,8 @@ from controller_runtime.client import LiveClient, raw_patch
 from controller_runtime.envtest import eventually
 from controller_runtime.machinery import Unstructured
 from controller_runtime.machinery.errors import ConflictError, InvalidError
+from controller_runtime.rest import Request
+from controller_runtime.rest.layers import warnings_in
 
 from pkg.apis.jobset.v1alpha2 import JobSet, ReplicatedJob
 from pkg.apis.trainer.v1alpha1 import TrainJob
@@ -106,6 +108,34 @@ async def test_a_put_of_a_client_of_the_other_generation_loses_nothing(
         body = msgspec.json.encode({"spec": {"runtimePatches": None}})
         removed = await kueue.patch(Unstructured.wrap(after), raw_patch(MERGE, body))
         assert "runtimePatches" not in removed.to_dict()["spec"]
+
+
+async def put_seen(client: LiveClient, namespace: str, field: str, owner: str) -> tuple[Document, list[str]]:
+    """Replace the TrainJob without a field; return the answer and the server's warnings."""
+    path = f"/apis/trainer.kubeflow.org/v1alpha1/namespaces/{namespace}/trainjobs/job"
+    while True:
+        found = await read(client, namespace)
+        del found["spec"][field]
+        query, headers = (("fieldManager", owner),), {"Content-Type": "application/json"}
+        request = Request("PUT", path, query=query, headers=headers, body=msgspec.json.encode(found))
+        response = await client.transport.send(request)
+        answer = msgspec.json.decode(await response.read())
+        if answer.get("reason") != "Conflict":  # the controller wrote the status meanwhile
+            return answer, warnings_in(response.headers.get("Warning", ""))
+
+
+async def test_a_removed_field_is_honoured_or_put_back_with_a_warning_that_names_it(
+    admitting_manager: Running, acting_as: As, namespace: str, torch_runtime: str
+) -> None:
+    async with admitting_manager(), acting_as("sdk") as sdk, acting_as("notebook") as notebook:
+        await sdk.create(job(namespace, torch_runtime, labels={"l": "1"}, activeDeadlineSeconds=60))
+        kept, (warning,) = await put_seen(notebook, namespace, "labels", "notebook")
+        assert kept["spec"]["labels"] == {"l": "1"}
+        assert warning.startswith("spec.labels: kept")
+        # What kubectl edits belongs to another of its commands, or to the client that created the TrainJob.
+        gone, warnings = await put_seen(notebook, namespace, "labels", "kubectl-edit")
+        assert ("labels" in gone["spec"], warnings) == (False, [])
+        assert gone["spec"]["activeDeadlineSeconds"] == 60
 
 
 async def test_a_field_that_was_put_back_still_follows_its_owners_next_apply(
