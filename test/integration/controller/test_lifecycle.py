@@ -12,12 +12,15 @@ import anyio
 import pytest
 from controller_runtime import metrics
 from controller_runtime.apis.core.v1 import ConfigMap, Event, Namespace
-from controller_runtime.client import MERGE, LiveClient, raw_patch
+from controller_runtime.client import JSON, MERGE, LiveClient, raw_patch
 from controller_runtime.envtest import consistently, eventually
+from controller_runtime.machinery.errors import InvalidError
 from controller_runtime.rest import Request
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
+from pkg.controller import writes
+from pkg.controller.writes import PendingError
 
 pytestmark = pytest.mark.integration
 
@@ -232,3 +235,20 @@ async def test_a_namespace_that_is_terminating_is_asked_once(
             await live_client.patch(job, raw_patch(MERGE, body))
             await anyio.sleep(0.1)
         assert [path.rpartition("/")[2] for path in asked()] == ["job"]
+
+
+async def test_a_patch_whose_tests_fail_waits_and_an_invalid_one_is_an_error(
+    live_client: LiveClient, namespace: str, torch_runtime: str
+) -> None:
+    """The server says no more of a test that fails than that the request is in error."""
+    stored = await live_client.create(train_job(namespace, torch_runtime, suspend=True))
+    seen = stored.deep_copy()
+    seen.metadata.annotations = {"a": "1"}
+    with pytest.raises(InvalidError) as stale:
+        await live_client.patch(stored, writes.remove_annotation(seen, "a"))
+    with pytest.raises(PendingError, match="meanwhile"):
+        writes.raise_if_stale(stale.value, "it changed meanwhile")
+    body = json.dumps([{"op": "replace", "path": "/spec/runtimeRef/name", "value": "other"}]).encode()
+    with pytest.raises(InvalidError, match="field is immutable") as invalid:
+        await live_client.patch(stored, raw_patch(JSON, body))
+    writes.raise_if_stale(invalid.value, "it changed meanwhile")
