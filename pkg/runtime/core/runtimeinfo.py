@@ -4,19 +4,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
+from controller_runtime.apis.core.v1 import Container, ResourceRequirements
 from controller_runtime.apis.meta.v1 import ObjectMeta
 
-from pkg.apis.jobset.v1alpha2 import ReplicatedJob
+from pkg.apis.jobset.v1alpha2 import JobSetSpec, ReplicatedJob
 from pkg.apis.trainer import v1alpha1 as trainer
 from pkg.constants import trainer as constants
 from pkg.runtime import runtime
 from pkg.runtime.framework import Observer
-from pkg.util import generations, offload
+from pkg.util import generations, offload, resources
 
 from .overrides import with_overrides
-from .resources import apply_resources
 from .runtimepatches import set_metadata
 
 
@@ -42,7 +42,7 @@ def new_runtime_info(
     spec = with_overrides(template.spec, overrides, patches, None if observer is None else observer.template)
     labels, annotations = _set_metadata(template.metadata, wanted, patches)
     if merges_resources and ml_policy is not None:
-        apply_resources(spec, train_job, ml_policy, merge=True)
+        _apply_resources(spec, train_job, ml_policy, merge=True)
     info = runtime.new_info(
         labels=labels,
         annotations=annotations,
@@ -52,7 +52,7 @@ def new_runtime_info(
         pod_sets=[_pod_set(job, ml_policy) for job in spec.replicated_jobs or ()],
     )
     if not merges_resources:
-        apply_resources(spec, train_job, ml_policy, merge=False)
+        _apply_resources(spec, train_job, ml_policy, merge=False)
     if observer is not None:
         observer.begin(info)
     return info
@@ -108,3 +108,37 @@ def _pod_set(job: ReplicatedJob, ml_policy: trainer.MLPolicy | None) -> runtime.
     return runtime.new_pod_set(
         job.name, ancestor, 1 if count is None else count, job.template.spec.template.spec
     )
+
+
+def _apply_resources(
+    spec: JobSetSpec, train_job: trainer.TrainJob, ml_policy: trainer.MLPolicy | None, *, merge: bool
+) -> None:
+    """Merge the TrainJob's resources into those of the trainer's containers, or replace them.
+
+    Claims are dropped, as upstream. An empty map that replaces is sent. Without limits and requests nothing is
+    replaced.
+    """
+    own = train_job.spec.trainer
+    wanted = own.resources_per_node if own is not None else None
+    if wanted is None or (not merge and wanted.limits is None and wanted.requests is None):
+        return
+    for container in _trainers(spec, ml_policy):
+        if merge:
+            container.resources = resources.merged(container.resources, wanted)
+        else:
+            container.resources = ResourceRequirements(limits=wanted.limits, requests=wanted.requests)
+
+
+def _trainers(spec: JobSetSpec, ml_policy: trainer.MLPolicy | None) -> Iterator[Container]:
+    """Yield the containers ``node`` of the trainer's jobs, and of the job ``node`` if an MPI launcher trains too."""
+    mpi = ml_policy.mpi if ml_policy is not None else None
+    launcher_trains = mpi is not None and mpi.run_launcher_as_node is True
+    for job in spec.replicated_jobs or ():
+        metadata = job.template.metadata
+        labels = (metadata.labels if metadata is not None else None) or {}
+        if labels.get(constants.LABEL_TRAIN_JOB_ANCESTOR) == constants.ANCESTOR_TRAINER or (
+            launcher_trains and job.name == constants.NODE
+        ):
+            for container in job.template.spec.template.spec.containers or ():
+                if container.name == constants.NODE:
+                    yield container

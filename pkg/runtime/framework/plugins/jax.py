@@ -17,7 +17,7 @@ from pkg.constants import trainer as constants
 from pkg.runtime.framework.interface import EnforceMLPolicyPlugin
 from pkg.runtime.runtime import Info
 
-from .collective import connect_nodes
+from . import trainernodes
 
 NAME: Final = "JAX"
 
@@ -41,7 +41,7 @@ class JAX(EnforceMLPolicyPlugin):
     def enforce_ml_policy(self, info: Info, train_job: TrainJob) -> None:
         """Set the number of nodes, and the environment and port by which they find the coordinator."""
         if not self.stands_aside(info, train_job):
-            connect_nodes(info, train_job, lambda nodes: _environment(train_job.name, nodes))
+            trainernodes.connect(info, train_job, lambda nodes: _environment(train_job.name, nodes))
 
 
 def _environment(job: str, nodes: int) -> list[EnvVar]:

@@ -4,6 +4,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from controller_runtime.apis.core.v1 import ContainerPort, EnvVar
+
+from pkg import apply
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.constants import trainer as constants
 from pkg.runtime.runtime import Container, Info, PodSet
@@ -21,3 +26,17 @@ def with_count(info: Info, train_job: TrainJob) -> PodSet | None:
 def container(info: Info) -> Container | None:
     """Return the container ``node`` of the trainer, if the template has one."""
     return info.find_container_by_pod_set_ancestor_container_name(constants.ANCESTOR_TRAINER, constants.NODE)
+
+
+def connect(info: Info, train_job: TrainJob, environment: Callable[[int], list[EnvVar]]) -> None:
+    """Set the number of nodes, and the port and environment by which they find each other at the first of them.
+
+    ``environment`` returns the variables for a number of nodes.
+    """
+    pod_set, node = with_count(info, train_job), container(info)
+    if pod_set is None or node is None:
+        return
+    node.env = apply.upsert_env_vars(node.env, environment(pod_set.count))
+    node.ports = apply.upsert_port(
+        node.ports, [ContainerPort(container_port=constants.CONTAINER_TRAINER_PORT)]
+    )

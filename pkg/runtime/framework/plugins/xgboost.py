@@ -18,7 +18,7 @@ from pkg.constants import trainer as constants
 from pkg.runtime import runtime
 from pkg.runtime.framework.interface import CustomValidationPlugin, EnforceMLPolicyPlugin
 
-from .collective import connect_nodes
+from . import trainernodes
 
 NAME: Final = "XGBoost"
 
@@ -65,7 +65,7 @@ class XGBoost(EnforceMLPolicyPlugin, CustomValidationPlugin):
             gpus = runtime.get_num_gpu_per_node(runtime.resources_per_node(info, train_job, merged=True))
             return _environment(train_job.name, nodes * max(gpus, 1))
 
-        connect_nodes(info, train_job, environment)
+        trainernodes.connect(info, train_job, environment)
 
 
 def _environment(job: str, workers: int) -> list[EnvVar]:

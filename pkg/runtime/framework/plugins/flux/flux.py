@@ -40,7 +40,6 @@ from pkg.runtime.framework.plugins.ownedfiles import FilesPlugin
 from pkg.runtime.interface import GeneratedSecret
 
 from . import scripts
-from .curve import new_certificate
 
 NAME: Final = "Flux"
 
@@ -71,6 +70,10 @@ _SETTINGS: Final = {
 }
 """Variables of the trainer's container that are settings, and their defaults."""
 
+_B85: Final = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
+_Z85: Final = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+_TO_Z85: Final = bytes.maketrans(_B85, _Z85)
+
 _TRAINER: Final = field.Path("spec").child("trainer")
 
 
@@ -79,6 +82,27 @@ _TRAINER: Final = field.Path("spec").child("trainer")
 async def new(client: Reader, _indexer: FieldIndexer) -> Flux:
     """Return the plugin."""
     return Flux(client)
+
+
+def new_certificate(name: str) -> str:
+    """Return the certificate by which the brokers of a cluster know each other: a CURVE key pair of ZeroMQ.
+
+    ``name`` is recorded in it.
+    """
+    from cryptography.hazmat.primitives.asymmetric import x25519  # slow to load, and only Flux needs it
+
+    key = x25519.X25519PrivateKey.generate()
+    return (
+        "#  ZeroMQ CURVE Secret Certificate\n\n"
+        f'metadata\n    name = "{name}"\n'
+        f'curve\n    public-key = "{z85(key.public_key().public_bytes_raw())}"\n'
+        f'    secret-key = "{z85(key.private_bytes_raw())}"\n'
+    )
+
+
+def z85(data: bytes) -> str:
+    """Return the Z85 text of data whose length is a multiple of four."""
+    return base64.b85encode(data).translate(_TO_Z85).decode("ascii")
 
 
 class Flux(FilesPlugin, CustomValidationPlugin):

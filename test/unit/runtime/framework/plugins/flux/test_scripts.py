@@ -10,7 +10,7 @@ import tomllib
 import pytest
 
 from pkg.runtime.framework.plugins.flux import scripts
-from pkg.runtime.framework.plugins.flux.curve import new_certificate, z85
+from pkg.runtime.framework.plugins.flux.flux import new_certificate, z85
 
 CLUSTER = scripts.Cluster(
     job="job", namespace="team-a", nodes=2, tasks=4, gpus=0, device="eth0", queue_policy="fcfs"
