@@ -302,7 +302,7 @@ class Children:
         except ConflictError as error:
             raise PendingError(f"an object changed meanwhile: {error}") from error
         except ForbiddenError as error:
-            if all(cause.get("reason") != "NamespaceTerminating" for cause in error.causes):
+            if not error.has_cause("NamespaceTerminating"):
                 raise
             self._memories[train_job.key].terminating = self._now() + _UNTIL_NAMESPACE_IS_GONE
             raise PendingError(str(error), _UNTIL_NAMESPACE_IS_GONE) from error

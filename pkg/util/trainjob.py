@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from controller_runtime.apis.meta.v1 import OwnerReference
-from controller_runtime.machinery import Object, equality
+from controller_runtime.apis.meta.v1 import ObjectMeta, OwnerReference
+from controller_runtime.machinery import Object, conditions, equality
 
 from pkg.apis.trainer.v1alpha1 import (
     TRAIN_JOB_COMPLETE,
@@ -43,24 +43,20 @@ def is_ours(train_job: TrainJob) -> bool:
 
 def is_finished(train_job: TrainJob) -> bool:
     """Return True if the TrainJob is Complete or Failed. An unsupported runtime is not final: the spec may change."""
-    for condition in train_job.status.conditions or ():
-        if condition.status != "True":
-            continue
-        if condition.type == TRAIN_JOB_COMPLETE:
-            return True
-        if condition.type == TRAIN_JOB_FAILED:
-            return condition.reason != TRAIN_JOB_RUNTIME_NOT_SUPPORTED_REASON
-    return False
+    if conditions.is_true(train_job.status.conditions, TRAIN_JOB_COMPLETE):
+        return True
+    return _failed(train_job) not in (None, TRAIN_JOB_RUNTIME_NOT_SUPPORTED_REASON)
 
 
 def deadline_exceeded(train_job: TrainJob) -> bool:
     """Return True if the TrainJob failed because of its deadline."""
-    return any(
-        condition.type == TRAIN_JOB_FAILED
-        and condition.status == "True"
-        and condition.reason == TRAIN_JOB_DEADLINE_EXCEEDED_REASON
-        for condition in train_job.status.conditions or ()
-    )
+    return _failed(train_job) == TRAIN_JOB_DEADLINE_EXCEEDED_REASON
+
+
+def _failed(train_job: TrainJob) -> str | None:
+    """Return the reason for which the TrainJob is Failed, or None if it is not."""
+    found = conditions.find(train_job.status.conditions, TRAIN_JOB_FAILED)
+    return found.reason or "" if found is not None and found.status == "True" else None
 
 
 def note(train_job: TrainJob) -> str | None:
@@ -111,6 +107,15 @@ def controller_reference(train_job: TrainJob) -> OwnerReference:
         uid=train_job.metadata.uid or "",
         controller=True,
         block_owner_deletion=True,
+    )
+
+
+def child_metadata(train_job: TrainJob, suffix: str = "") -> ObjectMeta:
+    """Return the metadata of a child whose name is the TrainJob's with a suffix."""
+    return ObjectMeta(
+        name=train_job.name + suffix,
+        namespace=train_job.namespace,
+        owner_references=[controller_reference(train_job)],
     )
 
 

@@ -177,7 +177,7 @@ def is_denied(error: Exception) -> bool:
 
 def too_large(error: api.StatusError) -> bool:
     """Return True if the server has not reached the requested resourceVersion."""
-    if any(cause.get("reason") == "ResourceVersionTooLarge" for cause in error.causes):
+    if error.has_cause("ResourceVersionTooLarge"):
         return True
     return isinstance(error, api.ServerTimeoutError) and "Too large resource version" in error.message
 

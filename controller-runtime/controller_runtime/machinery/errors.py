@@ -63,6 +63,10 @@ class StatusError(Exception):
         causes = self.details.get("causes")
         return [each for each in causes if isinstance(each, dict)] if isinstance(causes, list) else []
 
+    def has_cause(self, reason: str) -> bool:
+        """Return True if one of the causes has this reason."""
+        return any(each.get("reason") == reason for each in self.causes)
+
 
 class BadRequestError(StatusError):
     """400: the server cannot process the request."""

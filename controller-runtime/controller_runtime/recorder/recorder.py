@@ -197,7 +197,7 @@ class Broadcaster:
                 return  # an earlier try was stored although its answer was lost
             except StatusError as error:
                 self._correlator.forget(verdict.key)
-                if not _namespace_is_terminating(error):
+                if not (isinstance(error, ForbiddenError) and error.has_cause("NamespaceTerminating")):
                     _log.error("Event was refused", about=_summary(verdict.event), error=error)
                 return
             except (TransportError, TimeoutError) as error:
@@ -248,12 +248,6 @@ def reference(obj: Object) -> ObjectReference:
 def _name_once(obj: Object, source: str, reason: str, key: str) -> str:
     identity = "\0".join((source, obj.kind or "", obj.metadata.uid or "", obj.name, reason, key))
     return f"{obj.name}.{hashlib.sha256(identity.encode()).hexdigest()[:16]}"
-
-
-def _namespace_is_terminating(error: StatusError) -> bool:
-    return isinstance(error, ForbiddenError) and any(
-        cause.get("reason") == "NamespaceTerminating" for cause in error.causes
-    )
 
 
 def _summary(event: Event) -> dict[str, str | None]:

@@ -17,7 +17,6 @@ import anyio
 import pydantic_core
 from controller_runtime import log
 from controller_runtime.apis.core.v1 import ConfigMap
-from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.client import Client, Reader, peek
 from controller_runtime.machinery import NamespacedName, Object, metadata_only, offload, yaml
 from controller_runtime.machinery.errors import (
@@ -191,20 +190,13 @@ class Snapshots:
         """Create the snapshot, and return its runtime: that of another writer if it exists by now."""
         with offload.weighing(runtime.decoded_size):
             text = await offload.run(encode, runtime)
-        config_map = ConfigMap(
-            metadata=ObjectMeta(
-                name=snapshot_name(train_job),
-                namespace=train_job.namespace,
-                owner_references=[trainjob.controller_reference(train_job)],
-            ),
-            data={_KEY: text},
-        )
+        config_map = ConfigMap(metadata=trainjob.child_metadata(train_job, _SUFFIX), data={_KEY: text})
         try:
             stored = await self._store.create(config_map, field_owner=constants.FIELD_OWNER)
         except AlreadyExistsError:
             return await self._read(train_job, kind) or runtime
         except (StatusError, RestError) as error:
-            if isinstance(error, ForbiddenError) and _is_terminating(error):
+            if isinstance(error, ForbiddenError) and error.has_cause("NamespaceTerminating"):
                 raise
             raise SnapshotError(f"applying runtime snapshot ConfigMap: {error}") from error
         self._remember(train_job, stored, text, runtime)
@@ -273,7 +265,3 @@ def _version_of(config_map: Object) -> str:
 
 def _key(train_job: TrainJob) -> NamespacedName:
     return NamespacedName(train_job.namespace, snapshot_name(train_job))
-
-
-def _is_terminating(error: ForbiddenError) -> bool:
-    return any(cause.get("reason") == "NamespaceTerminating" for cause in error.causes)

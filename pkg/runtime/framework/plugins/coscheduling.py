@@ -11,6 +11,7 @@ from controller_runtime.client import FieldIndexer, Reader
 from pkg.apis.schedulerplugins.v1alpha1 import POD_GROUP_LABEL, PodGroup, PodGroupSpec
 from pkg.apis.trainer.v1alpha1 import CoschedulingPodGroupPolicySource, PodGroupPolicy, TrainJob
 from pkg.runtime.runtime import Info
+from pkg.util import trainjob
 
 from . import podgroups
 from .podgroups import PodGroupPlugin
@@ -51,4 +52,4 @@ class CoScheduling(PodGroupPlugin[CoschedulingPodGroupPolicySource]):
             min_resources=podgroups.total_requests(info),
             schedule_timeout_seconds=policy.schedule_timeout_seconds,
         )
-        return PodGroup(metadata=podgroups.metadata_for(train_job), spec=spec)
+        return PodGroup(metadata=trainjob.child_metadata(train_job), spec=spec)

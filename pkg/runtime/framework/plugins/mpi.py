@@ -33,6 +33,7 @@ from pkg.runtime.framework.interface import (
     CustomValidationPlugin,
     PluginError,
 )
+from pkg.util import trainjob
 
 from . import ownedfiles, sshkeys
 from .ownedfiles import FilesPlugin
@@ -254,5 +255,5 @@ def _host_file(info: runtime.Info, policy: MPIMLPolicySource, train_job: TrainJo
 
 def _config_map(train_job: TrainJob, host_file: str) -> ConfigMap:
     return ConfigMap(
-        metadata=ownedfiles.metadata_for(train_job, _HOST_FILE_SUFFIX), data={_HOST_FILE: host_file}
+        metadata=trainjob.child_metadata(train_job, _HOST_FILE_SUFFIX), data={_HOST_FILE: host_file}
     )

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The ConfigMaps and Secrets that plugins build for the files of pods: their metadata, existence and watches."""
+"""The ConfigMaps and Secrets that plugins build for the files of pods: their existence and watches."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import anyio
 from controller_runtime.apis.core.v1 import ConfigMap, Secret
-from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.client import Reader
 from controller_runtime.machinery import NamespacedName, Object, metadata_only
 from controller_runtime.machinery.errors import NotFoundError
@@ -44,15 +43,6 @@ class FilesPlugin(EnforceMLPolicyPlugin, ComponentBuilderPlugin, WatchExtensionP
         for kind in (ConfigMap, Secret):
             builder = watch(builder, kind, when=self._needed.wait)
         return builder
-
-
-def metadata_for(train_job: TrainJob, suffix: str) -> ObjectMeta:
-    """Return the metadata of a child whose name is the TrainJob's with a suffix."""
-    return ObjectMeta(
-        name=train_job.name + suffix,
-        namespace=train_job.namespace,
-        owner_references=[trainjob.controller_reference(train_job)],
-    )
 
 
 async def has_secret(

@@ -35,10 +35,6 @@ Gangs = Callable[[PodGroupPolicy], bool]
 def watches(pod_group: type[Object], needed: Needed, gangs: Gangs) -> list[ReconcilerBuilder]:
     """Return the functions that add the watches of PodGroups, LimitRanges and RuntimeClasses, once needed."""
 
-    def pod_groups(builder: Builder, _client: Client, _cache: Cache) -> Builder:
-        owner = handler.enqueue_request_for_owner(TrainJob, only_controller=True)
-        return builder.watches(pod_group, owner, predicates=[predicate.NotOwnWrite()], when=needed)
-
     def arrival(builder: Builder, client: Client, cache: Cache) -> Builder:
         return builder.watches_raw_source(source.Deferred(_Arrival(cache, client, pod_group, gangs), needed))
 
@@ -58,7 +54,17 @@ def watches(pod_group: type[Object], needed: Needed, gangs: Gangs) -> list[Recon
             RuntimeClass, _wake_suspended("runtimeClass", concerned), only_metadata=True, when=needed
         )
 
-    return [pod_groups, arrival, limit_ranges, runtime_classes]
+    return [owned(pod_group, needed), arrival, limit_ranges, runtime_classes]
+
+
+def owned(kind: type[Object], needed: Needed) -> ReconcilerBuilder:
+    """Return the function that adds the watch of the TrainJobs' objects of a kind, once needed."""
+
+    def add(builder: Builder, _client: Client, _cache: Cache) -> Builder:
+        owner = handler.enqueue_request_for_owner(TrainJob, only_controller=True)
+        return builder.watches(kind, owner, predicates=[predicate.NotOwnWrite()], when=needed)
+
+    return add
 
 
 async def train_jobs_of_runtime_class(client: Reader, name: str) -> list[TrainJob]:

@@ -11,7 +11,6 @@ from abc import abstractmethod
 from typing import ClassVar, Generic, TypeVar
 
 import anyio
-from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.client import Reader
 from controller_runtime.machinery import Object, quantity
 from controller_runtime.machinery.errors import NotFoundError
@@ -25,7 +24,6 @@ from pkg.runtime.framework.interface import (
 )
 from pkg.runtime.interface import ReconcilerBuilder
 from pkg.runtime.runtime import Info
-from pkg.util import trainjob
 
 P = TypeVar("P")
 """The kind's part of a podGroupPolicy."""
@@ -112,12 +110,3 @@ async def may_be_written(client: Reader, kind: type[Object], train_job: TrainJob
     except NotFoundError:
         return True
     return bool(train_job.spec.suspend)
-
-
-def metadata_for(train_job: TrainJob) -> ObjectMeta:
-    """Return the metadata of a PodGroup with the TrainJob's name and as its controller."""
-    return ObjectMeta(
-        name=train_job.name,
-        namespace=train_job.namespace,
-        owner_references=[trainjob.controller_reference(train_job)],
-    )

@@ -11,8 +11,7 @@ from controller_runtime.apis.core.v1 import KeyToPath, SecretVolumeSource, Volum
 
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.runtime.interface import GeneratedSecret
-
-from . import ownedfiles
+from pkg.util import trainjob
 
 SUFFIX: Final = "-mpi-ssh-auth"
 _SSH_AUTH: Final = "kubernetes.io/ssh-auth"
@@ -54,7 +53,7 @@ def new_ssh_keys() -> SSHKeys:
 def secret(train_job: TrainJob, keys: SSHKeys) -> GeneratedSecret:
     """Return the Secret with a new pair."""
     return GeneratedSecret(
-        metadata=ownedfiles.metadata_for(train_job, SUFFIX),
+        metadata=trainjob.child_metadata(train_job, SUFFIX),
         type=_SSH_AUTH,
         data={_PRIVATE_KEY: _base64(keys.private), _PUBLIC_KEY: _base64(keys.public)},
         immutable=True,

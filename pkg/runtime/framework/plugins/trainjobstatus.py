@@ -25,7 +25,6 @@ from controller_runtime.apis.core.v1 import (
     VolumeMount,
     VolumeProjection,
 )
-from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.client import FieldIndexer, Reader
 from controller_runtime.machinery import NamespacedName, Object, metadata_only
 from controller_runtime.machinery.errors import StatusError
@@ -128,11 +127,7 @@ class Status(EnforceMLPolicyPlugin, ComponentBuilderPlugin, WatchExtensionPlugin
         if former := _decoded(secret, cert.FORMER):
             # Replicas switch one after the other, and the pods' files follow later.
             authority = f"{authority.rstrip()}\n{former}"
-        metadata = ObjectMeta(
-            name=train_job.name + _CONFIG_MAP_SUFFIX,
-            namespace=train_job.namespace,
-            owner_references=[trainjob.controller_reference(train_job)],
-        )
+        metadata = trainjob.child_metadata(train_job, _CONFIG_MAP_SUFFIX)
         return [IndependentConfigMap(metadata=metadata, data={_CA_CERT: authority})]
 
     def reconciler_builders(self) -> list[ReconcilerBuilder]:

@@ -25,6 +25,7 @@ from pkg.apis.volcano.v1beta1 import (
 )
 from pkg.runtime.framework.interface import CustomValidationPlugin
 from pkg.runtime.runtime import Info, template_spec_apply
+from pkg.util import trainjob
 
 from . import podgroups
 from .podgroups import PodGroupPlugin
@@ -104,7 +105,7 @@ class Volcano(PodGroupPlugin[VolcanoPodGroupPolicySource], CustomValidationPlugi
             spec.network_topology = NetworkTopologySpec(
                 mode=topology.mode, highest_tier_allowed=topology.highest_tier_allowed
             )
-        return PodGroup(metadata=podgroups.metadata_for(train_job), spec=spec)
+        return PodGroup(metadata=trainjob.child_metadata(train_job), spec=spec)
 
 
 def _priority_classes(info: Info) -> Iterator[str]:

@@ -38,6 +38,7 @@ from pkg.runtime.framework.interface import (
 from pkg.runtime.framework.plugins import ownedfiles, trainernodes
 from pkg.runtime.framework.plugins.ownedfiles import FilesPlugin
 from pkg.runtime.interface import GeneratedSecret
+from pkg.util import trainjob
 
 from . import scripts
 
@@ -179,13 +180,13 @@ class Flux(FilesPlugin, CustomValidationPlugin):
             _INIT: scripts.init_script(cluster),
         }
         objects: list[Object] = [
-            ConfigMap(metadata=ownedfiles.metadata_for(train_job, _SCRIPTS_SUFFIX), data=data)
+            ConfigMap(metadata=trainjob.child_metadata(train_job, _SCRIPTS_SUFFIX), data=data)
         ]
         if not await ownedfiles.has_secret(self._client, train_job, _CURVE_SUFFIX):
             text = self._certificate(train_job.name).encode()
             certificate = {_CURVE_FILE: base64.b64encode(text).decode("ascii")}
             objects.append(
-                GeneratedSecret(metadata=ownedfiles.metadata_for(train_job, _CURVE_SUFFIX), data=certificate)
+                GeneratedSecret(metadata=trainjob.child_metadata(train_job, _CURVE_SUFFIX), data=certificate)
             )
         return objects
 

@@ -13,7 +13,7 @@ from controller_runtime.machinery import Object
 from pkg.apis.scheduling import v1alpha1, v1alpha2, v1beta1
 from pkg.apis.scheduling.common import GangSchedulingPolicy, PodGroupSchedulingPolicy
 from pkg.apis.trainer.v1alpha1 import TrainJob
-from pkg.runtime.framework.plugins import podgroups
+from pkg.util import trainjob
 
 KINDS: Final[Mapping[str, type[Object]]] = {
     "v1beta1": v1beta1.PodGroup,
@@ -49,7 +49,7 @@ def gang(version: str, train_job: TrainJob, min_count: int, priority_class: str 
 
     Only v1beta1 has priorities without a feature gate of their own.
     """
-    metadata = podgroups.metadata_for(train_job)
+    metadata = trainjob.child_metadata(train_job)
     policy = PodGroupSchedulingPolicy(gang=GangSchedulingPolicy(min_count=min_count))
     if version == "v1alpha1":
         kind = TrainJob.gvk

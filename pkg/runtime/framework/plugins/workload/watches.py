@@ -1,34 +1,23 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The watches for gangs: their objects, and the API that serves them."""
+"""The watch of the API that serves gangs."""
 
 from __future__ import annotations
 
 import anyio
-from controller_runtime import handler, log, predicate, source
+from controller_runtime import handler, log, source
 from controller_runtime.builder import Builder
 from controller_runtime.cache import Cache, CacheError
 from controller_runtime.client import Client
-from controller_runtime.machinery import Object
 from controller_runtime.machinery.errors import StatusError
 from controller_runtime.reconcile import Request
 from controller_runtime.rest import RestError
 
-from pkg.apis.trainer.v1alpha1 import PodGroupPolicy, TrainJob
+from pkg.apis.trainer.v1alpha1 import PodGroupPolicy
 from pkg.runtime.framework.plugins.podgroup_watches import Needed, gang_scheduled_train_jobs
 from pkg.runtime.interface import ReconcilerBuilder
 
 from .served import MISSING_TTL, TTL, Served
-
-
-def gangs(kind: type[Object], needed: Needed) -> ReconcilerBuilder:
-    """Return the function that adds the watch of the TrainJobs' gangs, once one of them is written."""
-
-    def add(builder: Builder, _client: Client, _cache: Cache) -> Builder:
-        owner = handler.enqueue_request_for_owner(TrainJob, only_controller=True)
-        return builder.watches(kind, owner, predicates=[predicate.NotOwnWrite()], when=needed)
-
-    return add
 
 
 def api(served: Served, needed: Needed) -> ReconcilerBuilder:

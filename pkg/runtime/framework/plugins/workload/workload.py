@@ -131,9 +131,11 @@ class Workload(
 
     def reconciler_builders(self) -> list[ReconcilerBuilder]:
         """Watch the TrainJobs' gangs in each version that is written, and the API itself."""
-        from . import watches  # rendering without a cluster loads no controllers
+        from pkg.runtime.framework.plugins import podgroup_watches  # rendering loads no controllers
 
-        found = [watches.gangs(kind, self._written[version].wait) for version, kind in KINDS.items()]
+        from . import watches
+
+        found = [podgroup_watches.owned(kind, self._written[version].wait) for version, kind in KINDS.items()]
         return [*found, watches.api(self._served, self._needed.wait)]
 
     async def _runs(self, train_job: TrainJob) -> bool:
