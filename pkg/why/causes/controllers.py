@@ -10,7 +10,7 @@ from typing import Final
 
 from pkg.constants.trainer import FIELD_OWNER
 from pkg.why import kinds
-from pkg.why.causes import admission, leases
+from pkg.why.causes import admission, counts, leases
 from pkg.why.causes.statuses import of_pod
 from pkg.why.causes.suspension import writer
 from pkg.why.finding import Finding, Severity
@@ -112,15 +112,12 @@ def _jobs(snapshot: Snapshot, job_set: Thing) -> Iterator[Finding]:
     if wanted and not snapshot.all_jobs and not snapshot.events(job_set, "JobCreationFailed"):
         down = _down(snapshot, JOB_SET_MANAGER) or leases.lost(snapshot, leases.JOB_SET)
         missing = f"{job_set} is {ago(job_set.created, snapshot.now)} old and has no Jobs"
-        advice = "Check the Deployment jobset-controller-manager in the namespace jobset-system, and its log."
         if down is None and not job_set.older_than(PATIENCE, snapshot.now):
             pass  # it may still react
         elif down is None and snapshot.children(kinds.SERVICE, [job_set]):
             yield _uncreated(snapshot, job_set, missing)
         else:
-            evidence = (missing, *([down] if down else []))
-            summary = "the controller of JobSet does not react"
-            yield Finding("jobset-controller", summary, (str(job_set),), evidence, advice)
+            yield counts.silent(job_set, missing, down)
     yield from _all_ended(snapshot, job_set)
     down = leases.lost(snapshot, leases.JOB_CONTROLLER)
     for job in snapshot.jobs:
@@ -137,7 +134,7 @@ def _jobs(snapshot: Snapshot, job_set: Thing) -> Iterator[Finding]:
 
 
 def _job_controller(job: Thing, line: str, down: str | None) -> Finding:
-    evidence = (line, *([down] if down else []))
+    evidence = (line, down) if down else (line,)
     summary, advice = "the controller of Jobs does not react", "Check kube-controller-manager."
     return Finding("job-controller", summary, (str(job),), evidence, advice)
 
@@ -156,16 +153,8 @@ def _all_ended(snapshot: Snapshot, job_set: Thing) -> Iterator[Finding]:
     if last is None or snapshot.now - last <= PATIENCE:
         return
     down = _down(snapshot, JOB_SET_MANAGER) or leases.lost(snapshot, leases.JOB_SET)
-    evidence = (
-        f"all Jobs of {job_set} ended {ago(last, snapshot.now)} ago, and it is neither complete nor failed",
-    )
-    yield Finding(
-        "jobset-controller",
-        "the controller of JobSet does not react to the end of the Jobs",
-        (str(job_set),),
-        evidence + ((down,) if down else ()),
-        "Check the Deployment jobset-controller-manager in the namespace jobset-system, and its log.",
-    )
+    line = f"all Jobs of {job_set} ended {ago(last, snapshot.now)} ago, and it is neither complete nor failed"
+    yield counts.silent(job_set, line, down, to=" to the end of the Jobs")
 
 
 def _is_uncounted(snapshot: Snapshot, job: Thing) -> bool:

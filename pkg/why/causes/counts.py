@@ -23,7 +23,7 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
         return
     counts = {text(each, "name"): each for each in job_set.maps("status", "replicatedJobsStatus")}
     if not counts and kinds.JOB in snapshot.unread:
-        yield _silent(snapshot, job_set)
+        yield silent(job_set, f"{job_set} is {ago(job_set.created, snapshot.now)} old and has no status")
         return
     for step in job_set.maps("spec", "replicatedJobs"):
         count = counts.get(text(step, "name"))
@@ -31,12 +31,13 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
             yield _not_ready(job_set, step, count)
 
 
-def _silent(snapshot: Snapshot, job_set: Thing) -> Finding:
+def silent(job_set: Thing, *evidence: str | None, to: str = "") -> Finding:
+    """Return that JobSet's controller does not react, with the evidence that is not None."""
     return Finding(
         "jobset-controller",
-        "the controller of JobSet does not react",
+        f"the controller of JobSet does not react{to}",
         (str(job_set),),
-        (f"{job_set} is {ago(job_set.created, snapshot.now)} old and has no status",),
+        tuple(filter(None, evidence)),
         "Check the Deployment jobset-controller-manager in the namespace jobset-system, and its log.",
     )
 

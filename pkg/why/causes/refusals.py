@@ -18,13 +18,8 @@ class Refusal(NamedTuple):
     advice: str
 
 
-class _Rule(NamedTuple):
-    pattern: re.Pattern[str]
-    refusal: Refusal
-
-
-def _rule(pattern: str, cause: str, summary: str, advice: str) -> _Rule:
-    return _Rule(re.compile(pattern, re.DOTALL), Refusal(cause, summary, advice))
+def _rule(pattern: str, cause: str, summary: str, advice: str) -> tuple[re.Pattern[str], Refusal]:
+    return re.compile(pattern, re.DOTALL), Refusal(cause, summary, advice)
 
 
 _RULES: Final = (
@@ -149,14 +144,10 @@ _RULES: Final = (
 def classify(message: str) -> Refusal:
     """Return the cause of an error text; ``creation-failed`` if it is not known."""
     shown = " ".join(message.split())[:MOST_MATCHED]
-    for rule in _RULES:
-        if match := rule.pattern.search(shown):
+    for pattern, (cause, summary, advice) in _RULES:
+        if match := pattern.search(shown):
             named = {name: (value or "").rstrip(" .") for name, value in match.groupdict().items()}
-            return Refusal(
-                rule.refusal.cause,
-                rule.refusal.summary.format_map(named).rstrip(" :"),
-                rule.refusal.advice.format_map(named),
-            )
+            return Refusal(cause, summary.format_map(named).rstrip(" :"), advice.format_map(named))
     return Refusal(
         "creation-failed",
         f"an object cannot be created: {shown.rstrip('.')}",
