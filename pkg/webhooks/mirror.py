@@ -25,16 +25,6 @@ from pkg.util import generations
 Document = dict[str, JSON]
 
 _DIGEST: Final = constants.FIRST_GENERATION_DIGEST_ANNOTATION
-_IMMUTABLE: Final = (
-    "service_account_name",
-    "volumes",
-    "init_containers",
-    "containers",
-    "image_pull_secrets",
-    "security_context",
-    "termination_grace_period_seconds",
-)
-"""Fields of a runtime patch's pod spec that the CRD makes immutable."""
 
 
 class NotMirrorableError(ValueError):
@@ -170,15 +160,17 @@ def _manager(present: list[trainer.RuntimePatch], mirror: trainer.RuntimePatch) 
     before = dict(generations.pod_patches(present[0]))
     for job, pod in generations.pod_patches(mirror):
         stored = before.get(job)
-        if stored is not None and any(
-            _differ(getattr(stored, name), getattr(pod, name)) for name in _IMMUTABLE
-        ):
+        if stored is not None and any(_is_refused(stored, pod, name) for name in type(pod).model_fields):
             return second if used == first else first
     return used
 
 
-def _differ(stored: object, new: object) -> bool:
-    return stored is not None and new is not None and not equality.deep_equal(stored, new)
+def _is_refused(stored: trainer.PodSpecPatch, new: trainer.PodSpecPatch, name: str) -> bool:
+    """Return True if the CRD refuses the change of a field: some are immutable once they are set."""
+    before, after = getattr(stored, name), getattr(new, name)
+    if before is None or after is None or equality.deep_equal(before, after):
+        return False
+    return any("oldSelf" in each.rule for each in _marker(type(new), name).rules)
 
 
 def _check(mirror: trainer.RuntimePatch, patches: list[trainer.RuntimePatch]) -> None:
