@@ -48,8 +48,6 @@ from .writes import SOON, UNTIL_DELETED, BeingDeletedError, PendingError
 _UNTIL_NAMESPACE_IS_GONE: Final = timedelta(seconds=60)
 _UNTIL_OBSERVED: Final = timedelta(seconds=10)
 _UNTIL_READABLE: Final = timedelta(seconds=30)
-_IMMUTABLE: Final = "immutable"
-"""Part of the error that JobSet's webhook and CRD return for a change of an immutable field."""
 _EVENT_REASON: Final = "JobSetRecreating"
 _NOT_FOLLOWED_REASON: Final = "JobSetNotFollowing"
 _NOT_FOLLOWED: Final = (
@@ -252,7 +250,7 @@ class Children:
             return await self._apply_with_gangs(train_job, live, job_set, siblings)
         except (ForbiddenError, InvalidError) as error:
             rule = JobSetRule(live.to_dict())
-            if not (rule.suspended and _IMMUTABLE in str(error)):
+            if not (rule.suspended and writes.refuses_change(error)):
                 raise
             await self._rebuild(train_job, live, job_set, rule, error)
             raise
@@ -315,7 +313,7 @@ class Children:
         try:
             return await self._apply(train_job, live, job_set, siblings)
         except InvalidError as error:
-            if _IMMUTABLE in str(error) and gangs.refuses(error):
+            if writes.refuses_change(error) and gangs.refuses(error):
                 await gangs.make_way(self._client, live, siblings, refused=True)
             raise
 
@@ -411,7 +409,7 @@ class Children:
         try:
             preview = await self._send(desired, live, dry_run=True)
         except (ForbiddenError, InvalidError) as error:
-            if _IMMUTABLE not in str(error):
+            if not writes.refuses_change(error):
                 raise
             refusal = error
         else:

@@ -17,7 +17,7 @@ import msgspec
 from controller_runtime import client
 from controller_runtime.apis.meta.v1 import OwnerReference
 from controller_runtime.machinery import JSON, Object
-from controller_runtime.machinery.errors import InvalidError
+from controller_runtime.machinery.errors import InvalidError, StatusError
 from controller_runtime.machinery.patch import pointer
 
 SOON: Final = timedelta(seconds=1)
@@ -80,6 +80,15 @@ def raise_if_stale(error: InvalidError, reason: str) -> None:
     """
     if not error.details.get("kind"):
         raise PendingError(reason) from error
+
+
+def refuses_change(error: StatusError) -> bool:
+    """Return True if an immutable field is the reason of a refusal.
+
+    No reason of the API says so, only the messages of the causes, and that of a webhook which returns no causes.
+    """
+    messages = [str(each.get("message")) for each in error.causes] or [error.message]
+    return any("immutable" in each for each in messages)
 
 
 async def delete(

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from controller_runtime.machinery import Object
-from controller_runtime.machinery.errors import ForbiddenError
+from controller_runtime.machinery.errors import ForbiddenError, InvalidError, StatusError
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
@@ -138,15 +138,28 @@ async def test_where_deleting_is_not_allowed_no_error_is_its_own_cause(webhook: 
         assert "cannot delete" in str(seen[-1])
 
 
-async def test_a_refusal_for_another_reason_deletes_nothing() -> None:
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        ForbiddenError("the team's policy says no", code=403, reason="Forbidden"),
+        InvalidError(
+            'JobSet.jobset.x-k8s.io "immutable" is invalid: spec.network: no',
+            code=422,
+            reason="Invalid",
+            details={"causes": [{"reason": "FieldValueInvalid", "message": "no", "field": "spec.network"}]},
+        ),
+    ],
+    ids=["a policy", "a value of a JobSet of an unlucky name"],
+)
+async def test_a_refusal_for_another_reason_deletes_nothing(refusal: StatusError) -> None:
     w = await suspended_world(GANG)
     await w.edit_nodes(5)
 
     async def denied(*_: Any, **__: Any) -> Any:
-        raise ForbiddenError("the team's policy says no", code=403, reason="Forbidden")
+        raise refusal
 
     w.server.apply = denied  # type: ignore[method-assign] # one call fails
-    with pytest.raises(ForbiddenError, match="policy says no"):
+    with pytest.raises(type(refusal), match=r"no$"):
         await w.reconcile()
     assert (await w.job_set())["metadata"].get("deletionTimestamp") is None
     assert (await w.server.get(PodGroup, KEY)).spec.min_member == 2
