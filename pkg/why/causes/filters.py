@@ -18,13 +18,6 @@ from pkg.why.finding import Finding, Severity
 from pkg.why.snapshot import Snapshot, condition_line, event_time
 from pkg.why.things import MOST_MATCHED, Thing, text
 
-_GANG: Final = re.compile(
-    r"cannot find enough sibling pods|rejected due to timeout after waiting|optimistic rejection"
-    r"|PodGroup .* gets rejected|pod group is not ready|minimum number of pods",
-    re.IGNORECASE,
-)
-_NO_CLAIM: Final = re.compile(r'persistentvolumeclaim "(?P<name>[^"]+)" not found')
-_UNBOUND: Final = re.compile(r"unbound immediate PersistentVolumeClaims")
 _SHORT: Final = re.compile(
     r"(?:(?P<nodes>\d{1,9}) )?(?:Insufficient (?P<name>[\w./-]*\w)|(?P<pods>Too many pods))"
     r"|didn't have enough resources?: (?P<kai>[\w ,/-]+)"
@@ -101,22 +94,6 @@ def _resource(match: re.Match[str]) -> str:
     return match["name"] or ("pods" if match["pods"] else (match["kai"] or "").strip(" ."))
 
 
-def _gang(snapshot: Snapshot, pod: Thing, match: re.Match[str]) -> Finding:
-    del snapshot, match
-    advice = "See the other pods and the PodGroup; all pods of the gang must fit at the same time."
-    return Finding(
-        "gang-waiting", "the gang waits for its other pods", (str(pod),), (), advice, Severity.WAITING
-    )
-
-
-def _missing_claim(snapshot: Snapshot, pod: Thing, match: re.Match[str]) -> Finding:
-    del snapshot
-    advice = f"Create the PersistentVolumeClaim {match['name']} in namespace {pod.namespace}."
-    return Finding(
-        "claim-missing", f"the PersistentVolumeClaim {match['name']} does not exist", (str(pod),), (), advice
-    )
-
-
 def _unbound(snapshot: Snapshot, pod: Thing, match: re.Match[str]) -> Finding:
     del match
     names = volumes.pending(snapshot, pod)
@@ -181,19 +158,26 @@ def _taint(taint: JSON) -> str:
 
 
 def _simple(cause: str, summary: str, advice: str, severity: Severity = Severity.ERROR) -> _Maker:
+    """Return the maker of a finding whose texts may name groups of the pattern and the namespace."""
+
     def made(snapshot: Snapshot, pod: Thing, match: re.Match[str]) -> Finding:
-        del snapshot, match
-        return Finding(cause, summary, (str(pod),), (), advice, severity)
+        del snapshot
+        named = {**match.groupdict(), "namespace": pod.namespace}
+        return Finding(cause, summary.format_map(named), (str(pod),), (), advice.format_map(named), severity)
 
     return made
 
 
 _RULES: Final[tuple[tuple[re.Pattern[str], _Maker], ...]] = (
-    (_NO_CLAIM, _missing_claim),
     (
-        _UNBOUND,
-        _unbound,
+        re.compile(r'persistentvolumeclaim "(?P<name>[^"]+)" not found'),
+        _simple(
+            "claim-missing",
+            "the PersistentVolumeClaim {name} does not exist",
+            "Create the PersistentVolumeClaim {name} in namespace {namespace}.",
+        ),
     ),
+    (re.compile(r"unbound immediate PersistentVolumeClaims"), _unbound),
     (
         re.compile(r"[Rr]esource ?claim|cannot allocate all claims"),
         _simple(
@@ -249,6 +233,18 @@ _RULES: Final[tuple[tuple[re.Pattern[str], _Maker], ...]] = (
             "no-nodes", "the cluster has no nodes", "Add nodes, or wait for the autoscaler.", Severity.WAITING
         ),
     ),
-    (_GANG, _gang),
+    (
+        re.compile(
+            r"cannot find enough sibling pods|rejected due to timeout after waiting|optimistic rejection"
+            r"|PodGroup .* gets rejected|pod group is not ready|minimum number of pods",
+            re.IGNORECASE,
+        ),
+        _simple(
+            "gang-waiting",
+            "the gang waits for its other pods",
+            "See the other pods and the PodGroup; all pods of the gang must fit at the same time.",
+            Severity.WAITING,
+        ),
+    ),
 )
 """Later filters of kube-scheduler stand first: a node that such a filter excludes has passed the earlier ones."""
