@@ -10,7 +10,7 @@ stored in an annotation, and the other fields may be mirrored in a runtime patch
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from controller_runtime.machinery import equality
@@ -19,6 +19,7 @@ from controller_runtime.machinery.intstr import MAX_INT32, IntOrString
 from pkg.apis.trainer.v1alpha1 import (
     PodSpecPatch,
     PodTemplateOverride,
+    ReplicatedJobPatch,
     RuntimePatch,
     TrainJob,
     TrainJobSpec,
@@ -58,14 +59,24 @@ def runtime_patches(spec: TrainJobSpec) -> list[RuntimePatch]:
 
 def pod_patches(patch: RuntimePatch) -> Iterator[tuple[str, PodSpecPatch]]:
     """Yield the jobs of a runtime patch that change a pod's spec, with that change."""
+    for job in patched_jobs(patch):
+        if (pod := patched_pod(job)) is not None:
+            yield job.name, pod
+
+
+def patched_jobs(patch: RuntimePatch) -> Sequence[ReplicatedJobPatch]:
+    """Return the changes of jobs in a runtime patch."""
     runtime = patch.training_runtime_spec
     template = runtime.template if runtime is not None else None
-    jobs = template.spec.replicated_jobs if template is not None and template.spec is not None else None
-    for job in jobs or ():
-        spec = job.template.spec if job.template is not None else None
-        pod = spec.template.spec if spec is not None and spec.template is not None else None
-        if pod is not None:
-            yield job.name, pod
+    spec = template.spec if template is not None else None
+    return (spec.replicated_jobs if spec is not None else None) or ()
+
+
+def patched_pod(patch: ReplicatedJobPatch) -> PodSpecPatch | None:
+    """Return the change of a job's pods, or None."""
+    job = patch.template.spec if patch.template is not None else None
+    pod = job.template if job is not None else None
+    return pod.spec if pod is not None else None
 
 
 def number_or_word(value: IntOrString) -> IntOrString:

@@ -16,10 +16,10 @@ from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.machinery import CRD, JSON, Struct, equality, openapi, wire_name
 from controller_runtime.machinery.patch import StrategicMergeError, strategic_merge_patch
 
-from pkg import apply
 from pkg.apis.trainer import v1alpha1 as trainer
 from pkg.constants import trainer as constants
 from pkg.runtime.core.budget import Budget
+from pkg.runtime.core.overrides import pod_patch
 from pkg.util import generations
 
 Document = dict[str, JSON]
@@ -122,20 +122,13 @@ def compose(spec: trainer.TrainJobSpec) -> trainer.RuntimePatch:
 
 
 def _pod_patch(override: trainer.PodTemplateOverride) -> Document:
-    """Return an override as a patch of a pod template."""
-    patch: Document = {}
-    if override.metadata is not None:
-        held = {"labels": override.metadata.labels, "annotations": override.metadata.annotations}
-        if metadata := {name: dict(value) for name, value in held.items() if value}:
-            patch["metadata"] = metadata
-    if override.spec is not None:
-        patch["spec"] = apply.as_typed(override.spec.to_dict(), inside="spec")
-        for kind in ("containers", "initContainers"):
-            for container in patch["spec"].get(kind, ()):
-                container.pop("resources", None)
-        if override.spec.service_account_name is not None:
-            # An empty value removes the template's service account.
-            patch["spec"]["serviceAccountName"] = override.spec.service_account_name
+    """Return an override as a patch of a pod template, without empty maps and the resources of containers."""
+    patch = pod_patch(override)
+    metadata = {name: value for name, value in patch.pop("metadata", {}).items() if value}
+    patch = {**({"metadata": metadata} if metadata else {}), **patch}
+    for kind in ("containers", "initContainers"):
+        for container in patch.get("spec", {}).get(kind, ()):
+            container.pop("resources", None)
     _refuse_directives(patch)
     return patch
 

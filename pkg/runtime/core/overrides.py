@@ -91,7 +91,7 @@ def _merge(job: dict[str, JSON], override: trainer.PodTemplateOverride, budget: 
     """Merge an override into a replicated job's pod template."""
     spec = job.setdefault("template", {}).setdefault("spec", {})
     merged = strategic_merge_patch(
-        spec.get("template", {}), _patch(override), openapi.merge_schema("core.v1.PodTemplateSpec")
+        spec.get("template", {}), pod_patch(override), openapi.merge_schema("core.v1.PodTemplateSpec")
     )
     spec["template"] = apply.as_typed(merged, inside="template")
     budget.spend(spec["template"])
@@ -107,7 +107,7 @@ def _typed_text(spec: JobSetSpec) -> bytes:
     return text
 
 
-def _patch(override: trainer.PodTemplateOverride) -> dict[str, JSON]:
+def pod_patch(override: trainer.PodTemplateOverride) -> dict[str, JSON]:
     """Return an override as a patch of a pod template; of its metadata, only labels and annotations."""
     patch: dict[str, JSON] = {}
     if override.metadata is not None:

@@ -56,8 +56,8 @@ def _security_contexts(spec: trainer.TrainJobSpec) -> Iterator[field.Path]:
     effective = {id(patch) for patch in generations.runtime_patches(spec)}
     for number, patch in enumerate(spec.runtime_patches or ()):
         jobs = field.Path("spec", "runtimePatches").index(number).child(*_TO_JOBS)
-        for index, job in enumerate(_jobs(patch) if id(patch) in effective else ()):
-            pod = _pod(job)
+        for index, job in enumerate(generations.patched_jobs(patch) if id(patch) in effective else ()):
+            pod = generations.patched_pod(job)
             if pod is None:
                 continue
             path = jobs.index(index).child(*_TO_POD)
@@ -82,7 +82,7 @@ def merge_patches(
     if details := list(_unknown(jobs, patches)):
         raise RuntimePatchError(details)
     for index, patch in enumerate(patches):
-        for wanted in _jobs(patch):
+        for wanted in generations.patched_jobs(patch):
             if wanted.template is None:
                 continue
             job = jobs[wanted.name]
@@ -111,30 +111,17 @@ def set_metadata(patches: Iterable[trainer.RuntimePatch]) -> Iterator[ObjectMeta
 
 def change_jobs(patches: Iterable[trainer.RuntimePatch]) -> bool:
     """Return True if a patch names a job."""
-    return any(_jobs(patch) for patch in patches)
-
-
-def _jobs(patch: trainer.RuntimePatch) -> Sequence[trainer.ReplicatedJobPatch]:
-    runtime = patch.training_runtime_spec
-    template = runtime.template if runtime is not None else None
-    spec = template.spec if template is not None else None
-    return (spec.replicated_jobs if spec is not None else None) or ()
-
-
-def _pod(patch: trainer.ReplicatedJobPatch) -> trainer.PodSpecPatch | None:
-    job = patch.template.spec if patch.template is not None else None
-    pod = job.template if job is not None else None
-    return pod.spec if pod is not None else None
+    return any(generations.patched_jobs(patch) for patch in patches)
 
 
 def _unknown(jobs: dict[str, dict[str, JSON]], patches: Iterable[trainer.RuntimePatch]) -> Iterator[str]:
     """Yield a problem for each job or container that the template lacks: a merge would add it without an image."""
     for patch in patches:
-        for wanted in _jobs(patch):
+        for wanted in generations.patched_jobs(patch):
             if wanted.name not in jobs:
                 yield "must not have replicated job that doesn't exist in the runtime job template"
                 continue
-            pod = _pod(wanted)
+            pod = generations.patched_pod(wanted)
             if pod is None:
                 continue
             template = (
