@@ -11,7 +11,7 @@ from controller_runtime.machinery import JSON
 
 from pkg.why import kinds
 from pkg.why.finding import Finding
-from pkg.why.snapshot import Reference, Snapshot, finished
+from pkg.why.snapshot import PATIENCE, Reference, Snapshot, finished
 from pkg.why.things import Thing, at, maps, text
 
 _CAUSES: Final = {
@@ -73,7 +73,7 @@ def references(snapshot: Snapshot) -> list[Reference]:
 
 
 def find(snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield a finding for each missing object that something which has not started needs."""
+    """Yield a finding for each missing object that a Job or pod needs to start, and for a missing service of pods."""
     runtime = runtime_of(snapshot.train_job)
     if runtime in snapshot.absent and snapshot.is_behind:
         yield Finding(
@@ -94,6 +94,30 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
                     (f"the pod's template refers to {reference}", f"{reference} was not found"),
                     advice.format(reference.name, reference.namespace),
                 )
+    yield from _service(snapshot)
+
+
+def _service(snapshot: Snapshot) -> Iterator[Finding]:
+    """Yield that the headless service of pods that exist is missing: JobSet makes it for their host names."""
+    job_set = snapshot.job_set
+    if job_set is None or finished(job_set) or not snapshot.pods or kinds.SERVICE in snapshot.unread:
+        return
+    if job_set.at("spec", "network", "enableDNSHostnames") is False or not job_set.older_than(
+        PATIENCE, snapshot.now
+    ):
+        return
+    name = job_set.text("spec", "network", "subdomain") or job_set.name
+    if not any(pod.text("spec", "subdomain") == name for pod in snapshot.pods):
+        return
+    if any(service.name == name for service in snapshot.all(kinds.SERVICE)):
+        return
+    yield Finding(
+        "service-missing",
+        f"the headless service {name} of the pods does not exist, so their host names do not resolve",
+        (str(job_set),),
+        (f"spec.subdomain of the pods is {name}", f"Service {name} was not found"),
+        "Check the events of the JobSet and its controller, which makes the service.",
+    )
 
 
 def _waiting(snapshot: Snapshot) -> Iterator[tuple[Thing, JSON]]:
