@@ -9,7 +9,7 @@ import argparse
 from controller_runtime.client import LiveClient
 from controller_runtime.rest import Transport, load_config
 
-from trainerctl.cli import streams
+from trainerctl.cli import live, streams
 from trainerctl.offline import inputfiles, trainjobs
 from trainerctl.offline.trainjobs import Offline
 
@@ -33,5 +33,5 @@ async def _load(arguments: argparse.Namespace) -> Offline:
         return await trainjobs.prepare(found, namespace=arguments.namespace, version=version)
     config = await load_config(arguments.kubeconfig, context=arguments.context)
     async with Transport(config) as transport:
-        client = LiveClient(transport)
+        client = LiveClient(live.FirstAnswer(transport))
         return await trainjobs.prepare(found, namespace=arguments.namespace, cluster=client, version=version)

@@ -5,8 +5,9 @@
 import io
 from pathlib import Path
 
+import anyio
 import pytest
-from controller_runtime.rest import ConfigError
+from controller_runtime.rest import ConfigError, FakeResponse, Request, Response, TransportTimeoutError
 from testkit.why.world import World
 
 from trainerctl.cli import cluster, describe, live, parser, why
@@ -137,3 +138,36 @@ async def test_without_a_kubeconfig_the_local_cluster_that_runs_is_named(
 
 def test_a_state_to_wait_for_may_be_written_as_the_condition_is() -> None:
     assert parser.parser().parse_args(["wait", "llama", "--for", "Complete"]).state == "complete"
+
+
+class Frozen:
+    """A server that answers after some seconds, as often as it is asked."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+    async def send(self, request: Request) -> Response:
+        with anyio.move_on_after(request.timeout):
+            await anyio.sleep(self.seconds)
+            return FakeResponse(200)
+        raise TransportTimeoutError(f"no response within {request.timeout} s", host="https://api")
+
+
+@pytest.mark.parametrize(
+    ("method", "seconds"), [("GET", 4), ("POST", 30)], ids=["a read", "a write may have taken effect"]
+)
+async def test_a_server_that_does_not_answer_is_reported_within_five_seconds(
+    method: str, seconds: float
+) -> None:
+    began = anyio.current_time()
+    with pytest.raises(TransportTimeoutError, match="no response within"):
+        await live.FirstAnswer(Frozen(600)).send(Request(method, "/version"))
+    assert anyio.current_time() - began == seconds
+
+
+async def test_a_server_that_has_answered_may_take_longer() -> None:
+    server = Frozen(0)
+    client = live.FirstAnswer(server)
+    await client.send(Request("GET", "/version"))
+    server.seconds = 25
+    assert (await client.send(Request("GET", "/api"))).status == 200
