@@ -29,6 +29,7 @@ _ROLES: Final = {
     "podgrouper": "podgrouper/role.yaml",
     "metrics-authorization": "metrics-authorization/role.yaml",
     "status-server": "status-server/role.yaml",
+    "failure-evidence": "failure-evidence/role.yaml",
     "cache-initializer": "overlays/data-cache/cluster_role.yaml",
 }
 _TYPES: Final = {

@@ -3,8 +3,9 @@
 """Write the ClusterRoles from the code's ``+kubebuilder:rbac`` markers: ``python -m hack.rbac [CONFIG]``.
 
 A feature that is off by default has a role of its own: the markers of ``pkg/podgrouper`` make the pod grouper's role,
-those beside the authorization of metrics the role for ``metrics.requireAuthorization``, and those of
-``pkg/statusserver`` the role for the feature gate ``TrainJobStatus``. All others make the manager's.
+those beside the authorization of metrics the role for ``metrics.requireAuthorization``, those of ``pkg/statusserver``
+the role for the feature gate ``TrainJobStatus``, and those of ``pkg/controller/evidence.py`` the role for
+``FailureEvidence``. All others make the manager's.
 """
 
 from __future__ import annotations
@@ -38,12 +39,14 @@ class Part(enum.Enum):
     POD_GROUPER = enum.auto()
     METRICS = enum.auto()
     STATUS_SERVER = enum.auto()
+    FAILURE_EVIDENCE = enum.auto()
 
 
 _PART_OF: Final = {
     "podgrouper": Part.POD_GROUPER,
     "metrics/filters.py": Part.METRICS,
     "statusserver": Part.STATUS_SERVER,
+    "controller/evidence.py": Part.FAILURE_EVIDENCE,
 }
 """The part that a folder or a module below a package belongs to; all others belong to the manager."""
 
@@ -78,6 +81,11 @@ def render() -> dict[str, str]:
             "kubeflow-trainer-status-server",
             Part.STATUS_SERVER,
             "# Required by the feature gate `TrainJobStatus`; an installation without it does without this folder.\n",
+        ),
+        "failure-evidence/role.yaml": _role(
+            "kubeflow-trainer-failure-evidence",
+            Part.FAILURE_EVIDENCE,
+            "# Required by the feature gate `FailureEvidence`; an installation without it does without this folder.\n",
         ),
     }
 

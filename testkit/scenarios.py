@@ -16,7 +16,7 @@ import anyio
 from controller_runtime import rest
 from controller_runtime.apis.authentication.v1 import BoundObjectReference, TokenRequest, TokenRequestSpec
 from controller_runtime.apis.batch.v1 import Job
-from controller_runtime.apis.core.v1 import ConfigMap, Pod, ServiceAccount
+from controller_runtime.apis.core.v1 import ConfigMap, Event, Pod, ServiceAccount
 from controller_runtime.client import MERGE, LiveClient, raw_patch
 from controller_runtime.envtest import eventually
 from controller_runtime.machinery import GVK, Object, unstructured
@@ -183,6 +183,32 @@ async def status(client: LiveClient, namespace: str, run: Run) -> None:
 
         # A right that was granted a moment ago counts after some seconds.
         await eventually(stored, timeout=10, interval=0.5, reason="the update is stored")
+
+
+async def failure(
+    client: LiveClient, namespace: str, run: Run, name: str = "failing", *, timeout: float = 30
+) -> None:
+    """A container of a TrainJob fails, and an event of the TrainJob says how it ended."""
+    await job_set_of(client, namespace, run, name)
+    labels = {"jobset.sigs.k8s.io/jobset-name": name, "jobset.sigs.k8s.io/replicatedjob-name": "node"}
+    metadata = {"name": f"{name}-node-0-0-abcde", "namespace": namespace, "labels": labels}
+    spec = {"serviceAccountName": "default", "containers": [{"name": "node", "image": "busybox"}]}
+    if not await client.list(ServiceAccount, namespace=namespace, fields={"metadata.name": "default"}):
+        account = {"metadata": {"name": "default", "namespace": namespace}}
+        await client.create(ServiceAccount.from_dict(account))
+    pod = await client.create(Pod.from_dict({"metadata": metadata, "spec": spec}))
+    ended = {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}
+    state = {"name": "node", "image": "", "imageID": "", "ready": False, "restartCount": 0, "state": ended}
+    pod.put("status", type(pod.status).from_dict({"phase": "Failed", "containerStatuses": [state]}))
+    await client.status.update(pod)
+
+    async def recorded() -> bool:
+        found = [
+            each for each in await client.list(Event, namespace=namespace) if each.reason == "ContainerFailed"
+        ]
+        return any("exit code 137 (OOMKilled)" in (each.message or "") for each in found)
+
+    await eventually(recorded, timeout=timeout, interval=0.5, reason="the event says how the container ended")
 
 
 async def metrics(client: LiveClient, namespace: str, run: Run) -> None:

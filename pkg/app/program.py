@@ -106,7 +106,7 @@ async def setup(mgr: ctrl.Manager, parsed: Flags, cfg: Configuration) -> None:
     )
     for kind in (TrainingRuntime, ClusterTrainingRuntime, TrainJob, JobSet):
         kind.model_rebuild()  # now, so that the first reconcile need not, and collections do not scan the decoders
-    controller.setup_controllers(mgr, runtimes, enabled=parsed.enabled, cfg=cfg)
+    controller.setup_controllers(mgr, runtimes, enabled=parsed.enabled, cfg=gated)
     serving.remark(cfg, enable_http2=parsed.enable_http2)
     if parsed.webhooks:
         certificates = serving.webhooks(mgr, cfg, runtimes)

@@ -10,7 +10,7 @@ from typing import Final
 import controller_runtime as ctrl
 from controller_runtime import controller
 
-from pkg import config
+from pkg import config, features
 from pkg.apis.config.v1alpha1 import Configuration
 from pkg.runtime import Runtime
 
@@ -51,6 +51,12 @@ def setup_controllers(
             mgr.add(starts)
         reconciler.setup_with_manager(mgr, options)
         mgr.add_readyz_check("jobset", reconciler.remark)
+        if cfg is not None and features.resolve(cfg.feature_gates or {}).enabled(features.FAILURE_EVIDENCE):
+            from .evidence import FailureEvidence  # loads the diagnosis
+
+            evidence = FailureEvidence(mgr.api_reader, mgr.client, recorder)
+            mgr.add(evidence)
+            mgr.add_readyz_check("failure-evidence", evidence.remark)
     if enabled(TRAINING_RUNTIME):
         TrainingRuntimeReconciler(mgr.client, cfg).setup_with_manager(mgr, options)
     if enabled(CLUSTER_TRAINING_RUNTIME):

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Feature gates: features that an operator enables or disables by name."""
 
+from .features import FAILURE_EVIDENCE as FAILURE_EVIDENCE
 from .features import TRAIN_JOB_STATUS as TRAIN_JOB_STATUS
 from .features import Gates as Gates
 from .features import UnknownFeatureGateError as UnknownFeatureGateError

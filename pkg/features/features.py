@@ -12,6 +12,8 @@ import msgspec
 
 TRAIN_JOB_STATUS: Final = "TrainJobStatus"
 """The status server, by which the pods of a TrainJob report its progress."""
+FAILURE_EVIDENCE: Final = "FailureEvidence"
+"""Events on TrainJobs about the ends of failed containers, which remain when the pods are removed."""
 
 
 class Stage(enum.StrEnum):
@@ -28,7 +30,10 @@ class Feature(msgspec.Struct, frozen=True):
     default: bool
 
 
-_FEATURES: Final[Mapping[str, Feature]] = {TRAIN_JOB_STATUS: Feature(Stage.ALPHA, default=False)}
+_FEATURES: Final[Mapping[str, Feature]] = {
+    FAILURE_EVIDENCE: Feature(Stage.ALPHA, default=False),
+    TRAIN_JOB_STATUS: Feature(Stage.ALPHA, default=False),
+}
 
 
 class UnknownFeatureGateError(ValueError):

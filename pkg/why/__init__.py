@@ -8,9 +8,11 @@
 from . import kinds as kinds
 from . import phase as phase
 from . import snapshot as snapshot
+from . import terminations as terminations
 from . import things as things
 from .causes.queues import groups as groups
 from .causes.references import runtime_of as runtime_of
+from .causes.statuses import removed as removed
 from .diagnosis import State as State
 from .diagnosis import Verdict as Verdict
 from .diagnosis import diagnose as diagnose

@@ -17,6 +17,8 @@ COMPLETION_INDEX: Final = "batch.kubernetes.io/job-completion-index"
 REPLICATED_JOB: Final = "jobset.sigs.k8s.io/replicatedjob-name"
 PATIENCE: Final = timedelta(seconds=15)
 """The time within which a working controller reacts to an object."""
+_SUFFIX: Final = 5
+"""Characters that the API server appends to the name of a Job's pod."""
 NOT_INSTALLED: Final = "the kind is not installed"
 """Why a kind that the cluster does not serve cannot be read."""
 
@@ -158,6 +160,30 @@ class Snapshot:
             found.setdefault(each.text("involvedObject", "uid"), []).append(each)
         return found
 
+    def events_of_removed(self) -> list[Thing]:
+        """Return the events of JobSets, Jobs and pods of the TrainJob that do not exist any more, by their names."""
+        job = self.train_job
+        steps = self.job_set.maps("spec", "replicatedJobs") if self.job_set is not None else []
+        prefixes = tuple(
+            f"{job.name}-{text(each, 'name')}-" for each in steps or job.maps("status", "jobsStatus")
+        )
+        existing = {each.uid for each in (*self.owners, *self.all_pods)}
+        found: list[Thing] = []
+        for event in self.all(kinds.EVENT):
+            about, seen = event.at("involvedObject"), event_time(event)
+            if (
+                seen is None
+                or (job.created is not None and seen < job.created)
+                or text(about, "uid") in existing
+            ):
+                continue
+            kind, name = text(about, "kind"), text(about, "name")
+            if (kind, name) == ("JobSet", job.name) or any(
+                name.startswith(prefix) and _is_child(kind, name.removeprefix(prefix)) for prefix in prefixes
+            ):
+                found.append(event)
+        return found
+
     def lasting(self, obj: Thing, failures: Sequence[str], successes: Sequence[str]) -> list[Thing]:
         """Return the events of failures that no later event of a success has overcome, newest first."""
         overcome = max(filter(None, map(event_time, self.events(obj, *successes))), default=None)
@@ -193,6 +219,14 @@ def finished(obj: Thing) -> bool:
 def step_of(pod: Thing) -> str:
     """Return the name of the replicated job of a pod, or its own name."""
     return pod.label(REPLICATED_JOB) or pod.name
+
+
+def _is_child(kind: str, rest: str) -> bool:
+    """Return True if a Job or a pod may have a name with ``rest`` after the name of its step."""
+    *numbers, last = rest.split("-")
+    if kind == "Pod":
+        return len(numbers) in (1, 2) and all(map(str.isdecimal, numbers)) and len(last) == _SUFFIX
+    return kind == "Job" and not numbers and last.isdecimal()
 
 
 def _has_started(pod: Thing) -> bool:

@@ -49,6 +49,7 @@ from testkit.why.live import (
     no_quota,
     processes,
     queued,
+    removed,
     starts,
     unread,
     waits,
@@ -123,7 +124,13 @@ NOT_PLAYED: Final = {
 @pytest.fixture(scope="module")
 def local_cluster(run_cluster: Any) -> Iterator[Cluster]:
     """A cluster whose pods run as processes, on nodes that have GPUs by name."""
-    with run_cluster(Options(nodes=2, shape=NodeShape(gpus=8), run_processes=True)) as cluster:
+    options = Options(
+        nodes=2,
+        shape=NodeShape(gpus=8),
+        run_processes=True,
+        manager_gates={"FailureEvidence": True},
+    )
+    with run_cluster(options) as cluster:
         yield cluster
 
 
@@ -204,7 +211,13 @@ CAUSES: list[Any] = [
         ("LocalQueue does not exist", "queue-missing", 1, "team-queue", queue_missing),
         ("key of a Secret", "key-missing", 1, "token", key_missing),
         ("launcher over SSH", "container-config", 1, "mpirun", processes(container(command=["mpirun", "x"]), waiting="ProcessesUnsupported")),
-        ("the Job failed and its pods are deleted", "retries-exhausted", 1, "BackoffLimitExceeded", retries_exhausted),
+        ("out of memory, and the pod is removed", "out-of-memory", 1, "limit of 100Mi", removed(container(
+            command=[*PYTHON, "x = bytearray(300 << 20); import time; time.sleep(300)"], resources={"limits": {"memory": "100Mi"}}))),
+        ("a command that a shell does not find, and the pod is removed", "command-not-found", 1, "exit code 127", removed(
+            container(command=["sh", "-c", "torchrunn train.py"]))),
+        ("exit code, and the pod is removed", "container-failed", 1, "bad learning rate", removed(container(
+            command=["sh", "-c", "echo bad learning rate; exit 1"], terminationMessagePolicy="FallbackToLogsOnError"))),
+        ("the Job failed, and its pods and their events are deleted", "retries-exhausted", 1, "BackoffLimitExceeded", retries_exhausted),
         ("host port", "unschedulable", 3, "host ports", ports_taken),
         ("volume of another zone", "volume-node", 1, "no node can use the volumes", volume_of_another_zone),
         ("headless service removed", "service-missing", 1, "does not exist", service_removed),

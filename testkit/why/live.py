@@ -362,6 +362,18 @@ def processes(*containers: Any, code: int = 0, waiting: str = "", **parts: Any) 
     return build
 
 
+def removed(*containers: Any) -> State:
+    """Return the state of a Job that has failed and removed its pods, with JobSet's default restart policy."""
+
+    async def build(live: Live) -> None:
+        await live.start(*containers, pod={"restartPolicy": "OnFailure"})
+        await live.condition("Failed")
+        await live.until(lambda snapshot: not snapshot.pods, "the pods are removed")
+        await live.event("ContainerFailed")
+
+    return build
+
+
 def queued(*conditions: Any, **parts: Any) -> State:
     return lambda live: live.workload(*conditions, **parts)
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from controller_runtime.apis.core.v1 import Pod
+from controller_runtime.apis.core.v1 import Event, Pod
 from controller_runtime.envtest import eventually
 from controller_runtime.machinery import GVK, unstructured
 from controller_runtime.machinery.errors import StatusError
@@ -196,6 +196,8 @@ async def key_missing(live: Live) -> None:
 async def retries_exhausted(live: Live) -> None:
     await live.start(container(command=["sh", "-c", "exit 4"]))
     await live.condition("Failed")
+    await live.event("ContainerFailed")
     for pod in await live.client.list(Pod, namespace=live.namespace):
         await live.client.delete(pod, grace_period_seconds=0)
+    await live.client.delete_all_of(Event, namespace=live.namespace)  # as after an hour
     await live.until(lambda snapshot: not snapshot.pods, "the pods are deleted")

@@ -52,6 +52,7 @@ class World:
         self.service = self.make("v1", "Service", "llama", owner=self.job_set, spec={"clusterIP": "None"})
         self.job = self.make(
             "batch/v1", "Job", "llama-node-0", owner=self.job_set,
+            labels={"jobset.sigs.k8s.io/jobset-name": "llama", "jobset.sigs.k8s.io/replicatedjob-name": "node"},
             spec={"parallelism": nodes, "completions": nodes, "suspend": False,
                   "template": {"spec": self.pod_spec()}},
             status={"active": nodes, "startTime": when(age)},

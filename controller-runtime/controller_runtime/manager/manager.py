@@ -33,6 +33,8 @@ from .runnable_group import CacheRunnable, LeaderElectionRunnable, Runnable, War
 T = TypeVar("T", bound=Object)
 _INFORMERS: Final = "informers"
 _CONNECT_RETRY: Final = 1.0
+_ANSWER: Final = 4.0
+"""Seconds after which an attempt to reach the server counts as failed: the retry is logged before the time is over."""
 """Seconds between requests until the API server answers for the first time."""
 
 _log = log.logger_from("controller-runtime.manager")
@@ -327,8 +329,8 @@ class _FirstAnswer:
         self._status = 0
 
     async def status(self, timeout: float) -> int:
-        """Return its HTTP status, the known one or as :func:`reach`."""
-        return self._status or await self._ask(timeout, lambda _error: None)
+        """Return its HTTP status, the known one or as :func:`reach`; a server that does not answer is logged."""
+        return self._status or await self._ask(timeout, self._report_silence)
 
     async def wait(self, timeout: float) -> None:
         """Return once there is one, or at once if ``timeout`` is 0; each retry is logged. Raises like :func:`reach`."""
@@ -338,6 +340,10 @@ class _FirstAnswer:
     async def _ask(self, timeout: float, report: Callable[[rest.TransportError], None]) -> int:
         self._status = await reach(self._transport, timeout=timeout, report=report)
         return self._status
+
+    def _report_silence(self, error: rest.TransportError) -> None:
+        if isinstance(error, rest.TransportTimeoutError):
+            self._report(error)
 
     def _report(self, error: rest.TransportError) -> None:
         _log.info("API server cannot be reached yet", host=self._address, error=error)
@@ -369,7 +375,7 @@ async def reach(
     """
     deadline = anyio.current_time() + timeout
     while True:
-        left = max(_CONNECT_RETRY, deadline - anyio.current_time())
+        left = min(_ANSWER, max(_CONNECT_RETRY, deadline - anyio.current_time()))
         try:
             response = await transport.send(rest.Request("GET", "/version", timeout=left))
             await response.close()

@@ -135,7 +135,7 @@ class _Wire:
             # A request without a timeout still has one for connecting.
             patience = http1.CONNECT_TIMEOUT if request.timeout is None else request.timeout
             raise errors.TransportTimeoutError(
-                f"no response to {request.method} {request.path} within {patience} s", host=self._base
+                f"no response to {request.method} {request.path} within {patience:g} s", host=self._base
             ) from error
         except http1.Error as error:
             raise errors.TransportError(str(error), host=self._base) from error

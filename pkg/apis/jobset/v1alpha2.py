@@ -11,7 +11,10 @@ from controller_runtime.apis.meta.v1 import Condition
 from controller_runtime.machinery import ATOMIC, CRD, JSON, MAP_BY_NAME, Int32, Object, Rule, Struct, is_unset
 from pydantic import Field
 
+# Labels of Jobs and their pods.
 JOB_SET_NAME_KEY: Final = "jobset.sigs.k8s.io/jobset-name"
+JOB_SET_UID_KEY: Final = "jobset.sigs.k8s.io/jobset-uid"
+RESTARTS_KEY: Final = "jobset.sigs.k8s.io/restart-attempt"
 
 # Condition types.
 JOB_SET_COMPLETED: Final = "Completed"

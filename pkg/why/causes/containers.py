@@ -35,6 +35,15 @@ _UNRESOLVED: Final = re.compile(
     r"|nodename nor servname|gaierror|hostname .{0,80}cannot be resolved",
     re.IGNORECASE,
 )
+_NOT_EXECUTED: Final = (126, 127)
+"""The exit codes of a shell that cannot execute a command, or does not find it."""
+KEEP: Final = (
+    "To keep failed pods with their logs, set restartPolicy: Never in the runtime's pod template; "
+    "with terminationMessagePolicy: FallbackToLogsOnError, the end of the log becomes the container's message."
+)
+_CORRECT_COMMAND: Final = (
+    "Correct spec.trainer.command, or use an image that contains the program for the nodes' architecture."
+)
 _SIGNALS: Final = {134: "SIGABRT", 135: "SIGBUS", 137: "SIGKILL", 139: "SIGSEGV", 143: "SIGTERM"}
 _STABLE: Final = timedelta(minutes=10)
 """The time after which the kubelet forgets the crashes of a container that runs."""
@@ -77,7 +86,7 @@ def failures(snapshot: Snapshot) -> Iterator[Status]:
     """Yield the containers whose logs may say why they failed, the first to fail first."""
     for status in _by_end(snapshot):
         ended = _last_end(status)
-        if ended is not None and number(ended, "exitCode") != 0:
+        if ended is not None and number(ended, "exitCode") != 0 and not status.is_gone:
             yield status
 
 
@@ -96,7 +105,8 @@ def _replaced(status: Status) -> bool:
 
 
 def _unstartable(snapshot: Snapshot, status: Status) -> Finding:
-    words = " ".join((status.message[:MOST_MATCHED], text(status.ended, "message")[:MOST_MATCHED]))
+    messages = dict.fromkeys((status.message[:MOST_MATCHED], text(status.ended, "message")[:MOST_MATCHED]))
+    words = " ".join(messages)
     evidence = [status.line, *messages_of(status)[-1:]]
     subject, name = (str(status.pod),), status.label
     if match := _MISSING.search(words):
@@ -112,8 +122,7 @@ def _unstartable(snapshot: Snapshot, status: Status) -> Finding:
         )
     if _NO_COMMAND.search(words):
         summary = f"the command of the {name} cannot be executed: {_last(words)}"
-        advice = "Correct spec.trainer.command, or use an image that contains the program for the nodes' architecture."
-        return Finding("command-not-found", summary, subject, tuple(evidence), advice)
+        return Finding("command-not-found", summary, subject, tuple(evidence), _CORRECT_COMMAND)
     configured = status.waiting in ("CreateContainerConfigError", "ProcessesUnsupported")
     cause = "container-config" if configured else "container-create"
     summary = f"the {name} cannot be created: {words.strip() or status.waiting}"
@@ -157,7 +166,13 @@ def _failed(snapshot: Snapshot, status: Status) -> Finding:
         summary = f"the {status.label} cannot resolve a host name (exit code {code})"
         advice = "Check the headless service of the JobSet, the cluster's DNS, and network policies that block port 53."
         return Finding("dns-failure", summary, subject, (unresolved[-1], *evidence), advice)
+    if code in _NOT_EXECUTED:
+        said = f": {_last(text(status.ended, 'message'))}" if words else ""
+        summary = f"the {status.label} cannot execute a command (exit code {code}){said}"
+        return Finding("command-not-found", summary, subject, evidence, _CORRECT_COMMAND)
     read = f"Read its log: kubectl logs -n {status.pod.namespace} {status.pod.name} -c {status.name}"
+    if status.is_gone:
+        read = f"The pod is removed, and its log with it. {KEEP}"
     if status.waiting == "CrashLoopBackOff":
         summary = f"the {status.label} fails again and again with exit code {code}{signal}"
         return Finding("crash-loop", summary, subject, evidence, f"{read} --previous")

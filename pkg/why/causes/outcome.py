@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from pkg.why import kinds
+from pkg.why.causes.containers import KEEP
 from pkg.why.finding import Finding
-from pkg.why.snapshot import Snapshot, condition_line, event_time
+from pkg.why.snapshot import REPLICATED_JOB, Snapshot, condition_line, event_time
 from pkg.why.things import Thing, deadline, text
 
 _DISRUPTIONS: Final = {
@@ -106,11 +107,16 @@ def _ended(snapshot: Snapshot, obj: Thing) -> Finding:
         "ReachedMaxRestarts",
     ):
         summary = f"the {obj.kind} {obj.name} failed ({reason}): {message}"
-        advice = (
-            "See the failed pods and their logs; retries are backoffLimit and failurePolicy in the runtime."
-        )
+        advice = f"{_to_see(snapshot, obj)} Retries are backoffLimit and failurePolicy in the runtime."
         return Finding("retries-exhausted", summary, subject, evidence, advice)
-    advice = "See the failed pods and their logs."
-    return Finding(
-        "failed", f"the {obj.kind} {obj.name} failed ({reason}): {message}", subject, evidence, advice
-    )
+    summary = f"the {obj.kind} {obj.name} failed ({reason}): {message}"
+    return Finding("failed", summary, subject, evidence, _to_see(snapshot, obj))
+
+
+def _to_see(snapshot: Snapshot, obj: Thing) -> str:
+    """Return how to learn why the pods of a failed object failed."""
+    job, step = snapshot.train_job, obj.label(REPLICATED_JOB)
+    named = f"{job.name} -n {job.namespace}"
+    if kinds.POD in snapshot.unread or any(pod.text("status", "phase") == "Failed" for pod in snapshot.pods):
+        return f"Read the logs: trainerctl logs {named}{f' --step {step}' if step else ''} --all."
+    return f"The failed pods are removed; their events remain for a while: trainerctl events {named}. {KEEP}"

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The containers of the pods that count, with their states."""
+"""The containers of the pods that count, with their states, and those of removed pods that an event describes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import Final
 
 from controller_runtime.machinery import JSON
 
-from pkg.why.snapshot import Snapshot, step_of
+from pkg.why import terminations
+from pkg.why.snapshot import REPLICATED_JOB, Snapshot, event_time, step_of
 from pkg.why.things import Thing, at, maps, number, text
 
 _PARTS: Final = (("initContainers", "initContainerStatuses"), ("containers", "containerStatuses"))
@@ -25,6 +26,8 @@ class Status:
     image: str
     data: JSON
     is_init: bool
+    is_gone: bool = False
+    """The pod is removed, and its log with it."""
 
     @property
     def waiting(self) -> str:
@@ -70,13 +73,57 @@ class Status:
             parts.append(f"ended with exit code {code}{f' ({reason})' if reason else ''}")
         if self.restarts:
             parts.append(f"{self.restarts} restarts")
+        if self.is_gone:
+            parts.append("the pod is removed")
         return ", ".join(parts)
 
 
 def statuses(snapshot: Snapshot) -> Iterator[Status]:
-    """Yield the containers of the pods that count."""
+    """Yield the containers of the pods that count, and those of a failed TrainJob's removed pods that failed."""
     for pod in snapshot.pods:
         yield from of_pod(pod)
+    yield from removed(snapshot)
+
+
+def removed(snapshot: Snapshot) -> Iterator[Status]:
+    """Yield the containers of removed pods whose end is in an event, if a Job, the JobSet or the TrainJob has failed.
+
+    Events from before the present Jobs are about earlier runs of the JobSet.
+    """
+    above = [
+        snapshot.train_job,
+        *snapshot.jobs,
+        *([snapshot.job_set] if snapshot.job_set is not None else []),
+    ]
+    if not any(each.is_true("Failed") for each in above):
+        return
+    existing = {pod.name for pod in snapshot.all_pods}
+    for event in snapshot.events(snapshot.train_job, terminations.REASON):
+        ended, seen = terminations.parse(event.text("message")), event_time(event)
+        if ended is None or seen is None or ended.pod in existing:
+            continue
+        jobs = [each for each in snapshot.jobs if each.label(REPLICATED_JOB) == ended.step]
+        if all(each.created is None or each.created <= seen for each in jobs):
+            yield _of_event(snapshot, event, ended, jobs[0].at("spec", "template", "spec") if jobs else None)
+
+
+def _of_event(snapshot: Snapshot, event: Thing, ended: terminations.Termination, spec: JSON) -> Status:
+    """Return the status that an event describes; ``spec`` is that of the pods."""
+    metadata = {
+        "name": ended.pod,
+        "namespace": snapshot.train_job.namespace,
+        "labels": {REPLICATED_JOB: ended.step},
+    }
+    terminated: JSON = {
+        "exitCode": ended.exit_code,
+        "reason": ended.reason,
+        "message": ended.message,
+        "finishedAt": event.text("firstTimestamp"),
+    }
+    pod = Thing({"kind": "Pod", "metadata": metadata, "spec": spec or {}})
+    return Status(
+        pod, ended.container, "", {"state": {"terminated": terminated}}, ended.is_init, is_gone=True
+    )
 
 
 def of_pod(pod: Thing) -> Iterator[Status]:

@@ -254,22 +254,27 @@ def test_what_is_new_can_be_enabled(render: Render) -> None:
 @pytest.mark.parametrize(
     ("manager", "bound"),
     [
-        ({}, False),
-        ({"config": {"featureGates": {"TrainJobStatus": True}}}, True),
-        ({"config": {"featureGates": {"AllAlpha": True}}}, True),
-        ({"config": {"featureGates": {"AllAlpha": True, "TrainJobStatus": False}}}, False),
-        ({"config": {"featureGates": None}}, False),
-        ({"args": ["--zap-log-level=1", "--feature-gates=AllBeta=true,TrainJobStatus=true"]}, True),
-        ({"args": ["--feature-gates=TrainJobStatus=false"]}, False),
+        ({}, set()),
+        ({"config": {"featureGates": {"TrainJobStatus": True}}}, {"status-server"}),
+        ({"config": {"featureGates": {"FailureEvidence": True}}}, {"failure-evidence"}),
+        ({"config": {"featureGates": {"AllAlpha": True}}}, {"status-server", "failure-evidence"}),
+        ({"config": {"featureGates": {"AllAlpha": True, "TrainJobStatus": False}}}, {"failure-evidence"}),
+        ({"config": {"featureGates": None}}, set()),
+        (
+            {"args": ["--zap-log-level=1", "--feature-gates=AllBeta=true,TrainJobStatus=true"]},
+            {"status-server"},
+        ),
+        ({"args": ["--feature-gates=TrainJobStatus=false"]}, set()),
     ],
     ids=str,
 )
-def test_the_manager_may_look_at_pods_only_if_they_report_their_progress(
-    manager: Manifest, bound: bool, render: Render
+def test_the_manager_may_look_at_pods_only_with_a_feature_gate_that_needs_it(
+    manager: Manifest, bound: set[str], render: Render
 ) -> None:
     objects = render({"manager": manager})
     for kind in ("ClusterRole", "ClusterRoleBinding"):
-        assert ((kind, "kubeflow-trainer-controller-manager-status-server") in objects) is bound
+        for name in ("status-server", "failure-evidence"):
+            assert ((kind, f"kubeflow-trainer-controller-manager-{name}") in objects) is (name in bound)
 
 
 @pytest.mark.parametrize(

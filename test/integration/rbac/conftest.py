@@ -230,7 +230,7 @@ def run_under(
             "health": {"healthProbeBindAddress": f"127.0.0.1:{health}"},
             "webhook": {"host": "127.0.0.1", "port": serving},
             "statusServer": {"port": status},
-            "featureGates": {"TrainJobStatus": True},
+            "featureGates": {"TrainJobStatus": True, "FailureEvidence": True},
             "leaderElection": {
                 "leaderElect": True,
                 "resourceName": user,

@@ -49,10 +49,18 @@ def of_go(release: str) -> list[Rule]:
 
 
 def of_ours(*without: rbac.Part) -> list[Rule]:
-    """Return the rules of this project's ClusterRoles, except those of some parts."""
-    parts = [part for part in rbac.Part if part not in without]
+    """Return the rules of this project's ClusterRoles, except those of some parts.
+
+    The role of the failure evidence is a part of that of the pod grouper, and has a test of its own.
+    """
+    parts = [part for part in rbac.Part if part not in (*without, rbac.Part.FAILURE_EVIDENCE)]
     return [rule for part in parts for rule in rbac.rules(rbac.collected(part), rbac.resource_names(part))]
 
+
+OF_EVIDENCE: Final = [
+    *of_ours(rbac.Part.POD_GROUPER),
+    *rbac.rules(rbac.collected(rbac.Part.FAILURE_EVIDENCE), {}),
+]
 
 ROLES: Final[dict[str, list[Rule]]] = {
     "Go v2.1.0": of_go("v2.1.0"),
@@ -112,6 +120,7 @@ FEATURES: Final[dict[str, scenarios.Scenario]] = {
 }
 REBUILD, VOLCANO, WORKLOAD, WEBHOOK, PROGRESS, GROUPER = list(FEATURES)[4:]
 METRICS: Final = "metrics for authorized clients (`metrics.requireAuthorization`)"
+EVIDENCE: Final = "events about failed containers (`FailureEvidence`)"
 STOPPED: Final[dict[str, set[str]]] = {
     "Go v2.1.0": {REBUILD, VOLCANO, WORKLOAD, WEBHOOK, PROGRESS, GROUPER, METRICS},
     "Go v2.3.0": {VOLCANO, WORKLOAD, PROGRESS, GROUPER, METRICS},
@@ -148,6 +157,9 @@ SAID: Final[dict[str, Said]] = {
     ),
     GROUPER: Said(ready=r"Pod is degraded", kind="Pod"),
     METRICS: Said(log=r"Authentication failed.*tokenreviews"),
+    EVIDENCE: Said(
+        ready=r"\[\+\]failure-evidence ok: failures of pods are not recorded: .*forbidden", kind="Pod"
+    ),
 }
 
 
@@ -208,7 +220,8 @@ def test_the_guide_has_the_same_table() -> None:
     text = (ROOT / "docs" / "migration.md").read_text()
     table = text.partition("| feature | Go v2.1.0's role |")[2].partition("\n\n")[0]
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
-    assert [row[:4] for row in rows] == [cells(feature) for feature in (*FEATURES, METRICS)]
+    evidence = [EVIDENCE, "stops", "stops", "stops without `config/failure-evidence`"]
+    assert [row[:4] for row in rows] == [*(cells(feature) for feature in (*FEATURES, METRICS)), evidence]
     for feature, *_, reported in rows:
         said = SAID.get(feature, Said())
         places = {"readiness": said.ready, "metric": said.kind, "event": said.event, "log": said.log}
@@ -245,7 +258,11 @@ async def test_a_role_stops_the_features_that_it_lacks_rights_for_and_no_others(
     unused = {DEFAULTER.gvk.kind} if WEBHOOK in stopped else set()
     grouper = {"enable": True, "namespaceLabelSelector": {"under-test": namespace}}
     async with run_under(
-        rules=ROLES[role], authorized_metrics=False, unused_webhooks=unused, podGrouper=grouper
+        rules=ROLES[role],
+        authorized_metrics=False,
+        unused_webhooks=unused,
+        podGrouper=grouper,
+        featureGates={"TrainJobStatus": True},
     ) as run:
         found = await outcomes(live_client, namespace, run, set(FEATURES))
         assert found.keys() == stopped, found
@@ -288,3 +305,32 @@ async def test_metrics_are_authorized_by_a_role_of_their_own(
             return True
 
         await eventually(works, timeout=30, reason="clients are authorized")
+
+
+@pytest.mark.parametrize(
+    ("rules", "works"),
+    [
+        pytest.param(of_go("v2.1.0"), False, id="Go v2.1.0"),
+        pytest.param(of_go("v2.3.0"), False, id="Go v2.3.0"),
+        pytest.param(of_ours(rbac.Part.POD_GROUPER), False, id="without config/failure-evidence"),
+        pytest.param(OF_EVIDENCE, True, id="with config/failure-evidence"),
+    ],
+)
+async def test_failed_containers_are_recorded_by_a_role_of_their_own(
+    rules: list[Rule], works: bool, run_under: Any, live_client: LiveClient, namespace: str
+) -> None:
+    async with run_under(rules=rules, authorized_metrics=False) as run:
+        await run.ready()
+        if not works:
+            report = Report(live_client, namespace, run)
+            await eventually(partial(report.has, SAID[EVIDENCE]), timeout=30, reason=EVIDENCE)
+            with pytest.raises(EventuallyError):
+                await scenarios.failure(live_client, namespace, run, timeout=2)
+            log = run.log.read_text()
+            assert not re.search(r"Failed pods cannot be watched", log), log[-2000:]
+            await grant(live_client, run.role, OF_EVIDENCE)
+
+        await scenarios.failure(live_client, namespace, run, "again")
+
+        _, ready = await text_of(f"http://127.0.0.1:{run.health}/readyz?verbose")
+        assert "failures of pods are not recorded" not in ready

@@ -40,6 +40,7 @@ USED: Final[dict[str, set[rbac.Grant]]] = {
         *grants(HOOKS, "validatingwebhookconfigurations", *READ, "update"),
         *grants(HOOKS, "mutatingwebhookconfigurations", *READ, "update"),
         *grants("", "events", "create"),
+        *grants("", "pods", "list", "watch"),
     },
     "torch": {
         *grants("jobset.x-k8s.io", "jobsets", "create", "patch"),

@@ -137,3 +137,25 @@ async def test_status_updates_are_served_with_their_feature_gate_in_every_replic
             mgr._readyz["status-server"]()
     enabled = program.reports_status(parsed, cfg)
     assert (Secret in program.options(parsed, cfg).cache.by_object) is enabled
+
+
+@pytest.mark.parametrize(
+    ("gates", "arguments", "watches"),
+    [
+        ({}, [], False),
+        ({"FailureEvidence": True}, [], True),
+        ({}, ["--feature-gates=AllAlpha=true"], True),
+        ({"FailureEvidence": True}, ["--feature-gates=FailureEvidence=false"], False),
+        ({"FailureEvidence": True}, ["--controllers=*,-trainjob"], False),
+    ],
+)
+async def test_failed_pods_are_watched_with_their_feature_gate_beside_the_trainjob_controller(
+    gates: dict[str, bool], arguments: list[str], watches: bool
+) -> None:
+    cfg = config.load("")
+    cfg.metrics.bind_address = cfg.health.health_probe_bind_address = "0"
+    cfg.feature_gates = gates
+
+    mgr = await managed_by(flags.parse(arguments), cfg)
+
+    assert ("failure-evidence" in mgr._readyz) is watches

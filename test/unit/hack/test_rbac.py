@@ -19,6 +19,7 @@ def test_a_folder_or_a_module_with_a_role_of_its_own_keeps_its_grants_out_of_the
         ("podgrouper/a.py", "pods"),
         ("metrics/filters.py", "reviews"),
         ("statusserver/a.py", "tokens"),
+        ("controller/evidence.py", "failures"),
         ("b.py", "jobs"),
     ):
         (tmp_path / name).parent.mkdir(exist_ok=True)
@@ -29,12 +30,13 @@ def test_a_folder_or_a_module_with_a_role_of_its_own_keeps_its_grants_out_of_the
         rbac.Part.POD_GROUPER: {("a", "pods", "get")},
         rbac.Part.METRICS: {("a", "reviews", "get")},
         rbac.Part.STATUS_SERVER: {("a", "tokens", "get")},
+        rbac.Part.FAILURE_EVIDENCE: {("a", "failures", "get")},
     }
 
 
 def test_writing_reports_only_what_changed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert rbac.main([str(tmp_path)]) == 0
-    assert capsys.readouterr().out.count("wrote ") == 4
+    assert capsys.readouterr().out.count("wrote ") == 5
     (tmp_path / "rbac" / "role.yaml").write_text("old")
     assert rbac.main([str(tmp_path)]) == 0
     assert capsys.readouterr().out == f"wrote {tmp_path / 'rbac' / 'role.yaml'}\n"

@@ -22,7 +22,7 @@ from pkg.podgrouper import new_plugins_hub
 ROOT = Path(__file__).parents[3]
 CONFIG = ROOT / "config"
 NAME = "kubeflow-trainer-controller-manager"
-APART = ("podgrouper", "metrics/filters.py", "statusserver")
+APART = ("podgrouper", "metrics/filters.py", "statusserver", "controller/evidence.py")
 
 
 def read(path: str, *, root: Path = CONFIG) -> list[dict[str, Any]]:
@@ -130,6 +130,16 @@ def test_pods_and_jobs_are_granted_only_by_the_overlay_whose_pods_report_their_p
     paths = {("", path, "get") for path in ("/.well-known/openid-configuration", "/openid/v1/jwks")}
     assert granted == {("", "pods", "get"), ("batch", "jobs", "get"), *paths}
     (binding,) = read("status-server/role_binding.yaml")
+    assert binding["roleRef"]["name"] == role["metadata"]["name"]
+    assert {each["name"] for each in binding["subjects"]} == {NAME}
+
+
+def test_failed_pods_are_granted_only_by_the_folder_of_the_feature_that_records_their_ends() -> None:
+    (role,) = read("failure-evidence/role.yaml")
+    granted = permissions(role["rules"])
+    assert granted == permissions(markers("rbac", below="controller/evidence.py"))
+    assert granted == {("", "pods", "list"), ("", "pods", "watch")}
+    (binding,) = read("failure-evidence/role_binding.yaml")
     assert binding["roleRef"]["name"] == role["metadata"]["name"]
     assert {each["name"] for each in binding["subjects"]} == {NAME}
 

@@ -39,14 +39,14 @@ async def events_command(arguments: argparse.Namespace, out: Console, err: Conso
 
 
 def of_all(snapshot: Snapshot) -> list[Thing]:
-    """Return the events of the TrainJob, its children, and its PodGroups and Workloads, the oldest first."""
+    """Return the events of the TrainJob, its groups, Workloads and children, also of removed ones, the oldest first."""
     objects = [
         *snapshot.owners,
         *snapshot.all_pods,
         *groups(snapshot),
         *snapshot.children(kinds.WORKLOAD, snapshot.owners),
     ]
-    found = [event for each in objects for event in snapshot.events(each)]
+    found = [event for each in objects for event in snapshot.events(each)] + snapshot.events_of_removed()
     return sorted(found, key=lambda each: event_time(each) or snapshot.now)
 
 

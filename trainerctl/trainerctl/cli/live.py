@@ -12,9 +12,18 @@ from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import Final, NamedTuple
 
+import msgspec
 from controller_runtime.client import LiveClient
 from controller_runtime.machinery import unstructured
-from controller_runtime.rest import ConfigError, Request, Response, RoundTripper, Transport, load_config
+from controller_runtime.rest import (
+    ConfigError,
+    Request,
+    Response,
+    RoundTripper,
+    Transport,
+    TransportTimeoutError,
+    load_config,
+)
 from pkg.why import Snapshot, Thing, kinds, reading
 
 FIELD_OWNER: Final = "trainerctl"
@@ -22,6 +31,32 @@ DEFAULT_NAMESPACE: Final = "default"
 _PAGE: Final = 500
 _TOLERATED: Final = timedelta(seconds=5)
 """Responses are dated in whole seconds, and a busy server answers late."""
+_FIRST: Final = 4.0
+"""Seconds until the first response, so that a command ends within five. A server that has answered may take longer."""
+
+
+class FirstAnswer:
+    """A round tripper that reports soon if the server does not answer at all."""
+
+    def __init__(self, inner: RoundTripper) -> None:
+        self._inner = inner
+        self._answered = False
+
+    async def send(self, request: Request) -> Response:
+        """Return the response of the inner round tripper.
+
+        Raises:
+            TransportTimeoutError: the server has answered no request yet, and this one is a read without an answer.
+        """
+        if self._answered or request.method != "GET":
+            response = await self._inner.send(request)
+        else:
+            try:
+                response = await self._inner.send(msgspec.structs.replace(request, timeout=_FIRST))
+            except TransportTimeoutError as error:
+                raise TransportTimeoutError(f"the API server does not answer: {error}") from error
+        self._answered = True
+        return response
 
 
 class ServerClock:
@@ -94,5 +129,5 @@ async def connect(arguments: argparse.Namespace) -> AsyncIterator[Cluster]:
             raise ConfigError(f"{error}; {hint}") from error
         raise
     async with Transport(config) as transport:
-        clock = ServerClock(transport)
+        clock = ServerClock(FirstAnswer(transport))
         yield Cluster(LiveClient(clock), arguments.namespace or config.namespace or DEFAULT_NAMESPACE, clock)

@@ -11,7 +11,7 @@ import anyio
 import msgspec
 from controller_runtime import rest
 from controller_runtime.machinery.errors import StatusError
-from pkg.why import Snapshot, Thing, reading
+from pkg.why import Snapshot, Thing, kinds, reading, removed
 from pkg.why.snapshot import COMPLETION_INDEX, step_of
 from pkg.why.things import maps, text
 
@@ -31,7 +31,7 @@ async def logs_command(arguments: argparse.Namespace, out: Console, err: Console
         snapshot = await cluster.snapshot(arguments.name)
         pods = _selected(snapshot, arguments)
         if not pods:
-            streams.say_error(f"no pod of step {arguments.step} matches; see trainerctl get {arguments.name}")
+            streams.say_error(no_pod(snapshot, arguments.step))
             return 1
         logs = [_Log(cluster, pod, arguments, out, number) for number, pod in enumerate(pods)]
         for each in logs:
@@ -42,6 +42,27 @@ async def logs_command(arguments: argparse.Namespace, out: Console, err: Console
             for each in logs:
                 group.start_soon(each.print)
     return max(each.code for each in logs)
+
+
+def no_pod(snapshot: Snapshot, step: str) -> str:
+    """Return why no pod of a step can be read, how the removed ones ended, and the command that says more."""
+    job = snapshot.train_job
+    named = f"{job.name} -n {job.namespace}"
+    if reason := snapshot.unread.get(kinds.POD):
+        return f"the pods of step {step} cannot be read: {reason}"
+    known = [each for each in removed(snapshot) if step_of(each.pod) == step]
+    if known:
+        ends = [f"{each.line}: {each.message}" if each.message else each.line for each in known]
+        first = f"the pods of step {step} are removed, and their logs with them"
+        return "\n".join([first, *ends, f"see trainerctl why {named}"])
+    jobs = [each for each in snapshot.jobs if step_of(each) == step]
+    if any(each.is_true("Failed") for each in jobs) and not any(
+        step_of(pod) == step for pod in snapshot.pods
+    ):
+        return (
+            f"the pods of step {step} are removed; see trainerctl why {named} and trainerctl events {named}"
+        )
+    return f"no pod of step {step} matches; see trainerctl get {named}"
 
 
 def _selected(snapshot: Snapshot, arguments: argparse.Namespace) -> list[Thing]:

@@ -12,7 +12,7 @@ from controller_runtime.machinery.printable import printable_line
 from controller_runtime.rest import Transport, load_config
 from pkg.apis.jobset.v1alpha2 import JobSet
 
-from trainerctl.cli import streams
+from trainerctl.cli import live, streams
 from trainerctl.cli.terminal import Console
 from trainerctl.offline import inputfiles, rendering, trainjobs
 from trainerctl.offline.rendering import Rendered
@@ -75,5 +75,5 @@ async def _load(arguments: argparse.Namespace) -> Offline:
         return await trainjobs.prepare(found, namespace=arguments.namespace, version=version)
     config = await load_config(arguments.kubeconfig, context=arguments.context)
     async with Transport(config) as transport:
-        client = LiveClient(transport)
+        client = LiveClient(live.FirstAnswer(transport))
         return await trainjobs.prepare(found, namespace=arguments.namespace, cluster=client, version=version)

@@ -51,10 +51,10 @@ def namespaces() -> list[Manifest]:
     ]
 
 
-def rights(jobset: Binary, kwok: Binary | None, *, status_server: bool = False) -> list[Manifest]:
+def rights(jobset: Binary, kwok: Binary | None, *, gated: Iterable[str] = ()) -> list[Manifest]:
     """Return each component's identity, its shipped roles and their bindings, and no further permission.
 
-    Without ``kwok``, pods run as local processes.
+    Without ``kwok``, pods run as local processes. ``gated`` are the folders of roles that feature gates need.
     """
     (jobset_role,) = _of_kind(jobset.manifests(), "ClusterRole")
     jobset_role["metadata"]["name"] = JOBSET_ACCOUNT
@@ -69,7 +69,7 @@ def rights(jobset: Binary, kwok: Binary | None, *, status_server: bool = False) 
         jobset_role,
         role_binding(JOBSET_ACCOUNT, account),
         *ours,
-        *(shipped.manifests("status-server") if status_server else []),
+        *(each for folder in gated for each in shipped.manifests(folder)),
     ]
 
 

@@ -76,7 +76,7 @@ class Filling:
         jobset, kwok = self.parts.binaries[JOBSET.name], self.parts.binaries.get(KWOK.name)
         async with self._step("install RBAC and CRDs"):
             await apply_manifests(self.client, contents.namespaces(), owner=FIELD_OWNER)
-            rights = contents.rights(jobset, kwok, status_server=self.options.serves_status)
+            rights = contents.rights(jobset, kwok, gated=self.options.gated_roles)
             await apply_manifests(self.client, rights, owner=FIELD_OWNER)
             if not self.options.run_processes:
                 self._start_nodes()

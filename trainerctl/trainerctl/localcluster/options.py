@@ -25,6 +25,8 @@ from trainerctl.localcluster.tools import (
 
 _GANG_VERSIONS: Final = {"1.35": "v1alpha1", "1.36": "v1alpha2", "1.37": "v1beta1"}
 """The version of scheduling.k8s.io with gangs, by release of Kubernetes."""
+_ROLES: Final = {features.FAILURE_EVIDENCE: "failure-evidence", features.TRAIN_JOB_STATUS: "status-server"}
+"""The folder of the role that a feature gate of the manager needs."""
 _TWO_GATES: Final = frozenset({"1.35", "1.36"})
 """Releases whose scheduler has a second feature gate for gangs."""
 
@@ -74,7 +76,16 @@ class Options:
     @property
     def serves_status(self) -> bool:
         """True if the manager serves status updates of pods."""
-        return features.resolve(self.manager_gates).enabled(features.TRAIN_JOB_STATUS)
+        return self._gates.enabled(features.TRAIN_JOB_STATUS)
+
+    @property
+    def gated_roles(self) -> list[str]:
+        """The folders of the roles that the manager's feature gates need."""
+        return [folder for gate, folder in _ROLES.items() if self._gates.enabled(gate)]
+
+    @property
+    def _gates(self) -> features.Gates:
+        return features.resolve(self.manager_gates)
 
     @property
     def gang_controllers(self) -> list[str]:

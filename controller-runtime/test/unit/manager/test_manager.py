@@ -23,6 +23,7 @@ from controller_runtime.manager import (
     Options,
     UnreachableError,
 )
+from controller_runtime.manager.manager import reach
 from controller_runtime.serving import HTTPRequest, HTTPResponse
 from ctrl_testkit.managers import (
     ELECTION,
@@ -143,6 +144,20 @@ async def test_an_unreachable_server_is_tried_for_ten_seconds_and_named(diary: l
         await mgr.start()
     assert 9 <= anyio.current_time() - 1000 <= 10
     assert diary == []
+
+
+async def test_a_server_that_hangs_is_named_in_the_log_within_five_seconds() -> None:
+    said: list[float] = []
+
+    class Hanging:
+        async def send(self, request: rest.Request) -> rest.FakeResponse:
+            await anyio.sleep(request.timeout or 0)
+            said.append(anyio.current_time() - 1000)
+            raise rest.TransportTimeoutError("no response", host="https://api")
+
+    with pytest.raises(UnreachableError, match="no response"):
+        await reach(Hanging(), timeout=10, report=lambda _error: said.append(-anyio.current_time()))
+    assert said == [4.0, -1004.0, 9.0]
 
 
 async def test_a_server_that_comes_late_is_waited_for(diary: list[str]) -> None:

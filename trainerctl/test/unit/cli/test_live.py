@@ -5,11 +5,13 @@
 import io
 from pathlib import Path
 
+import anyio
 import pytest
-from controller_runtime.rest import ConfigError
+from controller_runtime.rest import ConfigError, FakeResponse, Request, Response, TransportTimeoutError
+from testkit.why.states import failed
 from testkit.why.world import World
 
-from trainerctl.cli import cluster, describe, live, parser, why
+from trainerctl.cli import cluster, describe, events, live, logs, parser, why
 from trainerctl.cli.terminal import Console
 
 
@@ -137,3 +139,118 @@ async def test_without_a_kubeconfig_the_local_cluster_that_runs_is_named(
 
 def test_a_state_to_wait_for_may_be_written_as_the_condition_is() -> None:
     assert parser.parser().parse_args(["wait", "llama", "--for", "Complete"]).state == "complete"
+
+
+class Frozen:
+    """A server that answers after some seconds, as often as it is asked."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+    async def send(self, request: Request) -> Response:
+        with anyio.move_on_after(request.timeout):
+            await anyio.sleep(self.seconds)
+            return FakeResponse(200)
+        raise TransportTimeoutError(f"no response within {request.timeout} s", host="https://api")
+
+
+@pytest.mark.parametrize(
+    ("method", "seconds"), [("GET", 4), ("POST", 30)], ids=["a read", "a write may have taken effect"]
+)
+async def test_a_server_that_does_not_answer_is_reported_within_five_seconds(
+    method: str, seconds: float
+) -> None:
+    began = anyio.current_time()
+    with pytest.raises(TransportTimeoutError, match="no response within"):
+        await live.FirstAnswer(Frozen(600)).send(Request(method, "/version"))
+    assert anyio.current_time() - began == seconds
+
+
+async def test_a_server_that_has_answered_may_take_longer() -> None:
+    server = Frozen(0)
+    client = live.FirstAnswer(server)
+    await client.send(Request("GET", "/version"))
+    server.seconds = 25
+    assert (await client.send(Request("GET", "/api"))).status == 200
+
+
+ENDED = "Container node of Pod llama-node-0-0-abcde (step node) ended with exit code 1 (Error): ValueError: bad rate"
+
+
+def removed(message: str = "") -> World:
+    """Return a TrainJob whose Job has failed and removed its pods."""
+    world = World()
+    world.without_pods()
+    failed(world, "BackoffLimitExceeded", "Job has reached the specified backoff limit")
+    if message:
+        world.event(world.train_job, "ContainerFailed", message)
+    return world
+
+
+def unreadable() -> World:
+    world = removed()
+    world.unread["Pod"] = "pods is forbidden"
+    return world
+
+
+@pytest.mark.parametrize(
+    ("world", "step", "lines"),
+    [
+        pytest.param(
+            removed(ENDED),
+            "node",
+            [
+                "the pods of step node are removed, and their logs with them",
+                (
+                    "container node of Pod llama-node-0-0-abcde, ended with exit code 1 (Error), the pod is removed: "
+                    "ValueError: bad rate"
+                ),
+                "see trainerctl why llama -n team-a",
+            ],
+            id="how they ended is known",
+        ),
+        pytest.param(
+            removed(),
+            "node",
+            [
+                (
+                    "the pods of step node are removed; see trainerctl why llama -n team-a and "
+                    "trainerctl events llama -n team-a"
+                )
+            ],
+            id="how they ended is not known",
+        ),
+        pytest.param(
+            removed(ENDED),
+            "nodes",
+            ["no pod of step nodes matches; see trainerctl get llama -n team-a"],
+            id="another step",
+        ),
+        pytest.param(
+            World(),
+            "node",
+            ["no pod of step node matches; see trainerctl get llama -n team-a"],
+            id="another rank",
+        ),
+        pytest.param(
+            unreadable(), "node", ["the pods of step node cannot be read: pods is forbidden"], id="no right"
+        ),
+    ],
+)
+def test_logs_say_why_no_pod_can_be_read(world: World, step: str, lines: list[str]) -> None:
+    assert logs.no_pod(world.snapshot(), step).splitlines() == lines
+
+
+def test_events_are_also_those_of_removed_pods() -> None:
+    world = removed(ENDED)
+    gone = {"kind": "Pod", "metadata": {"name": "llama-node-0-0-abcde", "uid": "gone"}}
+    world.event(gone, "BackOff", "Back-off restarting failed container", age=60)
+    out = io.StringIO()
+
+    snapshot = world.snapshot()
+    events.print_table(snapshot, events.of_all(snapshot), Console(file=out, width=200))
+
+    assert [line.split()[2:4] for line in out.getvalue().splitlines()[1:]] == [
+        ["BackOff", "Pod/llama-node-0-0-abcde"],
+        ["ContainerFailed", "TrainJob/llama"],
+    ]

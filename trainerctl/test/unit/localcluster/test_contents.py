@@ -69,14 +69,14 @@ def test_each_rule_of_a_role_says_what_may_be_done_to_what(tmp_path: Path, proce
         assert all(rule.values()), rule
 
 
+@pytest.mark.parametrize("folder", ["status-server", "failure-evidence"])
 @pytest.mark.parametrize("enabled", [True, False])
-def test_the_manager_may_look_at_pods_only_if_they_report_their_progress(
-    tmp_path: Path, enabled: bool
+def test_the_manager_may_look_at_pods_only_with_a_feature_gate_that_needs_it(
+    tmp_path: Path, folder: str, enabled: bool
 ) -> None:
     shipped_role = binary(tmp_path, role("manager-role"))
-    manifests = contents.rights(shipped_role, shipped_role, status_server=enabled)
-    name = "kubeflow-trainer-status-server"
-    found = [each["kind"] for each in manifests if each["metadata"]["name"] == name]
+    manifests = contents.rights(shipped_role, shipped_role, gated=[folder] if enabled else [])
+    found = [each["kind"] for each in manifests if each["metadata"]["name"] == f"kubeflow-trainer-{folder}"]
     assert found == (["ClusterRole", "ClusterRoleBinding"] if enabled else [])
 
 

@@ -73,11 +73,16 @@ def test_options_that_cannot_work_are_refused_before_anything_starts(options: Op
 
 
 @pytest.mark.parametrize(
-    ("gates", "serves"),
-    [({}, False), ({"TrainJobStatus": True}, True), ({"AllAlpha": True, "TrainJobStatus": False}, False)],
+    ("gates", "roles"),
+    [
+        ({}, []),
+        ({"TrainJobStatus": True}, ["status-server"]),
+        ({"AllAlpha": True, "TrainJobStatus": False}, ["failure-evidence"]),
+    ],
 )
-def test_status_updates_are_served_with_their_gate(gates: dict[str, bool], serves: bool) -> None:
-    assert Options(manager_gates=gates).serves_status == serves
+def test_a_gate_of_the_manager_brings_its_role(gates: dict[str, bool], roles: list[str]) -> None:
+    assert Options(manager_gates=gates).gated_roles == roles
+    assert Options(manager_gates=gates).serves_status == ("status-server" in roles)
 
 
 @pytest.mark.parametrize(

@@ -98,8 +98,9 @@ class Kubelet:
             if not entry.runner.is_stopping:
                 _log.info("Stopping a pod", pod=str(key), grace=grace)
             entry.runner.stop(float(grace or 0))
+        has_ended = entry.runner.finished.is_set()
         await self._report(pod, entry)
-        if pod.metadata.deletion_timestamp and entry.runner.finished.is_set() and not entry.deleted:
+        if pod.metadata.deletion_timestamp and has_ended and not entry.deleted:  # its last phase is written
             await self._delete(pod)
             entry.deleted = True
         return reconcile.Result()

@@ -167,6 +167,30 @@ async def test_a_deleted_pod_is_stopped_and_then_removed(settings: Settings) -> 
         await eventually(gone, timeout=30, reason="its folder is removed")
 
 
+async def test_the_last_phase_of_a_deleted_pod_is_written_before_it_is_removed(settings: Settings) -> None:
+    async def slow(*args: Any, **options: Any) -> Any:
+        await anyio.sleep(0.3)  # the pod ends meanwhile
+        return await client.status.patch(*args[-2:], **options)
+
+    client = FakeClient(_pod("sleep", "1357"))
+    wrapped = interceptor.wrap(client, interceptor.Funcs(subresource_patch=slow))
+    async with _world(wrapped, settings) as world:
+        pod = await world.until(lambda pod: pod.status.phase == "Running", "the pod runs")
+        # As the node controller does: the kubelet writes its own status again.
+        ready = b'{"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}'
+        await client.status.patch(pod, raw_patch(STRATEGIC, ready))
+        await client.delete(pod, grace_period_seconds=1)
+        world.add(REQUEST)
+
+        async def gone() -> bool:
+            return not await client.list(Pod)
+
+        await eventually(gone, timeout=30, reason="it is removed")
+    written = [call.body for call in client.calls if call.verb == "patch" and call.subresource == "status"]
+    assert isinstance(written[-1], dict)
+    assert written[-1]["status"]["phase"] == "Failed"
+
+
 async def test_a_pod_that_is_deleted_before_its_kubelet_starts_ends_without_running(
     settings: Settings,
 ) -> None:

@@ -1,0 +1,181 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Keeps how the containers of failed pods ended, in events on their TrainJobs: a Job that fails may remove its pods."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta
+from typing import Final, Protocol
+
+import anyio
+from controller_runtime import client, log
+from controller_runtime.apis.core.v1 import ContainerStateTerminated, ContainerStatus, Pod
+from controller_runtime.cache import CacheError
+from controller_runtime.machinery import GVK, NamespacedName
+from controller_runtime.machinery.errors import NotFoundError, StatusError
+from controller_runtime.machinery.meta import parse_time
+from controller_runtime.rest import RestError
+
+from pkg import metrics
+from pkg.apis.jobset.v1alpha2 import JOB_SET_NAME_KEY, JOB_SET_UID_KEY, RESTARTS_KEY, JobSet
+from pkg.apis.trainer.v1alpha1 import TrainJob
+from pkg.util import trainjob
+from pkg.why.snapshot import REPLICATED_JOB
+from pkg.why.terminations import REASON, Termination
+
+from .starts import Recorder
+
+# +kubebuilder:rbac:groups="",resources=pods,verbs=list;watch
+
+MOST: Final = 5
+"""The most events about one run of a JobSet: the containers of a distributed training fail one after the other."""
+_FAILED: Final = {"status.phase": "Failed"}
+_PAGE: Final = 100
+_RETRY: Final = 10.0
+_REMEMBERED: Final = 4096
+_CRASH_LOOP: Final = timedelta(minutes=10)
+"""The kubelet forgets the crashes of a container that has run for so long."""
+
+_log = log.logger_from("evidence")
+
+
+class Pods(client.Reader, client.Watcher, Protocol):
+    """Lists and watches pods, as the live client does."""
+
+
+class FailureEvidence:
+    """A runnable of the leader: watches the failed pods of JobSets, and records an event for each failed container.
+
+    Pods that run or succeed are never received, and no pod is kept. Containers that fail alike in one run of a JobSet
+    share an event, whose name follows from what they have in common: it exists once, also after another start.
+    """
+
+    name = "evidence of failed pods"
+
+    def __init__(self, pods: Pods, reader: client.Reader, recorder: Recorder) -> None:
+        self._pods = pods
+        self._reader = reader
+        self._recorder = recorder
+        self._recorded: OrderedDict[tuple[str, str], set[str]] = OrderedDict()
+        """By the TrainJob's UID and the run of its JobSet, the containers that have an event."""
+        self._problem = ""
+
+    def remark(self) -> str:
+        """Return why failed pods cannot be watched, as a remark for readiness; empty if they are."""
+        return self._problem and f"failures of pods are not recorded: {self._problem}"
+
+    def degraded(self) -> Mapping[GVK, str]:
+        """Return the kind that cannot be watched, and why."""
+        return {Pod.gvk: self._problem} if self._problem else {}
+
+    async def start(self) -> None:
+        """Record until cancelled. A missing right is tried again."""
+        with metrics.KIND_DEGRADED.of(self.degraded):
+            try:
+                while True:
+                    try:
+                        await self._follow()
+                    except (StatusError, RestError) as error:
+                        _log.debug("Failed pods cannot be watched", error=error)
+                        self._problem = (
+                            str(error) if isinstance(error, StatusError) and error.code == 403 else ""
+                        )
+                    await anyio.sleep(_RETRY)
+            finally:
+                self._problem = ""
+
+    async def _follow(self) -> None:
+        """Handle the pods that exist, and then those that fail, until the watch ends."""
+        token = version = ""
+        while True:
+            page = await self._pods.list(
+                Pod, labels=JOB_SET_NAME_KEY, fields=_FAILED, limit=_PAGE, continue_token=token
+            )
+            self._problem = ""
+            for pod in page:
+                await self._handle(pod, is_new=False)
+            token, version = page.continue_token, page.resource_version
+            if not token:
+                break
+        async with self._pods.watch(
+            Pod, labels=JOB_SET_NAME_KEY, fields=_FAILED, resource_version=version
+        ) as events:
+            async for event in events:
+                if event.type == "ADDED":  # a pod that fails begins to match the selector
+                    await self._handle(event.object, is_new=True)
+
+    async def _handle(self, pod: Pod, *, is_new: bool) -> None:
+        """Record the failures of a pod; those of a TrainJob that had ended before the start were recorded then."""
+        failures = list(terminations(pod))
+        if not failures:
+            return
+        owner = await self._owner(pod)
+        if owner is None or (trainjob.is_finished(owner) and not is_new):
+            return
+        attempt = (pod.metadata.labels or {}).get(RESTARTS_KEY, "")
+        run = owner.metadata.uid or "", attempt
+        recorded = self._recorded.setdefault(run, set())
+        self._recorded.move_to_end(run)
+        while len(self._recorded) > _REMEMBERED:
+            self._recorded.popitem(last=False)
+        for each in failures:
+            key = f"{attempt}/{each.step}/{each.container}/{each.exit_code}/{each.reason}"
+            if key not in recorded and len(recorded) < MOST:
+                recorded.add(key)
+                self._recorder.event_once(owner, "Warning", REASON, str(each), key=key)
+
+    async def _owner(self, pod: Pod) -> TrainJob | None:
+        """Return the TrainJob whose JobSet the pod's labels name, or None."""
+        labels = pod.metadata.labels or {}
+        key = NamespacedName(pod.metadata.namespace or "", labels.get(JOB_SET_NAME_KEY, ""))
+        try:
+            job_set = (await client.peek(self._reader, JobSet, key)).object
+            owner = (await client.peek(self._reader, TrainJob, key)).object
+        except (NotFoundError, CacheError):
+            return None
+        controller = trainjob.controller_of(job_set)
+        if controller is None or controller.uid != owner.metadata.uid or not trainjob.is_ours(owner):
+            return None
+        return owner if labels.get(JOB_SET_UID_KEY, job_set.metadata.uid) == job_set.metadata.uid else None
+
+
+def terminations(pod: Pod) -> Iterator[Termination]:
+    """Yield how the containers of a pod failed; those that were stopped because the pod was deleted did not fail.
+
+    A container that crashes again and again may be stopped while it runs again: then its last crash counts.
+    """
+    step = (pod.metadata.labels or {}).get(REPLICATED_JOB) or pod.name
+    asked = _deletion_request(pod)
+    status = pod.status
+    for is_init, found in ((True, status.init_container_statuses), (False, status.container_statuses)):
+        for each in found or ():
+            ended = _failure(each, asked)
+            if ended is not None:
+                code, reason, message = ended.exit_code or 0, ended.reason or "", ended.message or ""
+                yield Termination(pod.name, step, each.name, is_init, code, reason, message)
+
+
+def _deletion_request(pod: Pod) -> datetime | None:
+    """Return when the deletion of a pod was requested: its deletion timestamp is the end of its grace period."""
+    if pod.metadata.deletion_timestamp is None:
+        return None
+    grace = timedelta(seconds=pod.metadata.deletion_grace_period_seconds or 0)
+    return parse_time(pod.metadata.deletion_timestamp) - grace
+
+
+def _failure(status: ContainerStatus, asked: datetime | None) -> ContainerStateTerminated | None:
+    ended = status.state.terminated if status.state is not None else None
+    if ended is None or _passed(ended, asked) >= timedelta():
+        ended = status.last_state.terminated if status.last_state is not None else None
+        if ended is not None and _passed(ended, asked) < -_CRASH_LOOP:
+            return None
+    return ended if ended is not None and ended.exit_code else None
+
+
+def _passed(ended: ContainerStateTerminated, asked: datetime | None) -> timedelta:
+    """Return how long after the request to delete its pod a container ended; negative if it ended before."""
+    if asked is None or not ended.finished_at:
+        return -timedelta.resolution
+    return parse_time(ended.finished_at) - asked

@@ -1,0 +1,142 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Pods that a failed Job has removed: the events that remain say how their containers ended."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pkg.why import State
+from pkg.why.terminations import REASON, Termination, parse
+from testkit.why.states import failed
+from testkit.why.world import World
+
+POD = "llama-node-0-0-abcde"
+
+
+def text(code: int = 1, reason: str = "Error", message: str = "", **parts: Any) -> str:
+    said: dict[str, Any] = {"pod": POD, "step": "node", "container": "node", "is_init": False} | parts
+    return str(Termination(exit_code=code, reason=reason, message=message, **said))
+
+
+def removed(*messages: str, age: float = 5) -> World:
+    """Return a TrainJob whose Job has failed and removed its pods."""
+    world = World()
+    world.without_pods()
+    failed(world, "BackoffLimitExceeded", "Job has reached the specified backoff limit")
+    for message in messages:
+        world.event(world.train_job, REASON, message, age=age)
+    return world
+
+
+@pytest.mark.parametrize(
+    ("message", "cause", "summary"),
+    [
+        (text(137, "OOMKilled"), "out-of-memory", "the container node used more memory than its limit of 16Gi"),
+        (text(128, "StartError", 'exec: "torchrunn": executable file not found in $PATH'), "command-not-found", "cannot be executed"),
+        (text(127, message="sh: 1: torchrunn: not found"), "command-not-found", "cannot execute a command (exit code 127): sh: 1: torchrunn: not found"),
+        (text(1, message="ValueError: bad learning rate"), "container-failed", "the container node failed with exit code 1"),
+        (text(1, message="socket.gaierror: Name or service not known"), "dns-failure", "cannot resolve a host name"),
+        (text(5, container="prepare", is_init=True), "container-failed", "the init container prepare of step node failed"),
+        ("(combined from similar events): " + text(139), "container-failed", "exit code 139, SIGSEGV"),
+    ],
+)  # fmt: skip
+def test_the_cause_is_known_after_the_pods_are_removed(message: str, cause: str, summary: str) -> None:
+    verdict = removed(message).verdict()
+
+    first = verdict.findings[0]
+    assert (verdict.state, verdict.exit_code, first.cause) == (State.WRONG, 1, cause)
+    assert summary in first.summary
+    assert any(line.endswith(", the pod is removed") for line in first.evidence)
+    assert "retries-exhausted" in {each.cause for each in verdict.findings}
+
+
+def test_the_message_is_evidence_and_the_advice_can_be_followed() -> None:
+    first = removed(text(1, message="ValueError: bad learning rate")).verdict().findings[0]
+
+    assert "message of node: ValueError: bad learning rate" in first.evidence
+    assert "kubectl logs" not in first.advice
+    assert "restartPolicy: Never" in first.advice
+
+
+def test_without_an_event_the_advice_is_the_command_that_still_works() -> None:
+    first = removed().verdict().findings[0]
+
+    assert first.cause == "retries-exhausted"
+    assert "trainerctl events llama -n team-a" in first.advice
+
+
+def test_while_the_failed_pods_exist_the_advice_is_to_read_their_logs() -> None:
+    world = World()
+    world.ended(1)
+    failed(world, "BackoffLimitExceeded", "Job has reached the specified backoff limit")
+
+    (advice,) = [each.advice for each in world.verdict().findings if each.cause == "retries-exhausted"]
+
+    assert advice.startswith("Read the logs: trainerctl logs llama -n team-a --step node --all.")
+
+
+def test_a_pod_that_exists_says_more_than_the_event_about_it() -> None:
+    world = World()
+    world.ended(137, "OOMKilled")
+    failed(world, "BackoffLimitExceeded", "Job has reached the specified backoff limit")
+    world.event(world.train_job, REASON, text(1))
+
+    assert [each.cause for each in world.verdict().findings] == ["out-of-memory", "retries-exhausted"]
+
+
+@pytest.mark.parametrize("age", [301, 1000])
+def test_events_of_an_earlier_run_of_the_job_set_do_not_count(age: float) -> None:
+    found = removed(text(137, "OOMKilled"), age=age).verdict().findings
+
+    assert [each.cause for each in found] == ["retries-exhausted"]
+
+
+def test_a_train_job_that_runs_again_is_not_called_wrong() -> None:
+    world = World()
+    world.event(world.train_job, REASON, text(137, "OOMKilled", pod="llama-node-0-0-gone0"))
+
+    verdict = world.verdict()
+
+    assert (verdict.state, verdict.findings) == (State.RUNNING, ())
+
+
+@pytest.mark.parametrize(
+    "message", ["", "Container", text().replace("exit code 1", "exit code x"), "x" * 10_000, text()[:40]]
+)
+def test_other_texts_are_no_termination(message: str) -> None:
+    assert parse(message) is None
+    assert [each.cause for each in removed(message).verdict().findings] == ["retries-exhausted"]
+
+
+@pytest.mark.parametrize("reason", ["OOMKilled", "a b", "", "x" * 65, "é"])
+def test_what_is_written_is_read(reason: str) -> None:
+    said = Termination("pod-0", "node", "node", False, 255, reason, "one\ntwo: (three)")
+
+    found = parse(str(said))
+
+    assert found is not None
+    assert (found.pod, found.exit_code, found.message) == ("pod-0", 255, "one two: (three)")
+    assert found.reason == (reason if reason == "OOMKilled" else "Error")
+
+
+def test_the_events_of_removed_pods_and_jobs_are_found_by_their_names() -> None:
+    world = removed()
+    for kind, name, age in (
+        ("Pod", POD, 5),
+        ("Pod", "llama-node-0-11-zzzzz", 5),
+        ("Job", "llama-node-1", 5),
+        ("JobSet", "llama", 5),
+        ("Pod", "llama-node-0-0-old00", 1000),  # of an earlier TrainJob of the name
+        ("Pod", "llama-2-node-0-0-abcde", 5),
+        ("Pod", "llama-other-0-0-abcde", 5),
+        ("Service", "llama", 5),
+    ):
+        world.event({"kind": kind, "metadata": {"name": name, "uid": f"gone-{name}"}}, "Reason", "x", age=age)
+    world.event(world.job, "BackoffLimitExceeded", "x")
+
+    found = [each.text("involvedObject", "name") for each in world.snapshot().events_of_removed()]
+
+    assert sorted(found) == ["llama", "llama-node-0-0-abcde", "llama-node-0-11-zzzzz", "llama-node-1"]
