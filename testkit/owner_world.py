@@ -49,9 +49,6 @@ class Cluster:
         self.kind = kind
         return self.informers.setdefault(kind.gvk, Informer())
 
-    async def get(self, kind: type[Any], key: Any) -> Any:
-        return await self.watched.get(kind, key)
-
     async def put(self, obj: Object, *, reported: bool = True) -> None:
         for client in (self.server, self.watched) if reported else (self.server,):
             with contextlib.suppress(NotFoundError):

@@ -4,12 +4,15 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 import anyio
 from controller_runtime.machinery.tokenbucket import TokenBucket
+
+T = TypeVar("T")
 
 SHARE: Final = 0.1
 """Worker seconds that a namespace may use per second once its savings are spent."""
@@ -23,6 +26,8 @@ DEBT: Final = SHARE * LONGEST
 """Most worker seconds that a namespace may owe. The waits of several workers for a server that is away add up."""
 NAMESPACES: Final = 1024
 """Most accounts kept; above it, the half that owes least is closed."""
+LARGE: Final = 64 * 2**10
+"""Size in bytes above which decoding a text is charged to its namespace."""
 
 
 class OverBudgetError(Exception):
@@ -74,6 +79,21 @@ class Budget:
         """Charge the namespace; its balance may become negative, so that it waits ``LONGEST`` at most."""
         balance = self._account(namespace).balance
         balance.take(max(0.0, min(seconds, balance.tokens() + DEBT)))
+
+    def decoded(self, namespace: str, text: bytes | None, decode: Callable[[], T]) -> T:
+        """Return the result of ``decode``; its CPU time is charged if ``text``, which it decodes, is large.
+
+        Raises:
+            OverBudgetError: the text is large and no time is left.
+        """
+        if text is None or len(text) <= LARGE:
+            return decode()
+        self.check(namespace)
+        started = time.thread_time()
+        try:
+            return decode()
+        finally:
+            self.spend(namespace, time.thread_time() - started)
 
     def _account(self, namespace: str) -> _Account:
         account = self._accounts.get(namespace)

@@ -1,23 +1,23 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The cache of owners: each is read once and kept until its watch reports a change.
+"""The cache of owners: a metadata watch of each kind, and the results of single reads.
 
-Metadata of an owner whose kind has a grouper comes from a metadata watch of that kind, which starts when the first
-owner of the kind is read successfully. Other parts that a grouper needs are read once per generation (or version, as
-the grouper's ``reads`` declares) and kept as JSON text. A pod whose owners have not changed causes no decoding.
+The watch of a kind starts when the first owner of the kind is read successfully, if the kind has a grouper. Metadata
+that no watch reports is remembered for :data:`READ_TTL` seconds. Content that a grouper needs is read once per
+generation (or version, as the grouper's ``reads`` declares) and remembered as JSON text.
 
-Owners of other kinds are read one at a time per namespace and cached for a short time. These reads, and reads that
-fail, are charged to the namespace's budget.
+Tenants choose the owner references of their pods. The memory therefore has a limit, and a read that fails or is of a
+kind without a grouper is charged to the budget of its namespace.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Protocol, TypeVar, Unpack
+from typing import Any, Final, NamedTuple, TypeVar, Unpack
 
 import anyio
 import msgspec
-from controller_runtime import client
+from controller_runtime import cache, client, source
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.apis.meta.v1 import ObjectMeta, OwnerReference
 from controller_runtime.cache import older
@@ -32,45 +32,68 @@ from controller_runtime.machinery import (
     metadata_only,
     unstructured,
 )
-from controller_runtime.machinery.errors import NotFoundError
+from controller_runtime.machinery.errors import ForbiddenError, NotFoundError
+from controller_runtime.rest import TransportTimeoutError
 
-from .budget import REQUEST
-from .costs import Costs
-from .memory import Key, Known, Memory
+from pkg import metrics
+
+from .budget import REQUEST, Budget
+from .hub import PluginsHub
 from .owners import kind_of, pod_as_owner
-from .ownerwatch import OwnerWatches, Watches
 from .plugins import Reads
-from .podgroup import KeyedLocks
+from .podgroup import KeyedLocks, Memory
 
 T = TypeVar("T", bound=Object)
 
+READ_TTL: Final = 10.0
+"""Seconds for which metadata that no watch reports, or a refusal to read, is remembered."""
+READ_TIMEOUT: Final = 5.0
+"""Longest wait of a worker for an owner, in seconds."""
+CAPACITY: Final = 64 * 2**20
+"""Approximate maximum bytes of all remembered contents; of all remembered metadata, a quarter."""
+REFUSALS: Final = 1024
+"""Most refusals remembered."""
+_OVERHEAD: Final = 1024
+"""Bytes that a remembered text takes beside its own."""
 
-class Kinds(Protocol):
-    """The part of the hub that the cache uses."""
+Edition = tuple[str | None, int | str | None]
+"""UID, and generation or version."""
 
-    def reads(self, kind: GVK) -> Reads:
-        """Return how much of an owner of ``kind`` is read."""
-        ...
 
-    def watches(self, kind: GVK) -> bool:
-        """Return True if owners of ``kind`` may be watched."""
-        ...
+class Key(NamedTuple):
+    """Identifies an owner by name."""
+
+    kind: GVK
+    namespace: str
+    name: str
+
+
+class _Metadata(NamedTuple):
+    text: bytes
+    version: str
+
+
+class _Content(NamedTuple):
+    """All fields of an owner except its metadata, and perhaps its status."""
+
+    text: bytes
+    editions: set[Edition]
 
 
 class OwnerCache:
-    """Owners from a cache's watches, and from single reads for the rest; also a Reader for groupers.
+    """Owners from metadata watches, and from single reads for the rest; also a Reader for groupers.
 
     Results of ``metadata`` and ``instance`` are shared and must not be changed. ``served`` fails for a kind that the
     server does not serve, so nothing is created or kept for invented kinds. ``kinds`` is set when the hub exists.
     """
 
-    kinds: Kinds
+    kinds: PluginsHub
 
     def __init__(
         self,
         live: client.Reader,
         cached: client.Reader,
-        informers: Watches,
+        informers: source.Informers,
         *,
         served: Callable[[GVK], Awaitable[object]] | None = None,
         clock: Callable[[], float] = anyio.current_time,
@@ -78,10 +101,18 @@ class OwnerCache:
         self._live = live
         self._cached = cached
         self._informers = informers
-        self.costs = Costs(served, clock)
-        self._memory = Memory()
-        self._watches = OwnerWatches(informers, self._memory, clock)
+        self._served = served
+        self._clock = clock
+        self.budget = Budget(clock)
+        self._watched: dict[GVK, cache.Informer[Any]] = {}
+        self._metadata: Memory[Key, _Metadata] = Memory(CAPACITY // 4, READ_TTL, clock)
+        self._contents: Memory[Key, _Content] = Memory(CAPACITY)
+        self._refusals: Memory[Key, ForbiddenError] = Memory(REFUSALS, READ_TTL, clock)
         self._locks: KeyedLocks[Key] = KeyedLocks()
+        self._reading: dict[Key, bool] = {}
+        """Owners whose metadata is being read: False if the watch has reported their deletion meanwhile."""
+        self._alone: set[str] = set()
+        """Namespaces that read an owner of a kind without a grouper: each reads one at a time."""
 
     # Owners.
 
@@ -91,17 +122,16 @@ class OwnerCache:
         Raises:
             InvalidOwnerError: no object can match the reference.
             OverBudgetError: the namespace has used its share.
-            StatusError, RestError: it cannot be read.
+            StatusError, RestError, CacheError: it cannot be read.
         """
-        kind = kind_of(owner)
-        found = await self._metadata(kind, namespace, owner.name)
-        if (found.metadata.uid or "") != owner.uid and kind in self._watches:
+        key = Key(kind_of(owner), namespace, owner.name)
+        found = await self._find(key)
+        if (found.metadata.uid or "") != owner.uid and key.kind in self._watched:
             # The watch may not have reported yet that the name belongs to another object.
-            key = (kind, namespace, owner.name)
             async with self._locks.holding(key):
                 found = await self._read_metadata(key)
             if (found.metadata.uid or "") != owner.uid:
-                self.costs.budget.spend(namespace, REQUEST)
+                self.budget.spend(namespace, REQUEST)
         return found
 
     async def instance(self, owner: Object, reads: Reads) -> Unstructured:
@@ -116,23 +146,33 @@ class OwnerCache:
             return _assembled(kind, meta, {})
         if kind == Pod.gvk:
             return await self._pod(owner.key)
-        key = (kind, owner.namespace, owner.name)
-        known = self._memory.find(key)
-        if known is None or not _has(known, meta, reads):
+        key, edition = Key(kind, owner.namespace, owner.name), _edition(meta, reads)
+        content = self._contents.find(key)
+        if content is None or edition not in content.editions:
             async with self._locks.holding(key):
-                known = self._memory.find(key)
-                if known is None or not _has(known, meta, reads):
-                    return await self._read(key, meta, reads)
-        with self.costs.decoding(owner.namespace, known.rest):
-            return _assembled(kind, meta, msgspec.json.decode(known.rest))
+                content = self._contents.find(key)
+                if content is None or edition not in content.editions:
+                    return await self._read_content(key, meta, reads)
+        text = content.text
+        decoded = self.budget.decoded(owner.namespace, text, lambda: msgspec.json.decode(text))
+        return _assembled(kind, meta, decoded)
 
-    def is_current(self, owner: PartialObjectMetadata, namespace: str) -> bool:
-        """Return False if the watch has reported a change since :meth:`metadata` returned ``owner``, or may have.
+    async def is_current(self, owner: PartialObjectMetadata, namespace: str) -> bool:
+        """Return False if the owner has changed since :meth:`metadata` returned ``owner``, or may have.
 
         A pod as an owner counts as current: its cache is read each time.
         """
-        kind = type(owner).gvk
-        return kind == Pod.gvk or self._watches.is_current((kind, namespace, owner.name), owner)
+        kind, version = type(owner).gvk, owner.metadata.resource_version or ""
+        if kind == Pod.gvk:
+            return True
+        key = Key(kind, namespace, owner.name)
+        if kind in self._watched:
+            seen = await self._observed(key)
+            return seen is not None and (
+                seen.resource_version == version or older(seen.resource_version, version)
+            )
+        read = self._metadata.find(key)
+        return read is not None and read.version == version
 
     # Reader.
 
@@ -145,7 +185,7 @@ class OwnerCache:
             return await self._cached.get(kind, key)
         if kind.gvk == Pod.gvk:
             return await self._pod(NamespacedName(*key))  # type: ignore[return-value]  # of that very kind
-        found = await self.instance(await self._metadata(kind.gvk, *key), self.kinds.reads(kind.gvk))
+        found = await self.instance(await self._find(Key(kind.gvk, *key)), self.kinds.reads(kind.gvk))
         found.metadata = found.metadata.deep_copy()
         return found  # type: ignore[return-value]  # of that very kind
 
@@ -161,91 +201,163 @@ class OwnerCache:
 
     # Reading.
 
-    async def _metadata(self, kind: GVK, namespace: str, name: str) -> PartialObjectMetadata:
-        key = (kind, namespace, name)
+    async def _find(self, key: Key) -> PartialObjectMetadata:
+        kind, namespace, name = key
         if kind == Pod.gvk:
             try:
-                return await self._pod_metadata(namespace, name)
+                return pod_as_owner((await client.peek(self._cached, Pod, (namespace, name))).metadata)
             except NotFoundError:
                 pass  # of another scheduler, or ended
-        if (known := self._believed(key)) is not None:
-            return known
-        self.costs.check_turn(namespace, alone=not self.kinds.watches(kind))
+        if (found := await self._known(key)) is not None:
+            return found
+        self._check_turn(key)
         async with self._locks.holding(key):
-            if (known := self._believed(key)) is not None:
-                return known
-            with self._watches.reading(key) as news:
-                if (found := await self._observed(key)) is not None:
-                    return self._watches.learn(key, found, news)
+            if (found := await self._known(key)) is not None:
+                return found
             return await self._read_metadata(key)
 
-    def _believed(self, key: Key) -> PartialObjectMetadata | None:
-        """Return the cached metadata while it is valid. Raises the cached refusal."""
-        self.costs.check_refusal(*key[:2])
-        return self._watches.believed(key)
+    async def _known(self, key: Key) -> PartialObjectMetadata | None:
+        """Return the newest metadata that the watch has reported or a recent read has returned.
 
-    async def _pod_metadata(self, namespace: str, name: str) -> PartialObjectMetadata:
-        """Return a pod's metadata from the watch of pods."""
-        return pod_as_owner(await self._informers.get(Pod, (namespace, name)))
+        Raises:
+            ForbiddenError: the server has recently refused to read the kind in the namespace.
+            OverBudgetError: the metadata is large and the namespace has used its share.
+        """
+        kind, namespace, _ = key
+        if (refusal := self._refusals.find(Key(kind, namespace, ""))) is not None:
+            raise refusal.with_traceback(None)  # each raise would add to the former ones' tracebacks
+        read, seen = self._metadata.find(key), await self._observed(key)
+        if seen is not None and (read is None or not older(seen.resource_version, read.version)):
+            return self.budget.decoded(namespace, seen.text, lambda: seen.object)
+        if read is None:
+            return None
+        return self.budget.decoded(namespace, read.text, lambda: metadata_only(kind).from_json(read.text))
 
-    async def _pod(self, key: NamespacedName) -> Unstructured:
-        try:
-            return await self._informers.get(unstructured(Pod.gvk), key)
-        except NotFoundError:
-            async with self.costs.reading(Pod.gvk, key.namespace, alone=True):
-                return await self._live.get(unstructured(Pod.gvk), key)
-
-    async def _read_metadata(self, key: Key) -> PartialObjectMetadata:
+    async def _observed(self, key: Key) -> LazyObject[PartialObjectMetadata] | None:
+        """Return the metadata that the watch of the kind has reported, if the watch works and it has."""
         kind, namespace, name = key
-        with self._watches.reading(key) as news:
-            async with self.costs.reading(kind, namespace, alone=not self.kinds.watches(kind)):
-                found = await self._live.get(metadata_only(kind), (namespace, name))
-            if self.kinds.watches(kind):
-                await self._watches.start(kind)
-            seen = await self._observed(key)
-            found = self._watches.learn(key, found, news, reported=seen is not None)
-        if seen is not None and older(
-            found.metadata.resource_version or "", seen.metadata.resource_version or ""
-        ):
-            # A lagging server must not hide what the watch has reported.
-            return self._watches.learn(key, seen)
-        return found
-
-    async def _observed(self, key: Key) -> PartialObjectMetadata | None:
-        """Return the metadata that the watch of the kind has reported, if there is a watch and it has."""
-        if not self._watches.cover(key[0]):
+        informer = self._watched.get(kind)
+        if informer is None or not informer.has_synced or informer.problem is not None:
             return None
         try:
-            return await self._watches.observed(key)
+            return await client.peek(self._cached, metadata_only(kind), (namespace, name))
         except NotFoundError:
             return None  # the watch may lag, or the kind is cluster-scoped
 
-    async def _read(self, key: Key, meta: ObjectMeta, reads: Reads) -> Unstructured:
-        kind, namespace, name = key
-        async with self.costs.reading(kind, namespace, alone=not self.kinds.watches(kind)):
-            found = await self._live.get(unstructured(kind), (namespace, name))
-        read, rest = found.metadata, found.unknown_fields
-        known = self._memory.find(key) or Known()
-        known.uid, known.generation, known.version = read.uid, read.generation, read.resource_version
-        if reads is Reads.SPEC and read.generation:
-            # Kept without status and version: a grouper that needs the status reads the object again.
-            rest, known.version = {key: value for key, value in rest.items() if key != "status"}, None
-        known.rest = msgspec.json.encode(rest)
-        self._memory.keep(key, known)
+    async def _pod(self, key: NamespacedName) -> Unstructured:
+        try:
+            pod = await self._cached.get(Pod, key)
+        except NotFoundError:
+            return await self._get(unstructured, Key(Pod.gvk, *key))
+        return unstructured(Pod.gvk).from_dict(pod.to_dict())
+
+    async def _read_metadata(self, key: Key) -> PartialObjectMetadata:
+        """Read the metadata and remember it; the caller holds the owner's lock."""
+        self._reading[key] = True
+        try:
+            found = await self._get(metadata_only, key)
+            if self.kinds.watches(key.kind):
+                await self._watch(key.kind)
+        finally:
+            exists = self._reading.pop(key)
+        version = found.metadata.resource_version or ""
+        found.metadata.managed_fields = None  # large and unused here
+        if exists:
+            text = found.to_json()
+            self._metadata.keep(key, _Metadata(text, version), _OVERHEAD + len(text))
+        seen = await self._observed(key)
+        # A lagging server must not hide what the watch has reported.
+        return found if seen is None or not older(version, seen.resource_version) else seen.object
+
+    async def _read_content(self, key: Key, meta: ObjectMeta, reads: Reads) -> Unstructured:
+        """Read the object whose metadata is ``meta`` and remember its content; the caller holds the owner's lock."""
+        found = await self._get(unstructured, key)
+        read, content = found.metadata, found.unknown_fields
+        editions = {_edition(read, reads), _edition(read, Reads.SPEC)}
+        if len(editions) == 1 and read.generation:
+            # A grouper that needs the status reads the object again.
+            content = {name: value for name, value in content.items() if name != "status"}
+        text = msgspec.json.encode(content)
+        self._contents.keep(key, _Content(text, editions), _OVERHEAD + len(text))
         if read.uid == meta.uid and older(read.resource_version or "", meta.resource_version or ""):
-            return _assembled(kind, meta, found.unknown_fields)
+            return _assembled(key.kind, meta, found.unknown_fields)
         return found
 
+    async def _get(self, form: Callable[[GVK], type[T]], key: Key) -> T:
+        """Read an owner from the server in the class that ``form`` returns for its kind.
 
-def _has(known: Known, meta: ObjectMeta, reads: Reads) -> bool:
-    if not known.rest or known.uid != meta.uid:
-        return False
-    if reads is Reads.SPEC and meta.generation:
-        return known.generation == meta.generation
-    return known.version == meta.resource_version
+        The read is charged to the namespace if it fails or the kind has no grouper.
+
+        Raises:
+            OverBudgetError: the namespace has used its share, or reads another owner of a kind without a grouper.
+            TransportTimeoutError: there was no answer within :data:`READ_TIMEOUT` seconds.
+            StatusError, RestError: it cannot be read.
+        """
+        kind, namespace, name = key
+        self.budget.check(namespace)
+        self._check_turn(key)
+        alone = not self.kinds.watches(kind)
+        started, failed = self._clock(), True
+        if alone:
+            self._alone.add(namespace)
+        try:
+            with anyio.fail_after(READ_TIMEOUT):
+                if self._served is not None:
+                    await self._served(kind)
+                found = await self._live.get(form(kind), (namespace, name))
+            failed = False
+        except TimeoutError as error:
+            raise TransportTimeoutError(f"no answer within {READ_TIMEOUT:g} s", host="API server") from error
+        except ForbiddenError as error:
+            # Permissions do not depend on the object's name.
+            self._refusals.keep(Key(kind, namespace, ""), error)
+            metrics.OWNERS_UNREADABLE.labels("other" if alone else str(kind.group_kind)).inc()
+            raise
+        finally:
+            if alone:
+                self._alone.remove(namespace)
+            if alone or failed:
+                self.budget.spend(namespace, max(REQUEST, self._clock() - started))
+        return found
+
+    def _check_turn(self, key: Key) -> None:
+        """Return if a read may begin.
+
+        Raises:
+            OverBudgetError: the kind has no grouper, and the namespace reads another owner of such a kind.
+        """
+        if key.namespace in self._alone and not self.kinds.watches(key.kind):
+            raise self.budget.put_off(key.namespace)
+
+    # Watches.
+
+    async def _watch(self, kind: GVK) -> None:
+        """Watch the kind. Call it after a successful read, so a reference cannot start a watch of an invented kind."""
+        if kind in self._watched:
+            return
+        informer = self._watched[kind] = await self._informers.get_informer(metadata_only(kind))
+        informer.add_event_handler(
+            cache.LazyHandlerFuncs(
+                on_add=lambda _obj, _initial: None,
+                on_update=lambda _old, _obj: None,
+                on_delete=lambda obj, _unknown: self._forget(Key(kind, *obj.key)),
+            )
+        )
+
+    def _forget(self, key: Key) -> None:
+        self._metadata.drop(key)
+        self._contents.drop(key)
+        if key in self._reading:
+            self._reading[key] = False
 
 
-def _assembled(kind: GVK, meta: ObjectMeta, rest: dict[str, JSON]) -> Unstructured:
+def _edition(meta: ObjectMeta, reads: Reads) -> Edition:
+    """Return the UID and the number that changes with the parts that ``reads`` names."""
+    by_generation = reads is Reads.SPEC and meta.generation
+    return meta.uid, meta.generation if by_generation else meta.resource_version
+
+
+def _assembled(kind: GVK, meta: ObjectMeta, content: dict[str, JSON]) -> Unstructured:
     made = unstructured(kind).of_metadata(meta)
-    made.set_unknown_fields(rest)
+    made.set_unknown_fields(content)
     return made

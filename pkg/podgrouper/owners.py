@@ -8,7 +8,7 @@ from typing import Final, Protocol
 
 from controller_runtime import client
 from controller_runtime.apis.core.v1 import Pod
-from controller_runtime.apis.meta.v1 import OwnerReference
+from controller_runtime.apis.meta.v1 import ObjectMeta, OwnerReference
 from controller_runtime.machinery import (
     GVK,
     Object,
@@ -44,7 +44,7 @@ class Owners(Protocol):
         """
         ...
 
-    def is_current(self, owner: PartialObjectMetadata, namespace: str) -> bool:
+    async def is_current(self, owner: PartialObjectMetadata, namespace: str) -> bool:
         """Return False if ``owner``, which :meth:`metadata` returned, may have changed since."""
         ...
 
@@ -65,7 +65,7 @@ class DirectOwners:
         del reads
         return await self._reader.get(unstructured(type(owner).gvk), owner.key)
 
-    def is_current(self, owner: PartialObjectMetadata, namespace: str) -> bool:
+    async def is_current(self, owner: PartialObjectMetadata, namespace: str) -> bool:
         """Return True: nothing reports changes."""
         del owner, namespace
         return True
@@ -97,6 +97,6 @@ def short(text: str, limit: int = _SHOWN) -> str:
     return text if len(text) <= limit else f"{text[:limit]}..."
 
 
-def pod_as_owner(pod: Pod) -> PartialObjectMetadata:
-    """Return the metadata of a pod that is its own top owner."""
-    return metadata_only(Pod).of_metadata(pod.metadata)
+def pod_as_owner(meta: ObjectMeta) -> PartialObjectMetadata:
+    """Return the metadata of a pod as that of an owner."""
+    return metadata_only(Pod).of_metadata(meta)

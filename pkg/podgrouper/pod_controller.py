@@ -25,8 +25,8 @@ from pkg.apis.kai.v2alpha2 import PodGroup
 from pkg.constants import kai
 
 from .budget import Budget, OverBudgetError
+from .ownercache import READ_TTL
 from .owners import short
-from .ownerwatch import UNWATCHED_TTL
 from .plugins import InvalidOwnerError
 from .podgroup import Handler, Metadata, Rules
 from .podgrouper import Grouping, PodGrouper
@@ -37,7 +37,7 @@ _MESSAGE_LIMIT: Final = 1024
 _LONG: Final = 0.005
 """Decoding a pod for longer than this is charged to its namespace, in seconds: ten times an ordinary pod's time."""
 
-_AGAIN: Final = timedelta(seconds=UNWATCHED_TTL)
+_AGAIN: Final = timedelta(seconds=READ_TTL)
 """When a pod is reconciled again whose owners may have changed while it was grouped: they are read again by then."""
 _WHILE_DENIED: Final = timedelta(seconds=60)
 """When a pod is reconciled again that keeps its group while an owner may not be read: no event says when it may be."""
@@ -158,7 +158,8 @@ class PodReconciler:
         if older(version, mark.version):
             return True  # our write is still to be observed and triggers a reconcile
         self._marks.pop(key, None)
-        return mark.alone and version == mark.version and self._grouper.is_current(mark.found, key.namespace)
+        alone = mark.alone and version == mark.version
+        return alone and await self._grouper.is_current(mark.found, key.namespace)
 
     async def selects(self, namespace: str) -> bool:
         """Return True if pods of ``namespace`` are to be grouped."""
@@ -202,7 +203,7 @@ class PodReconciler:
         if not await self._assign(pod, metadata, found):
             return ctrl.Result()
         self._report_owner(pod, found, metadata)
-        current = self._grouper.is_current(found, pod.namespace)
+        current = await self._grouper.is_current(found, pod.namespace)
         return ctrl.Result() if current else ctrl.Result(requeue_after=_AGAIN)
 
     async def _has_another_group(self, pod: Pod, name: str) -> bool:

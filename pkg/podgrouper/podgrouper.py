@@ -73,9 +73,12 @@ class PodGrouper:
             raise GroupingError(_not_found(reference, pod, _expired(reference)))
         return Grouping(grouper, found, owners)
 
-    def is_current(self, found: Grouping, namespace: str) -> bool:
+    async def is_current(self, found: Grouping, namespace: str) -> bool:
         """Return False if an owner may have changed since :meth:`get_pod_owners` returned ``found``."""
-        return all(self._owners.is_current(each, namespace) for each in found.owners)
+        for each in found.owners:
+            if not await self._owners.is_current(each, namespace):
+                return False
+        return True
 
     async def _walk(self, pod: Pod) -> tuple[PartialObjectMetadata, list[PartialObjectMetadata]]:
         owners: list[PartialObjectMetadata] = []
@@ -111,7 +114,7 @@ class PodGrouper:
                 raise GroupingError(_not_found(reference, pod, error)) from error
             owners.append(owner)
             references = owner.metadata.owner_references or []
-        return (owners[-1] if owners else pod_as_owner(pod)), owners
+        return (owners[-1] if owners else pod_as_owner(pod.metadata)), owners
 
     async def _owner(self, reference: OwnerReference, namespace: str) -> PartialObjectMetadata:
         owner = await self._owners.metadata(reference, namespace)

@@ -4,6 +4,7 @@
 
 from .handler import Handler as Handler
 from .locks import KeyedLocks as KeyedLocks
+from .memory import Memory as Memory
 from .metadata import Metadata as Metadata
 from .metadata import SubGroupMetadata as SubGroupMetadata
 from .metadata import TopologyConstraintMetadata as TopologyConstraintMetadata

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from controller_runtime import client, log
 from controller_runtime.apis.meta.v1 import ObjectMeta
@@ -15,15 +15,25 @@ from controller_runtime.machinery.errors import AlreadyExistsError, ConflictErro
 from pkg.apis.kai.v2alpha2 import PodGroup, PodGroupSpec, SubGroup, TopologyConstraint
 
 from .locks import KeyedLocks
+from .memory import Memory
 from .metadata import Metadata, SubGroupMetadata, TopologyConstraintMetadata
 from .rules import OLDEST, Rules
-from .settled import Settled
 from .updater import pod_groups_equal, update_pod_group
 
 _log: Final = log.logger_from("podgrouper")
 
 _TRIES: Final = 5
 """Number of attempts to write a group that other clients also write, before the conflict is raised."""
+_SETTLED: Final = 20_000
+"""Most groups and subgroups remembered together as up to date."""
+
+
+class _Settled(NamedTuple):
+    """A group that was found up to date: the pods of a group describe the same group, one after another."""
+
+    version: str
+    metadata: Metadata
+    rules: Rules
 
 
 class Handler:
@@ -41,7 +51,7 @@ class Handler:
         self._node_pool_key = node_pool_key
         self._queue_key = queue_key
         self._locks: KeyedLocks[NamespacedName] = KeyedLocks()
-        self._settled = Settled()
+        self._settled: Memory[NamespacedName, _Settled] = Memory(_SETTLED)
 
     async def apply_to_cluster(self, metadata: Metadata, rules: Rules = OLDEST) -> None:
         """Create or update the group that ``metadata`` describes, in the fields that ``rules`` know.
@@ -54,7 +64,7 @@ class Handler:
         async with self._locks.holding(key):
             try:
                 version = (await client.peek(self._client, PodGroup, key)).resource_version
-                if self._settled.has(key, version, metadata, rules):
+                if version and self._settled.find(key) == (version, metadata, rules):
                     return
                 stored = await self._client.get(PodGroup, key)
             except NotFoundError:
@@ -63,8 +73,9 @@ class Handler:
                 if created is None:
                     return
                 stored = created
-            if (settled := await self._update(stored, pod_group_for(metadata, rules), rules)) is not None:
-                self._settled.add(key, settled, metadata, rules)
+            settled = await self._update(stored, pod_group_for(metadata, rules), rules)
+            if settled is not None:
+                self._settled.keep(key, _Settled(settled, metadata, rules), 1 + len(metadata.sub_groups))
 
     async def _create(self, wanted: PodGroup) -> PodGroup | None:
         """Create the group; return the existing one if there is one."""
@@ -78,7 +89,7 @@ class Handler:
         return None
 
     async def _update(self, stored: PodGroup, wanted: PodGroup, rules: Rules) -> str | None:
-        """Update the group; return its version if there is nothing to update."""
+        """Update the group; return its version if there was nothing to update."""
         labels, constraint = wanted.labels, wanted.spec.topology_constraint
         for attempt in range(_TRIES):
             self._take_what_others_own(wanted, labels, stored)

@@ -48,7 +48,7 @@ class _Product:
 
 def _product(cluster: GroupCluster, config: Answer, *, remembering: bool = False) -> _Product:
     cached, direct = cluster.side("cached"), cluster.side("direct")
-    remembered = OwnerCache(direct, cached, Watches(cached))
+    remembered = OwnerCache(direct, cached, Watches())
     queue = config.get("queueLabelKey", kai.QUEUE_LABEL_KEY)
     pool = config.get("nodePoolLabelKey", kai.NODE_POOL_LABEL_KEY)
     namespace = config.get("defaultConfigPerTypeConfigMapNamespace")

@@ -134,9 +134,6 @@ class Watches:
     has_synced = True
     problem = None
 
-    def __init__(self, reader: client.Reader) -> None:
-        self.get = reader.get
-
     async def get_informer(self, _kind: type[Object]) -> Any:
         """Return the watch of a kind."""
         return self

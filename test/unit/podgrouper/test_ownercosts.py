@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import contextlib
 from collections.abc import Callable
+from typing import Any
 
 import anyio
 import anyio.lowlevel
@@ -14,11 +15,9 @@ from controller_runtime.machinery import GVK, Unstructured, metadata_only
 from controller_runtime.machinery.errors import ForbiddenError, NotFoundError
 from controller_runtime.rest import NoKindMatchError, TransportError
 
-from pkg.podgrouper.budget import OverBudgetError
-from pkg.podgrouper.costs import READ_TIMEOUT
+from pkg.podgrouper.budget import LARGE, OverBudgetError
 from pkg.podgrouper.hub import new_plugins_hub
-from pkg.podgrouper.ownercache import OwnerCache
-from pkg.podgrouper.ownerwatch import UNWATCHED_TTL
+from pkg.podgrouper.ownercache import CAPACITY, READ_TIMEOUT, READ_TTL, OwnerCache
 from pkg.podgrouper.plugins import Reads
 from testkit.owner_world import Cluster, Live, reference
 
@@ -38,7 +37,7 @@ async def test_an_owner_of_a_kind_without_a_grouper_is_read_for_a_while_and_neve
     for _ in range(10):
         await owners.metadata(reference(owner), "team-a")
     assert cluster.reads == [kind]
-    cluster.now += UNWATCHED_TTL
+    cluster.now += READ_TTL
     await owners.metadata(reference(owner), "team-a")
     assert cluster.reads == [kind, kind]
     assert cluster.informers == {}
@@ -111,7 +110,7 @@ async def test_what_is_known_costs_no_budget(
 ) -> None:
     await cluster.put(job := make_object("batch/v1", "Job", "j"))
     await owners.metadata(reference(job), "team-a")
-    owners.costs.budget.spend("team-a", 1000)
+    owners.budget.spend("team-a", 1000)
 
     assert (await owners.metadata(reference(job), "team-a")).name == "j"
 
@@ -124,7 +123,7 @@ async def test_a_burst_of_owners_that_exist_is_read_without_a_limit(
         await cluster.put(job)
         await owners.instance(await owners.metadata(reference(job), "team-a"), Reads.SPEC)
 
-    assert len(owners.costs.budget) == 0
+    assert len(owners.budget) == 0
 
 
 async def test_a_server_that_does_not_answer_holds_a_worker_for_a_bounded_time_and_is_charged_for_it(
@@ -177,6 +176,54 @@ async def test_a_refusal_counts_for_all_objects_of_the_kind_in_the_namespace(
     assert len(set(lengths[1:])) == 1  # no raise adds to the traceback of the former one
 
 
+# Large owners.
+
+
+async def test_owners_of_a_megabyte_are_kept_within_the_bound_and_take_nothing_from_others(
+    cluster: Cluster, owners: OwnerCache, make_object: MakeObject
+) -> None:
+    async def read(owner: Unstructured) -> None:
+        with contextlib.suppress(OverBudgetError):
+            await owners.instance(await owners.metadata(reference(owner), owner.namespace), Reads.SPEC)
+
+    quiet = make_object("batch/v1", "Job", "quiet", namespace="team-b", generation=1, spec={"parallelism": 3})
+    await cluster.put(quiet)
+    await read(quiet)
+    for number in range(80):
+        loud = make_object(
+            "batch/v1",
+            "Job",
+            f"loud-{number}",
+            generation=1,
+            annotations={"a": "x" * 2**18},
+            spec="x" * 2**20,
+        )
+        await cluster.put(loud, reported=False)
+        await read(loud)
+        await cluster.server.delete(loud, propagation="Background")
+
+    assert 2**20 < owners._contents.size <= CAPACITY
+    assert 2**18 < owners._metadata.size <= CAPACITY / 4
+    reads = len(cluster.reads)
+    await read(quiet)
+    assert len(cluster.reads) == reads
+
+
+@pytest.mark.parametrize("large", ["annotations", "spec"])
+async def test_decoding_a_large_owner_for_each_of_its_pods_is_charged(
+    cluster: Cluster, owners: OwnerCache, make_object: MakeObject, large: str
+) -> None:
+    text: dict[str, Any] = {large: {"a": "x" * LARGE}}
+    await cluster.put(job := make_object("batch/v1", "Job", "j", generation=1, **text), reported=False)
+    for _ in range(2):
+        await owners.instance(await owners.metadata(reference(job), "team-a"), Reads.SPEC)
+    assert len(owners.budget) == 1
+
+    owners.budget.spend("team-a", 1000)
+    with pytest.raises(OverBudgetError):
+        await owners.instance(await owners.metadata(reference(job), "team-a"), Reads.SPEC)
+
+
 @pytest.mark.parametrize("kind", ["Job", "Widget"])
 async def test_ten_thousand_owners_leave_a_bounded_memory(
     cluster: Cluster, owners: OwnerCache, make_object: MakeObject, kind: str
@@ -189,13 +236,8 @@ async def test_ten_thousand_owners_leave_a_bounded_memory(
             await owners.metadata(reference(owner), namespace)
         await anyio.lowlevel.checkpoint()
 
-    assert len(owners._memory) == 0
-    for held in (
-        owners.costs._refusals,
-        owners._watches._reading,
-        owners.costs._alone,
-        owners.costs.budget,
-        owners._watches._watched,
-    ):
+    assert len(owners._metadata) == len(owners._contents) == 0
+    assert (owners._reading, owners._alone) == ({}, set())
+    for held in (owners._refusals, owners.budget, owners._watched):
         assert len(held) <= 1024
     assert owners._locks._waiting == {}

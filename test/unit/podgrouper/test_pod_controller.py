@@ -21,8 +21,7 @@ from controller_runtime.reconcile import Request, Result, TerminalError
 from pkg.apis.kai.v2alpha2 import PodGroup
 from pkg.podgrouper import Options, PodGrouper, PodReconciler, Rules, new_plugins_hub
 from pkg.podgrouper.budget import OverBudgetError
-from pkg.podgrouper.ownercache import OwnerCache
-from pkg.podgrouper.ownerwatch import UNWATCHED_TTL
+from pkg.podgrouper.ownercache import READ_TTL, OwnerCache
 from pkg.podgrouper.podgroup import Handler
 from testkit.owner_world import Cluster, refusing
 
@@ -119,7 +118,7 @@ async def test_an_own_mark_is_looked_at_again_when_an_owner_changed_before_it_wa
     reconciler = PodReconciler(seen, recorder, grouper, handler)
     result = await reconciler.reconcile(REQUEST)
 
-    assert result.requeue_after == timedelta(seconds=UNWATCHED_TTL)
+    assert result.requeue_after == timedelta(seconds=READ_TTL)
     assert await reconciler.reconcile(REQUEST) == Result()
     assert (await client.get(PodGroup, ("team-a", GROUP))).labels["user"] == "v"
 

@@ -13,7 +13,7 @@ from controller_runtime.fake import FakeClient
 from controller_runtime.machinery.errors import AlreadyExistsError, ConflictError, NotFoundError
 
 from pkg.apis.kai.v2alpha2 import PodGroup
-from pkg.podgrouper.podgroup import Handler, Metadata, SubGroupMetadata
+from pkg.podgrouper.podgroup import Handler, Metadata, Rules, SubGroupMetadata
 
 KEY = ("team-a", "g")
 
@@ -198,6 +198,9 @@ async def test_a_group_that_is_up_to_date_is_decoded_once_a_version(wanted: Call
     await groups.apply_to_cluster(wanted(sub_groups=parts, queue="q", min_available=2))
     assert decoded == 3
     assert (await cluster.get(PodGroup, KEY)).spec.min_member == 2
+    for _ in range(2):
+        await groups.apply_to_cluster(wanted(sub_groups=parts, queue="q", min_available=2), Rules.V0_17)
+    assert decoded == 4
 
 
 async def test_a_group_that_was_deleted_is_created_again(wanted: Callable[..., Metadata]) -> None:

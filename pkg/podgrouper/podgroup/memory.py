@@ -1,0 +1,80 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""A bounded memory in which no namespace evicts the values of others."""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Hashable
+from typing import Generic, Protocol, TypeVar
+
+import anyio
+
+
+class Namespaced(Hashable, Protocol):
+    """A key that names its namespace."""
+
+    @property
+    def namespace(self) -> str:
+        """The namespace, or an empty string."""
+        ...
+
+
+K = TypeVar("K", bound=Namespaced)
+V = TypeVar("V")
+
+
+class Memory(Generic[K, V]):
+    """Remembers values, with ``ttl`` for so many seconds, up to ``capacity`` in the sum of their sizes.
+
+    Above it, the namespace with the largest sum loses its least recently used values: it cannot evict those of others.
+    """
+
+    def __init__(
+        self, capacity: int, ttl: float | None = None, clock: Callable[[], float] = anyio.current_time
+    ) -> None:
+        self._capacity = capacity
+        self._ttl = ttl
+        self._clock = clock
+        self._held: dict[str, OrderedDict[K, tuple[V, int, float | None]]] = {}
+        self._sizes: Counter[str] = Counter()
+        self.size = 0
+
+    def __len__(self) -> int:
+        """Return the number of values."""
+        return sum(map(len, self._held.values()))
+
+    def find(self, key: K) -> V | None:
+        """Return the value and mark it as most recently used."""
+        held = self._held.get(key.namespace)
+        if held is None or (found := held.get(key)) is None:
+            return None
+        value, _, expires = found
+        if expires is not None and self._clock() >= expires:
+            self.drop(key)
+            return None
+        held.move_to_end(key)
+        return value
+
+    def keep(self, key: K, value: V, size: int = 1) -> None:
+        """Remember the value and evict the excess."""
+        self.drop(key)
+        namespace = key.namespace
+        expires = None if self._ttl is None else self._clock() + self._ttl
+        self._held.setdefault(namespace, OrderedDict())[key] = value, size, expires
+        self._sizes[namespace] += size
+        self.size += size
+        while self.size > self._capacity:
+            largest = max(self._sizes, key=self._sizes.__getitem__)
+            self.drop(next(iter(self._held[largest])))
+
+    def drop(self, key: K) -> None:
+        """Forget the value."""
+        namespace = key.namespace
+        held = self._held.get(namespace)
+        if held is None or (found := held.pop(key, None)) is None:
+            return
+        self._sizes[namespace] -= found[1]
+        self.size -= found[1]
+        if not held:
+            del self._held[namespace], self._sizes[namespace]
