@@ -106,7 +106,7 @@ class OwnerCache:
         self.budget = Budget(clock)
         self._watched: dict[GVK, cache.Informer[Any]] = {}
         self._metadata: Memory[Key, _Metadata] = Memory(CAPACITY // 4, READ_TTL, clock)
-        self._contents: Memory[Key, _Content] = Memory(CAPACITY, clock=clock)
+        self._contents: Memory[Key, _Content] = Memory(CAPACITY)
         self._refusals: Memory[Key, ForbiddenError] = Memory(REFUSALS, READ_TTL, clock)
         self._locks: KeyedLocks[Key] = KeyedLocks()
         self._reading: dict[Key, bool] = {}

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Generic, Protocol, TypeVar
@@ -26,18 +25,18 @@ V = TypeVar("V")
 
 
 class Memory(Generic[K, V]):
-    """Remembers values for ``ttl`` seconds, up to ``capacity`` in the sum of their sizes.
+    """Remembers values, with ``ttl`` for so many seconds, up to ``capacity`` in the sum of their sizes.
 
     Above it, the namespace with the largest sum loses its least recently used values: it cannot evict those of others.
     """
 
     def __init__(
-        self, capacity: int, ttl: float = math.inf, clock: Callable[[], float] = anyio.current_time
+        self, capacity: int, ttl: float | None = None, clock: Callable[[], float] = anyio.current_time
     ) -> None:
         self._capacity = capacity
         self._ttl = ttl
         self._clock = clock
-        self._held: dict[str, OrderedDict[K, tuple[V, int, float]]] = {}
+        self._held: dict[str, OrderedDict[K, tuple[V, int, float | None]]] = {}
         self._sizes: Counter[str] = Counter()
         self.size = 0
 
@@ -51,7 +50,7 @@ class Memory(Generic[K, V]):
         if held is None or (found := held.get(key)) is None:
             return None
         value, _, expires = found
-        if self._clock() >= expires:
+        if expires is not None and self._clock() >= expires:
             self.drop(key)
             return None
         held.move_to_end(key)
@@ -61,7 +60,8 @@ class Memory(Generic[K, V]):
         """Remember the value and evict the excess."""
         self.drop(key)
         namespace = key.namespace
-        self._held.setdefault(namespace, OrderedDict())[key] = value, size, self._clock() + self._ttl
+        expires = None if self._ttl is None else self._clock() + self._ttl
+        self._held.setdefault(namespace, OrderedDict())[key] = value, size, expires
         self._sizes[namespace] += size
         self.size += size
         while self.size > self._capacity:
