@@ -117,7 +117,7 @@ class OwnerCache:
     # Owners.
 
     async def metadata(self, owner: OwnerReference, namespace: str) -> PartialObjectMetadata:
-        """Return the metadata of the object that ``owner`` names, whatever its UID.
+        """Return the metadata of the object that ``owner`` names, also if its UID is another one.
 
         Raises:
             InvalidOwnerError: no object can match the reference.
