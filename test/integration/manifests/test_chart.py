@@ -254,22 +254,22 @@ def test_what_is_new_can_be_enabled(render: Render) -> None:
 @pytest.mark.parametrize(
     ("manager", "bound"),
     [
-        ({}, set()),
-        ({"config": {"featureGates": {"TrainJobStatus": True}}}, {"status-server"}),
-        ({"config": {"featureGates": {"FailureEvidence": True}}}, {"failure-evidence"}),
-        ({"config": {"featureGates": {"AllAlpha": True}}}, {"status-server", "failure-evidence"}),
-        ({"config": {"featureGates": {"AllAlpha": True, "TrainJobStatus": False}}}, {"failure-evidence"}),
-        ({"config": {"featureGates": None}}, set()),
+        ({}, []),
+        ({"config": {"featureGates": {"TrainJobStatus": True}}}, ["status-server"]),
+        ({"config": {"featureGates": {"FailureEvidence": True}}}, ["failure-evidence"]),
+        ({"config": {"featureGates": {"AllAlpha": True}}}, ["status-server", "failure-evidence"]),
+        ({"config": {"featureGates": {"AllAlpha": True, "TrainJobStatus": False}}}, ["failure-evidence"]),
+        ({"config": {"featureGates": None}}, []),
         (
             {"args": ["--zap-log-level=1", "--feature-gates=AllBeta=true,TrainJobStatus=true"]},
-            {"status-server"},
+            ["status-server"],
         ),
-        ({"args": ["--feature-gates=TrainJobStatus=false"]}, set()),
+        ({"args": ["--feature-gates=TrainJobStatus=false"]}, []),
     ],
     ids=str,
 )
 def test_the_manager_may_look_at_pods_only_with_a_feature_gate_that_needs_it(
-    manager: Manifest, bound: set[str], render: Render
+    manager: Manifest, bound: list[str], render: Render
 ) -> None:
     objects = render({"manager": manager})
     for kind in ("ClusterRole", "ClusterRoleBinding"):
