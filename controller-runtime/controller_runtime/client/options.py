@@ -26,7 +26,7 @@ class Selection(TypedDict, total=False):
     """All namespaces unless one is named."""
     labels: LabelSelectorLike | None
     fields: Mapping[str, str] | None
-    """From a cache, one registered index and its value; from the server, a field selector."""
+    """For a cache, names of registered indices and their values; for the server, a field selector."""
 
 
 class WatchOptions(Selection, total=False):
@@ -83,7 +83,7 @@ WriteOptions = CreateOptions | UpdateOptions | PatchOptions | ApplyOptions
 
 
 class CollectionDeleteOptions(TypedDict, total=False):
-    """How to delete, whether one object or many."""
+    """Options of deletions, of one object or of many."""
 
     propagation: Propagation | None
     """How dependents are treated; the server's default depends on the kind."""
