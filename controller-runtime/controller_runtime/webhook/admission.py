@@ -90,7 +90,7 @@ class CustomMutator(ABC, Generic[T]):
     """Whether to allow an object that cannot be decoded: the schema's validation rejects it, and names every field."""
 
     def concerns(self, request: AdmissionRequest, old: T | None, new: T) -> bool:
-        """Return False if :meth:`mutate` would change nothing, to save the call and a comparison. The default is True."""
+        """Return False if :meth:`mutate` would change nothing, to save the call and a comparison. By default True."""
         del request, old, new
         return True
 
