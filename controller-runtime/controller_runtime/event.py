@@ -31,7 +31,7 @@ class _ObjectEvent(Generic[T_co]):
 
     @property
     def object(self) -> T_co:
-        """The object; UndecodableObjectError when it has another shape than its class."""
+        """The object; UndecodableObjectError if it does not fit its class."""
         return self._lazy.object
 
     def views(self, shape: type[V]) -> tuple[V | T_co]:
@@ -81,12 +81,12 @@ class UpdateEvent(Generic[T_co]):
 
     @property
     def old(self) -> T_co:
-        """The object before; UndecodableObjectError when it has another shape than its class."""
+        """The object before the change; UndecodableObjectError if it does not fit its class."""
         return self._old.object
 
     @property
     def new(self) -> T_co:
-        """The object now; UndecodableObjectError when it has another shape than its class."""
+        """The object after the change; UndecodableObjectError if it does not fit its class."""
         return self._new.object
 
     def views(self, shape: type[V]) -> tuple[V | T_co, V | T_co]:
@@ -95,12 +95,12 @@ class UpdateEvent(Generic[T_co]):
 
     @property
     def old_metadata(self) -> ObjectMeta:
-        """The metadata before."""
+        """The metadata before the change."""
         return self._old.metadata
 
     @property
     def new_metadata(self) -> ObjectMeta:
-        """The metadata now."""
+        """The metadata after the change."""
         return self._new.metadata
 
     @property
@@ -110,12 +110,12 @@ class UpdateEvent(Generic[T_co]):
 
     @property
     def old_owner_references(self) -> Owners:
-        """The owners before."""
+        """The owners before the change."""
         return self._old.owner_references
 
     @property
     def new_owner_references(self) -> Owners:
-        """The owners now."""
+        """The owners after the change."""
         return self._new.owner_references
 
     @property

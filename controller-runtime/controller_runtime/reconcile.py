@@ -28,13 +28,13 @@ T_contra = TypeVar("T_contra", bound=Object, contravariant=True)
 
 
 class ControllerError(Exception):
-    """The root of the errors that controllers raise."""
+    """The base class of the errors that controllers raise."""
 
 
 class TerminalError(ControllerError):
     """Raise it ``from`` the cause when a retry is pointless: the error is logged and counted, not retried.
 
-    The object is reconciled again when it, or something it owns, changes.
+    The object is reconciled again when it, or an object that it owns, changes.
     """
 
     @property

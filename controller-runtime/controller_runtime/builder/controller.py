@@ -71,7 +71,7 @@ class Builder:
         self._problem = ""
 
     def named(self, name: str) -> Self:
-        """Call the controller ``name`` in logs and metrics, instead of its kind in lower case."""
+        """Use ``name`` for the controller in logs and metrics, instead of its kind in lower case."""
         self._name = name
         return self
 
@@ -155,7 +155,7 @@ class Builder:
         self.build(reconciler)
 
     def build(self, reconciler: reconcile.Reconciler) -> controller.Controller:
-        """Do as :meth:`complete`, and return the controller."""
+        """Make the controller and add it to the manager as :meth:`complete` does; return it."""
         name = self._check()
         options = self._options
         if self._log_constructor is not None:

@@ -210,7 +210,7 @@ class Cache:
         """Return the objects that meet every condition.
 
         Without ``fields``, objects of a namespace follow each other in the order in which they were first reported.
-        Objects whose last write by this process the watch has not reported yet come last.
+        An object that this process wrote comes last until the watch has reported the write.
 
         ``fields`` name registered indices, or ``metadata.name`` and ``metadata.namespace``. With ``limit`` the
         list is truncated: there are no further pages. An object that cannot be decoded as ``kind`` is left out, and

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Informers: for each kind, a store that reflectors keep current, and handlers that receive each change.
 
-All full classes of a kind use one :class:`SharedInformer`, and all metadata-only classes another. An
-:class:`Informer` shows it as one class. Each of its :class:`NamespaceInformer` follows one namespace, or all.
+All full classes of a kind use one :class:`SharedInformer`, and all metadata-only classes another. It has a
+:class:`NamespaceInformer` for each namespace that it follows, or one for all. An :class:`Informer` shows it to callers
+as one class.
 """
 
 from __future__ import annotations

@@ -28,13 +28,13 @@ def peek(
 ) -> Coroutine[Any, Any, LazyObject[T]]:
     """Return the object of ``reader.get``, undecoded if the reader has a method ``peek``.
 
-    It is shared: do not change it. A cache decodes an object that is read repeatedly only once. Raises like
+    The object is shared: do not change it. A cache decodes an object that is read repeatedly only once. Raises like
     ``reader.get``, except that an object of another shape raises when it is decoded.
     """
     if (peeker := _with(reader, "peek")) is None:
         return _got(reader, kind, key)
     found: Coroutine[Any, Any, LazyObject[T]] = peeker.peek(kind, key)
-    return found  # clients wrap each other: one that only passes a read on adds no coroutine of its own
+    return found  # clients wrap each other: a client that only passes a read on should not add a coroutine
 
 
 async def _got(

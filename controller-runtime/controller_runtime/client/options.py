@@ -4,7 +4,7 @@
 
 Every client takes them as keyword arguments, ``**options: Unpack[ListOptions]``. A type checker reports an unknown
 option or a wrong type; a client that evaluates options calls :func:`check_options`, so that an unknown option is also
-a TypeError at run time. The description of each option states its default.
+a TypeError at run time.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class ListOptions(Selection, total=False):
     """Options of ``list``."""
 
     limit: int | None
-    """The largest number of objects; the server returns a ``continue_token`` for the rest."""
+    """The largest number of objects; the server returns a ``continue_token`` for the next page."""
     continue_token: str
 
 

@@ -84,7 +84,7 @@ class Timing:
 
 
 class Elector(Protocol):
-    """The interface for managers: :meth:`acquire`, then :meth:`renew` until it ends, then :meth:`release`."""
+    """The interface for managers: they call :meth:`acquire`, then :meth:`renew` until it ends, then :meth:`release`."""
 
     @property
     def identity(self) -> str:

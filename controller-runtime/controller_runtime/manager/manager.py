@@ -330,7 +330,7 @@ class _FirstAnswer:
         self._status = 0
 
     async def status(self, timeout: float) -> int:
-        """Return its HTTP status, known or requested as by :func:`reach`; attempts that time out are logged."""
+        """Return its HTTP status. If there is none yet, call :func:`reach`, and log attempts that time out."""
         return self._status or await self._ask(timeout, self._report_silence)
 
     async def wait(self, timeout: float) -> None:

@@ -38,7 +38,7 @@ class ControllerOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """How a manager listens, leads and stops. The defaults are controller-runtime's."""
+    """How a manager listens, leads and stops. Most defaults are those of controller-runtime for Go."""
 
     scheme: Scheme = field(default_factory=Scheme)
     cache: cache.Options = field(default_factory=cache.Options)

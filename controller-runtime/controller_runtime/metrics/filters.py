@@ -78,7 +78,7 @@ def with_authentication_and_authorization(reviewer: Reviewer) -> Filter:
 
 
 class _Guard:
-    """Answers 401 to unknown clients, 403 to unauthorized ones, and 500 if the review fails."""
+    """Answers unknown clients with 401, unauthorized ones with 403, and with 500 if the review fails."""
 
     def __init__(self, reviewer: Reviewer) -> None:
         self._reviewer = reviewer

@@ -135,7 +135,7 @@ class TokenFile(Credentials):
 
 
 class PluginCredentials(Credentials):
-    """A token that the library obtains from an exec plugin, an OIDC issuer or gcloud.
+    """A token that kubernetes-asyncio obtains from an exec plugin, an OIDC issuer or gcloud.
 
     It is renewed when it expires and when the server refuses it. Concurrent requests share one renewal and its failure.
     """

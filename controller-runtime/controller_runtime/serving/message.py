@@ -64,7 +64,7 @@ class HTTPRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HTTPResponse(msgspec.Struct, frozen=True, kw_only=True):
-    """An answer."""
+    """A response with its whole body."""
 
     status: int = 200
     body: bytes = b""

@@ -25,7 +25,7 @@ from . import message
 from .message import Headers, HTTPRequest, HTTPResponse, Inspection
 
 MAX_HEAD: Final = 64 * 1024
-"""Bytes of a head; one that has not ended by then is refused."""
+"""The most bytes of a head; a longer one is refused."""
 _OVERHEAD: Final = 8
 """A body that is sent in chunks may take this many times its size on the wire."""
 
@@ -65,7 +65,7 @@ class Reader:
         hold: Callable[[int], None],
         inspection: Inspection | None = None,
     ) -> None:
-        """Make a reader. ``hold`` is called with the number of bytes of a body that it keeps, or minus those released.
+        """Make a reader. ``hold`` gets the number of bytes of a body that it keeps, negative if it drops them.
 
         The receiver of a request owns its body, and must release the bytes.
         """

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""State and limits that the connections of one server share: handlers, their number and the bytes of their bodies.
+"""State and limits that the connections of one server share: handlers, number of connections and bytes of bodies.
 
 A server that is full closes the connection that has waited longest for its client. When it keeps too many bytes of
 bodies, it stops reading; if that does not help within a second, it drops incomplete bodies, the oldest first.
@@ -41,7 +41,7 @@ _log = logging.getLogger("controller-runtime.http")
 
 
 def default_max_connections() -> int:
-    """Return how many connections a server takes, by the limit of file descriptors as it is now."""
+    """Return how many connections a server takes, which depends on the current limit of file descriptors."""
     least, most = _CONNECTIONS
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return most if files == resource.RLIM_INFINITY else max(least, min(most, files // _SHARE))

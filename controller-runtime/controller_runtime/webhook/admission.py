@@ -80,7 +80,7 @@ class CustomDefaulter(ABC, Generic[T]):
 
     @abstractmethod
     async def default(self, obj: T) -> None:
-        """Change ``obj`` in place; raise to refuse it."""
+        """Change ``obj`` in place; raise to reject it."""
 
 
 class CustomMutator(ABC, Generic[T]):
@@ -96,7 +96,7 @@ class CustomMutator(ABC, Generic[T]):
 
     @abstractmethod
     async def mutate(self, request: AdmissionRequest, old: T | None, new: T) -> list[str]:
-        """Change ``new`` in place and return warnings; raise to refuse it. ``old`` is None for a new object."""
+        """Change ``new`` in place and return warnings; raise to reject it. ``old`` is None for a new object."""
 
 
 class ValidatorHandler(Handler, Generic[T]):

@@ -60,7 +60,7 @@ class Spoke(Generic[S, H]):
     """How ``kind`` becomes the hub's version and back.
 
     Both functions return a new object and have no side effects: large objects are converted in a thread. A result
-    without metadata gets the metadata of its source. The API server takes changed labels and annotations, and
+    without metadata gets the metadata of its source. The API server accepts changed labels and annotations, and
     rejects an object whose name, namespace or uid changed.
     """
 

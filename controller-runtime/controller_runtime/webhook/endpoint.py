@@ -24,7 +24,7 @@ from . import envelope
 
 JSON: Final = "application/json"
 MAX_BODY: Final = 7 * 1024 * 1024
-"""Two objects of 3 MB, the most that etcd accepts, and the rest of the review."""
+"""The most bytes of a body: two objects of 3 MB, the most that an API server accepts, and the rest of the review."""
 LARGE: Final = 4 * 1024 * 1024
 """A body with more bytes than this is larger than the review of two objects of 1.5 MB, etcd's default limit."""
 BODY: Final = msgspec.structs.replace(

@@ -25,7 +25,7 @@ from controller_runtime.serving import HTTPRequest, HTTPResponse
 from . import admission, endpoint, envelope
 
 MAX_WAIT: Final = 30.0
-"""Seconds: the longest timeout of a webhook that can be configured in the API server."""
+"""The longest timeout, in seconds, that can be configured for a webhook in the API server."""
 _MARGIN: Final = 0.9
 """The fraction of the caller's timeout that a handler gets; the remaining time is for the response."""
 _READING: Final = 16

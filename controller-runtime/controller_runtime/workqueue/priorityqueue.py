@@ -34,7 +34,7 @@ T_contra = TypeVar("T_contra", bound=Hashable, contravariant=True)
 MOST_ITEMS: Final = 4096
 """The most items whose origins are kept; the oldest are dropped."""
 MOST_ORIGINS: Final = 8
-"""How many origins are kept for an item, the last ones."""
+"""How many origins are kept for an item: the most recent ones."""
 LOW_PRIORITY: Final = -100
 """The priority of work without urgency: the first list, resyncs."""
 _GONE: Final = -1

@@ -156,7 +156,7 @@ class WithMaxWaitRateLimiter(RateLimiter[T]):
 
 
 def default_controller_rate_limiter(*, clock: Callable[[], float] | None = None) -> RateLimiter[T]:
-    """Return a controller's limiter: 5 ms to 1000 s by item, and 10 a second beyond a burst of 100 overall."""
+    """Return a controller's limiter: 5 ms to 1000 s for each item, and overall 10 a second after a burst of 100."""
     return MaxOfRateLimiter(
         ItemExponentialFailureRateLimiter(BASE_DELAY, MAX_DELAY),
         BucketRateLimiter(OVERALL_QPS, OVERALL_BURST, clock=clock),
