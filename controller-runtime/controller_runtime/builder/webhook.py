@@ -41,7 +41,7 @@ class WebhookBuilder(Generic[T]):
         return self
 
     def with_mutator(self, mutator: webhook.CustomMutator[T]) -> Self:
-        """Change objects, given the request and the stored object: ``webhook.MutatorHandler`` at the same path."""
+        """Change objects by the request and the stored object: ``webhook.MutatorHandler`` at the defaulter's path."""
         self._handlers[MUTATE] = webhook.MutatorHandler(self._kind, mutator)
         return self
 

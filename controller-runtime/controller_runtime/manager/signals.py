@@ -1,6 +1,8 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""SIGTERM and SIGINT: the first signal requests a stop, the second ends the process. SIGUSR1, SIGUSR2: log level."""
+"""Signals: the first SIGTERM or SIGINT requests a stop, the second ends the process; SIGUSR1 and SIGUSR2 change the
+verbosity of the log.
+"""
 
 from __future__ import annotations
 
