@@ -41,7 +41,10 @@ class WebhookBuilder(Generic[T]):
         return self
 
     def with_mutator(self, mutator: webhook.CustomMutator[T]) -> Self:
-        """Change objects by the request and the stored object: ``webhook.MutatorHandler`` at the defaulter's path."""
+        """Change objects: ``webhook.MutatorHandler`` at the path for ``mutate``.
+
+        Unlike a defaulter, a mutator also gets the request and the stored object.
+        """
         self._handlers[MUTATE] = webhook.MutatorHandler(self._kind, mutator)
         return self
 
