@@ -31,11 +31,11 @@ class _ObjectEvent(Generic[T_co]):
 
     @property
     def object(self) -> T_co:
-        """The object; UndecodableObjectError when it has another shape than its class."""
+        """The object; UndecodableObjectError if it does not fit its class."""
         return self._lazy.object
 
     def views(self, shape: type[V]) -> tuple[V | T_co]:
-        """Return the object by the fields that ``shape`` declares; the whole object where that is not possible."""
+        """Return the fields of the object that ``shape`` declares, or the whole object if that is not possible."""
         return (self._lazy.view(shape) or self._lazy.object,)
 
     @property
@@ -55,23 +55,23 @@ class _ObjectEvent(Generic[T_co]):
 
     @property
     def own_write(self) -> bool:
-        """Whether a write through the cache's own client made this state, and no later change is in it."""
+        """Whether this state is the result of a write through the cache's client, without later changes."""
         return self._lazy.own_write
 
 
 class CreateEvent(_ObjectEvent[T_co]):
-    """An object is there that was not there before, as far as this process knows."""
+    """An object exists that this process did not know before."""
 
     __slots__ = ("is_in_initial_list",)
 
     def __init__(self, object: T_co | LazyObject[T_co], is_in_initial_list: bool = False) -> None:  # noqa: A002
         super().__init__(object)
         self.is_in_initial_list = is_in_initial_list
-        """It was found by the first list after a start, so it may well be old."""
+        """Whether the first list after a start found the object, which may have existed for a long time."""
 
 
 class UpdateEvent(Generic[T_co]):
-    """An object changed; or did not, when both have the same resourceVersion (a resync)."""
+    """An object changed. If both states have the same resourceVersion, it did not change: this is a resync."""
 
     __slots__ = ("_new", "_old")
 
@@ -81,26 +81,26 @@ class UpdateEvent(Generic[T_co]):
 
     @property
     def old(self) -> T_co:
-        """The object before; UndecodableObjectError when it has another shape than its class."""
+        """The object before the change; UndecodableObjectError if it does not fit its class."""
         return self._old.object
 
     @property
     def new(self) -> T_co:
-        """The object now; UndecodableObjectError when it has another shape than its class."""
+        """The object after the change; UndecodableObjectError if it does not fit its class."""
         return self._new.object
 
     def views(self, shape: type[V]) -> tuple[V | T_co, V | T_co]:
-        """Return the old and the new object by the fields that ``shape`` declares, as creations do."""
+        """Return the old and the new object like :meth:`CreateEvent.views`, each as ``shape`` or whole."""
         return self._old.view(shape) or self._old.object, self._new.view(shape) or self._new.object
 
     @property
     def old_metadata(self) -> ObjectMeta:
-        """The metadata before."""
+        """The metadata before the change."""
         return self._old.metadata
 
     @property
     def new_metadata(self) -> ObjectMeta:
-        """The metadata now."""
+        """The metadata after the change."""
         return self._new.metadata
 
     @property
@@ -110,17 +110,17 @@ class UpdateEvent(Generic[T_co]):
 
     @property
     def old_owner_references(self) -> Owners:
-        """The owners before."""
+        """The owners before the change."""
         return self._old.owner_references
 
     @property
     def new_owner_references(self) -> Owners:
-        """The owners now."""
+        """The owners after the change."""
         return self._new.owner_references
 
     @property
     def own_write(self) -> bool:
-        """Whether a write through the cache's own client made the new state, and no later change is in it."""
+        """Whether the new state is the result of a write through the cache's client, without later changes."""
         return self._new.own_write
 
     @property
@@ -137,7 +137,7 @@ class DeleteEvent(_ObjectEvent[T_co]):
     def __init__(self, object: T_co | LazyObject[T_co], state_unknown: bool = False) -> None:  # noqa: A002
         super().__init__(object)
         self.state_unknown = state_unknown
-        """The deletion itself was missed; ``object`` is the last state that was seen."""
+        """Whether the deletion itself was missed, so that ``object`` is only the last state that was seen."""
 
 
 class GenericEvent(_ObjectEvent[T_co]):

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Handlers map an event to the requests of the objects that it concerns.
 
-Handlers set no priority by default: sources give events of the first list and resyncs a lower priority
-than all others (:data:`controller_runtime.workqueue.LOW_PRIORITY`).
+Handlers need not set a priority: sources give events of the first list and of resyncs a lower one than
+all other events (:data:`controller_runtime.workqueue.LOW_PRIORITY`).
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ class EventHandler(ABC, Generic[T_contra]):
         """
 
     def look(self, evt: event.Event[T_contra]) -> None:
-        """Decode what the methods read of an event, which is about to be queued; not called if they are immediate.
+        """Decode the parts of an event that the methods read; called before an event is queued for methods that wait.
 
-        An object that cannot be decoded is skipped now. Later, its event would only be retried.
+        An object that cannot be decoded is skipped here. Later, its event would be retried again and again.
         """
         _objects(evt)
 
@@ -107,7 +107,7 @@ class Funcs(EventHandler[T]):
 
 
 class EnqueueRequestForObject(EventHandler[Object]):
-    """The object itself."""
+    """Adds a request for the object of the event itself."""
 
     immediate = True
 
@@ -125,7 +125,10 @@ class EnqueueRequestForObject(EventHandler[Object]):
 
 
 class _EnqueueRequestForOwner(EventHandler[Object]):
-    """Immediate once it knows whether owners have namespaces, from their class or discovery."""
+    """Adds requests for owners.
+
+    It is immediate once it knows, from the class or by discovery, whether the owner's kind is namespaced.
+    """
 
     def __init__(self, owner: type[Object], *, only_controller: bool) -> None:
         self._owner = owner
@@ -186,7 +189,10 @@ class _EnqueueRequestForOwner(EventHandler[Object]):
 
 
 def enqueue_request_for_owner(owner: type[Object], *, only_controller: bool = False) -> EventHandler[Object]:
-    """Return a handler for the owners of that kind, in any version; or only for the one in control."""
+    """Return a handler that adds requests for the owners of kind ``owner``, in any version.
+
+    With ``only_controller``, only the owner that controls the object gets a request.
+    """
     return _EnqueueRequestForOwner(owner, only_controller=only_controller)
 
 
@@ -228,8 +234,8 @@ def enqueue_requests_from_map_func(
 ) -> EventHandler[T]:
     """Return a handler that calls ``fn``; for an update, with the old object and the new one.
 
-    ``reads`` declares the fields that ``fn`` reads, by the names of the kind: it then gets such a struct, which takes a
-    tenth of the time to decode, or the object where that is decoded already or has another shape.
+    ``reads`` declares the fields that ``fn`` reads, with the same names as in the kind. ``fn`` then gets such a struct,
+    which takes a tenth of the time to decode, or the object if it is decoded already or does not fit the struct.
     """
     return _EnqueueRequestsFromMapFunc(fn, reads)
 

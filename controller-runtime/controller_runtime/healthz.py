@@ -3,8 +3,8 @@
 """Health endpoints: named checks, served together and one by one, in the text that Kubernetes' own servers use.
 
 A check fails by raising :class:`NotHealthyError`, whose message is public, so it must not contain secrets;
-any other error is a bug, answered 500 and logged by the HTTP server. It may return a remark about a condition that
-an operator should know although nothing fails (a degraded kind, say): remarks are always shown,
+any other error is a bug, which the HTTP server logs and answers with 500. A check may return a remark about a
+condition that an operator should know although nothing fails, e.g. a degraded kind: remarks are always shown,
 and do not make the endpoint fail.
 """
 
@@ -51,7 +51,7 @@ class _Outcome(msgspec.Struct, frozen=True):
 
 
 class HealthHandler:
-    """Serves ``checks``: all at its endpoint, each on the path below; ``?verbose`` and ``?exclude=name``."""
+    """Serves ``checks``: all at the endpoint, each one at a path below it. Knows ``?verbose`` and ``?exclude=name``."""
 
     def __init__(self, endpoint: str, checks: Mapping[str, Checker], *, deadline: float = _DEADLINE) -> None:
         self._endpoint = "/" + endpoint.strip("/")
@@ -65,7 +65,7 @@ class HealthHandler:
         return {self._endpoint: self, f"{self._endpoint}/": self}
 
     async def __call__(self, request: HTTPRequest) -> HTTPResponse:
-        """Answer 200 when nothing fails, else 500."""
+        """Answer with 200 if no check fails, otherwise with 500."""
         name = request.path.removeprefix(self._endpoint).strip("/")
         checks = self._checks or {"ping": ping}
         if not name:

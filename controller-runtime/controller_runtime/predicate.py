@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which events are worth a request: filters between a source and its handler.
 
-Predicates return at once and change nothing. An event passes when every predicate of its source passes it, and when
-one raises, which is logged: the reconcile decides by the state of the object.
+Predicates return at once and change nothing. An event passes if every predicate of its source passes it. It also passes
+if a predicate raises, which is logged: the reconcile then decides by the state of the object.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ class Predicate(Generic[T_contra]):
     """Passes every event; a subclass overrides the methods for the events it filters."""
 
     def create(self, evt: event.CreateEvent[T_contra]) -> bool:
-        """Whether a creation passes."""
+        """Return True if a creation passes."""
         del evt
         return True
 
     def update(self, evt: event.UpdateEvent[T_contra]) -> bool:
-        """Whether a change passes."""
+        """Return True if an update passes."""
         del evt
         return True
 
     def delete(self, evt: event.DeleteEvent[T_contra]) -> bool:
-        """Whether a deletion passes."""
+        """Return True if a deletion passes."""
         del evt
         return True
 
     def generic(self, evt: event.GenericEvent[T_contra]) -> bool:
-        """Whether a generic event passes."""
+        """Return True if a generic event passes."""
         del evt
         return True
 
@@ -78,7 +78,7 @@ class Funcs(Predicate[T]):
 
 
 def from_object(fn: Callable[[T], bool]) -> Predicate[T]:
-    """Return a predicate that calls ``fn`` with the object of any event, the new one of an update."""
+    """Return a predicate that calls ``fn`` with the object of any event; for an update, with the new object."""
     return Funcs(
         create=lambda evt: fn(evt.object),
         update=lambda evt: fn(evt.new),
@@ -132,9 +132,9 @@ class NotOwnWrite(Predicate[Object]):
 
 
 class GenerationChanged(Predicate[Object]):
-    """Stops updates that change no spec: of status or metadata alone.
+    """Stops updates that change only the status or metadata, not the spec.
 
-    Only for kinds whose generation the server maintains. A deletion timestamp raises the generation, too.
+    Use it only for kinds whose generation the server maintains. A deletion timestamp raises the generation, too.
     """
 
     def update(self, evt: event.UpdateEvent[Object]) -> bool:

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The contract between a controller and the code that does its work: a key in, a result or an error out.
 
-A request names an object, and carries neither the event nor their number. The reconciler reads the current
+A request names an object. It says neither which events caused it nor how many. The reconciler reads the current
 state, compares it with the desired state of the object, and moves the current state towards the desired one.
 A second call for the same state changes nothing.
 
@@ -28,13 +28,13 @@ T_contra = TypeVar("T_contra", bound=Object, contravariant=True)
 
 
 class ControllerError(Exception):
-    """The root of the errors that controllers raise."""
+    """The base class of the errors that controllers raise."""
 
 
 class TerminalError(ControllerError):
     """Raise it ``from`` the cause when a retry is pointless: the error is logged and counted, not retried.
 
-    The object is reconciled again when it, or something it owns, changes.
+    The object is reconciled again when it, or an object that it owns, changes.
     """
 
     @property
@@ -44,7 +44,7 @@ class TerminalError(ControllerError):
 
 
 class ReconcileTimeoutError(ControllerError):
-    """A reconcile was cancelled at its controller's ``reconciliation_timeout``; retried as any error."""
+    """A reconcile was cancelled after its controller's ``reconciliation_timeout``; it is retried as after any error."""
 
     needs_no_stack = True
 
@@ -74,7 +74,7 @@ class Result:
     """The priority of that next reconcile; None keeps the current priority."""
 
     def __init__(self, requeue_after: timedelta | float | None = None, priority: int | None = None) -> None:
-        """A number is a number of seconds.
+        """Make a result; ``requeue_after`` as a number means seconds.
 
         Raises:
             TypeError: ``requeue_after`` is not a duration or a number, or ``priority`` is not an integer.
@@ -105,14 +105,15 @@ class Reconciler(Protocol):
 
         The controller handles the outcome:
 
-        - an error raised, also ``SystemExit``: logged once, counted, and the request is tried again, each time later;
-        - :class:`TerminalError` raised: logged and counted, not tried again;
-        - ``Result(requeue_after=d)``: tried again after ``d``, a timedelta or a number of seconds, and its
-          failures are forgotten;
-        - ``Result()``: done; its failures are forgotten.
+        - an error raised, also ``SystemExit``: it is logged once and counted, and the request is tried again, after a
+          delay that grows with each failure;
+        - :class:`TerminalError` raised: it is logged and counted, and the request is not tried again;
+        - ``Result(requeue_after=d)``: the request is tried again after ``d``, a timedelta or a number of seconds, and
+          its failures are forgotten;
+        - ``Result()``: the request is done, and its failures are forgotten.
 
-        Never called for the same request twice at a time. Cancelled when the controller stops and its
-        grace is over, and at ``reconciliation_timeout``.
+        It is never called for the same request twice at a time. It is cancelled when the grace period of a stopping
+        controller is over, and after ``reconciliation_timeout``.
         """
         ...
 

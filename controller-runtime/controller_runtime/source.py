@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Sources of events: a watched kind, a channel, a function; and the way of their events to a handler.
+"""Sources of events (a watched kind, a channel, a function), and the path of their events to a handler.
 
 A source runs as a task of its controller and feeds that controller's queue. A kind that the server does not
 serve, or denies, does not stop its controller: the source waits for the kind, and other sources continue.
@@ -34,15 +34,15 @@ Queue = handler.Queue
 KIND_SOURCE: Final = "kind source: "
 _FIRST_RETRY: Final = 1.0
 LONGEST_RETRY: Final = 60.0
-"""Seconds between two tries, at most, to handle an event."""
+"""The most seconds between two attempts to handle an event."""
 MAX_RETRIES: Final = 1024
-"""Failed events of one source that are kept."""
+"""The most failed events of one source that are kept for a retry."""
 
 When = Callable[[], Awaitable[object]]
 EXPEDITED: Final = workqueue.LOW_PRIORITY // 2
-"""Above the objects of the first list, and below new events."""
+"""A priority above that of the objects of the first list, and below that of new events."""
 _STEP: Final = 256
-"""Keys looked at before other tasks may run."""
+"""How many keys are checked before other tasks get a turn."""
 
 NeedsWork = Callable[[NamespacedName], Awaitable[bool]]
 
@@ -81,7 +81,7 @@ class _Retries:
         return len(self._heap)
 
     def add(self, step: _Step, failures: int) -> bool:
-        """Keep a step for later; return False if another, the one that failed most often, had to go for it."""
+        """Keep a step for later; return False if there were too many, so that the most often failed one was dropped."""
         due = anyio.current_time() + min(_FIRST_RETRY * 2.0 ** min(failures - 1, 16), LONGEST_RETRY)
         heapq.heappush(self._heap, (due, next(self._numbers), failures, step))
         if len(self._heap) <= MAX_RETRIES:
@@ -114,14 +114,14 @@ class _EventHandler(Generic[T]):
         self._name = name
         self._handler = handle
         methods = (handle.create, handle.update, handle.delete, handle.generic)
-        # A subclass may have made a method wait.
+        # A subclass of an immediate handler may have replaced a method by a coroutine function.
         self._may_wait = any(map(inspect.iscoroutinefunction, methods))
         self._predicate = predicate.and_(*predicates)
         self._steps: deque[_Step] = deque()
         self._retries = _Retries()
         self._busy = False
         self._taken = anyio.Event()
-        # One that can be cleared: an event and a scope for each wait cost as much as handling an event.
+        # An asyncio.Event can be cleared. A new anyio.Event and scope for each wait would double the cost of an event.
         self._more = asyncio.Event()
 
     async def prepare(self, informers: Informers) -> None:
@@ -214,7 +214,7 @@ class _EventHandler(Generic[T]):
             self._more.set()
 
     def _passes(self, evt: E, passes: Callable[[E], bool], *, immediate: bool) -> bool:
-        """Return the predicates' verdict; True if they fail: an event too many is harmless, a lost one is not."""
+        """Return True if the predicates pass the event, or fail: an event too many is harmless, a lost one is not."""
         try:
             if not passes(evt):
                 return False
@@ -222,7 +222,7 @@ class _EventHandler(Generic[T]):
                 self._handler.look(evt)
         except cache.UndecodableObjectError:
             raise  # the informer counts it
-        except raised.FAILURES as error:  # nothing here waits to be cancelled
+        except raised.FAILURES as error:  # nothing here awaits, so a CancelledError is the predicate's own
             _log.error("Predicate failed, so the event passes", source=self._name, error=error)
         return True
 
@@ -235,7 +235,7 @@ class _EventHandler(Generic[T]):
             self._failed(step, 0, error)
 
     def _failed(self, step: _Step, failures: int, error: BaseException) -> None:
-        """Try ``step`` again later. The first failure is logged as an error, which may well be the last."""
+        """Try ``step`` again later. Only its first failure is logged as an error: the retry may well succeed."""
         level = _log.debug if failures else _log.error
         level("Event could not be handled, it is tried again", source=self._name, error=error)
         if not self._retries.add(step, failures + 1):
@@ -244,7 +244,7 @@ class _EventHandler(Generic[T]):
 
 
 class Source(ABC):
-    """Gives events to a queue."""
+    """Feeds a queue with requests."""
 
     @abstractmethod
     async def start(self, queue: Queue) -> None:
@@ -269,7 +269,7 @@ class SyncingSource(Source):
     @property
     @abstractmethod
     def problem(self) -> str | None:
-        """Why the source delivers no events, while it does not."""
+        """Why the source delivers no events; None if it does."""
 
 
 class Kind(SyncingSource, Generic[T]):
@@ -294,7 +294,7 @@ class Kind(SyncingSource, Generic[T]):
 
     @property
     def problem(self) -> str | None:
-        """Why the server refuses this kind, while it does."""
+        """Why this kind cannot be listed or watched; None if it can."""
         return self._informer.problem if self._informer is not None else None
 
     async def warm_up(self) -> None:
@@ -302,7 +302,7 @@ class Kind(SyncingSource, Generic[T]):
         self._informer = await self._informers.get_informer(self._kind)
 
     async def start(self, queue: Queue) -> None:
-        """Listen until cancelled."""
+        """Deliver events until cancelled."""
         self._informer = await self._informers.get_informer(self._kind)
         events = self._events
         await events.prepare(self._informers)
@@ -320,7 +320,7 @@ class Kind(SyncingSource, Generic[T]):
             registration.remove()
 
     async def wait_for_sync(self, timeout: float | None = None) -> None:
-        """Return when the kind has been listed, or when the server refuses it."""
+        """Return when the kind has been listed, or cannot be listed."""
         deadline = None if timeout is None else anyio.current_time() + timeout
         with anyio.move_on_after(timeout):
             await self._started.wait()
@@ -347,11 +347,12 @@ class Deferred(Source):
 
 
 class Expedited(Source):
-    """Moves listed objects that need work to the front of the queue, once, when every kind named is listed.
+    """Moves objects of ``kind`` that need work to the front of the queue, once, when all kinds have been listed.
 
     A start adds every object of a kind to the queue, in the order of the list. After an outage, the few that changed
-    meanwhile would wait for all others. ``needs_work`` gets the informers of ``kind`` and of ``others``, listed, and
-    returns a check of one key; it should decode as little as it can. Nothing is moved if a kind cannot be listed.
+    meanwhile would wait for all others. ``needs_work`` gets the synced informers of ``kind`` and of ``others``, and
+    returns a function that checks one key and should decode as little as possible. Nothing is moved if a kind cannot
+    be listed.
     """
 
     def __init__(
@@ -371,7 +372,7 @@ class Expedited(Source):
         return self._name
 
     async def start(self, queue: Queue) -> None:
-        """Add the keys of objects that need work, with the priority :data:`EXPEDITED`. An error ends only that."""
+        """Add the keys of objects that need work, with the priority :data:`EXPEDITED`; an error is only logged."""
         try:
             await self._expedite(queue)
         except raised.FAILURES as error:
@@ -395,7 +396,7 @@ class Expedited(Source):
 
 
 class Channel(Source, Generic[T]):
-    """Events from a stream; the source ends with it."""
+    """Events from a stream; the source ends when the stream ends."""
 
     def __init__(
         self,
@@ -410,7 +411,7 @@ class Channel(Source, Generic[T]):
         return "channel source"
 
     async def start(self, queue: Queue) -> None:
-        """Handle event after event; the stream is read no faster than that."""
+        """Handle one event after another; read the next from the stream when the previous one has been handled."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._events.run)
             async for evt in self._stream:
@@ -423,7 +424,7 @@ class Func(Source):
     """A function that feeds the queue for as long as it runs."""
 
     def __init__(self, fn: Callable[[Queue], Awaitable[None]], name: str = "") -> None:
-        """``name`` is shown in the log."""
+        """Make a source of ``fn``; logs show ``name``."""
         self._fn = fn
         self._name = name
 

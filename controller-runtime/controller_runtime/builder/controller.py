@@ -52,12 +52,12 @@ class ControllerManager(Protocol):
 
 
 def new_controller_managed_by(mgr: ControllerManager) -> Builder:
-    """Begin the sentence: the controller will be run by ``mgr``."""
+    """Return a builder of a controller that ``mgr`` runs."""
     return Builder(mgr)
 
 
 class Builder:
-    """The builder. Nothing happens before :meth:`complete` or :meth:`build`."""
+    """Declares one controller. Nothing happens before :meth:`complete` or :meth:`build`."""
 
     def __init__(self, mgr: ControllerManager) -> None:
         self._mgr = mgr
@@ -71,7 +71,7 @@ class Builder:
         self._problem = ""
 
     def named(self, name: str) -> Self:
-        """Call the controller ``name`` in logs and metrics, instead of its kind in lower case."""
+        """Use ``name`` for the controller in logs and metrics, instead of its kind in lower case."""
         self._name = name
         return self
 
@@ -96,10 +96,10 @@ class Builder:
         match_every_owner: bool = False,
         only_metadata: bool = False,
     ) -> Self:
-        """Reconcile the object that controls an object of ``kind`` when this one changes.
+        """When an object of ``kind`` changes, reconcile its controller, an object of the kind of :meth:`for_`.
 
-        Short for ``watches(kind, handler.enqueue_request_for_owner(Owner, only_controller=True))``, where
-        ``Owner`` is the kind of :meth:`for_`.
+        With ``match_every_owner``, reconcile all its owners of that kind. Short for
+        ``watches(kind, handler.enqueue_request_for_owner(Owner, only_controller=True))``, where ``Owner`` is that kind.
         """
 
         def of_the_owner() -> handler.EventHandler[Object]:  # for_() may come later in the sentence
@@ -121,8 +121,8 @@ class Builder:
         """Let ``handle`` map changes of objects of ``kind`` to requests.
 
         Short for ``watches_raw_source(source.Kind(mgr.cache, kind, handle, *predicates))``. With
-        ``only_metadata`` the cache keeps, and handlers get, nothing but the metadata. With ``when`` the kind
-        is not watched before it returns (``source.Deferred``): reconciles start without it.
+        ``only_metadata``, the cache keeps only the metadata of objects, and handlers get only that. With ``when``,
+        the kind is watched only after ``when`` has returned (``source.Deferred``); reconciles do not wait for it.
         """
         return self._watch(kind, lambda: handle, predicates, only_metadata, when)
 
@@ -132,7 +132,7 @@ class Builder:
         return self
 
     def with_event_filter(self, *predicates: predicate.Predicate[Any]) -> Self:
-        """Drop the events that these predicates do not pass, for every kind watched."""
+        """Drop the events that one of these predicates does not pass, for every kind watched."""
         self._filters.extend(predicates)
         return self
 
@@ -155,7 +155,7 @@ class Builder:
         self.build(reconciler)
 
     def build(self, reconciler: reconcile.Reconciler) -> controller.Controller:
-        """Do as :meth:`complete`, and return the controller."""
+        """Make the controller and add it to the manager as :meth:`complete` does; return it."""
         name = self._check()
         options = self._options
         if self._log_constructor is not None:

@@ -21,7 +21,7 @@ def webhook_path(verb: str, gvk: GVK) -> str:
 
 
 class WebhookBuilder(Generic[T]):
-    """Made by :func:`new_webhook_managed_by`."""
+    """Declares the webhooks of one kind; :func:`new_webhook_managed_by` creates it."""
 
     def __init__(self, mgr: manager.Manager, kind: type[T]) -> None:
         self._mgr = mgr
@@ -41,7 +41,10 @@ class WebhookBuilder(Generic[T]):
         return self
 
     def with_mutator(self, mutator: webhook.CustomMutator[T]) -> Self:
-        """Change objects, with the request and the stored object at hand: ``webhook.MutatorHandler`` at that path."""
+        """Change objects: ``webhook.MutatorHandler`` at the path for ``mutate``.
+
+        Unlike a defaulter, a mutator also gets the request and the stored object.
+        """
         self._handlers[MUTATE] = webhook.MutatorHandler(self._kind, mutator)
         return self
 
@@ -97,5 +100,5 @@ class WebhookBuilder(Generic[T]):
 
 
 def new_webhook_managed_by(mgr: manager.Manager, kind: type[T]) -> WebhookBuilder[T]:
-    """Begin the sentence: webhooks of ``kind``, served by ``mgr``."""
+    """Return a builder of the webhooks of ``kind``, which ``mgr`` serves."""
     return WebhookBuilder(mgr, kind)

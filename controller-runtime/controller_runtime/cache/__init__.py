@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Kinds in memory, kept current by watches: read them, index them, receive changes.
+"""The objects of watched kinds in memory: read them, index them, or receive their changes.
 
-Contains lists, watches and the stored objects; does not depend on queues and controllers.
+The package lists, watches and stores objects. It does not depend on queues and controllers.
 """
 
 from .cache import Cache as Cache

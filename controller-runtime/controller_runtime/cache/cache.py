@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Cache: reads objects from memory, which watches keep current; a kind is watched from its first use on."""
+"""Cache: reads objects from memory, where watches keep them current. The first use of a kind starts its watch."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ from .options import Options
 
 T = TypeVar("T", bound=Object)
 DECODE_STEP: Final = 16
-"""Objects a list decodes in a row before other tasks get a turn: half a millisecond's worth."""
+"""How many objects a list decodes before other tasks get a turn; this takes about half a millisecond."""
 
 MATCH_STEP: Final = 1024
-"""Objects a list looks at in a row."""
+"""How many objects a list compares with a label selector before other tasks get a turn."""
 
 
 class Cache:
-    """A Reader over informers, and a FieldIndexer; a runnable that owns their tasks.
+    """A Reader and FieldIndexer over informers, and the runnable that runs them.
 
-    Reads return fresh objects that belong to the caller. They see the caller's own writes, once
-    ``remember_write`` reported them. A kind that is missing or denied fails only its own reads.
+    Reads return new objects that belong to the caller. They include the writes of this process that were passed to
+    ``remember_write``. If the server does not serve a kind or denies access to it, only reads of that kind fail.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Cache:
     # Lifecycle.
 
     async def start(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Keep the informers running until cancelled; reads work from ``started()`` on.
+        """Run the informers until cancelled; reads work once ``task_status.started()`` was called.
 
         A stopped cache still answers reads of the kinds that were synced, from their last observed state.
         """
@@ -91,7 +91,7 @@ class Cache:
         await self.wait_for_sync()
 
     async def wait_for_sync(self, timeout: float | None = None) -> None:
-        """As :meth:`ready`.
+        """Wait as :meth:`ready` does, for at most ``timeout`` seconds if it is given.
 
         Raises:
             CacheSyncTimeoutError: that took too long.
@@ -105,7 +105,7 @@ class Cache:
                 continue
 
     def degraded(self) -> dict[GVK, str]:
-        """Return the kinds that are missing or denied, and why."""
+        """Return the kinds that are missing, denied, or failing for long while others succeed, each with the reason."""
         return {
             informer.gvk: informer.problem
             for informer in self._informers.values()
@@ -113,16 +113,16 @@ class Cache:
         }
 
     def interrupted_since(self, kind: type[Object]) -> float | None:
-        """Return since when the list or watch of ``kind`` has failed, on the loop's clock.
+        """Return the time, on the loop's clock, since which the list or watch of ``kind`` has failed.
 
-        None is returned while it succeeds, and for a kind that is not cached. Unlike :meth:`degraded`, it is known at
-        once: the server may not serve the kind any more.
+        Return None while it succeeds, and for a kind that is not cached. A failure is reported here at once, but in
+        :meth:`degraded` only if the kind is refused or the failure lasts.
         """
         informer = self._informers.get(_identity(kind))
         return None if informer is None else informer.interrupted_since
 
     def remarks(self) -> list[str]:
-        """Return reasons why reads may be stale or fail, in sentences for readiness; empty while none exists."""
+        """Return the reasons why reads may be stale or fail, as texts for a readiness check; empty if there is none."""
         outage = self._outage.problem
         degraded = sorted(self.degraded().items())
         return ([outage] if outage else []) + [
@@ -132,7 +132,7 @@ class Cache:
     # Informers.
 
     async def get_informer(self, kind: type[T]) -> Informer[T]:
-        """Return the informer of ``kind``; it starts now if the cache runs, else with it."""
+        """Return the informer of ``kind``. It starts at once if the cache runs, otherwise when the cache starts."""
         return Informer(kind, self._informer(kind))
 
     async def resource_for(self, kind: type[Object]) -> Resource:
@@ -145,9 +145,9 @@ class Cache:
         return await self._mapper.resource_for(kind)
 
     def remove_informer(self, kind: type[Object]) -> None:
-        """Stop watching ``kind`` and drop its cached objects, until its next use; its handlers receive no more events.
+        """Stop watching ``kind``, drop its cached objects, and report no more events to its handlers.
 
-        A read that waits for the first list is a use: it watches the kind again.
+        The next use of the kind starts a new watch. So does a read that waits for the first list.
         """
         informer = self._informers.pop(_identity(kind), None)
         if informer is not None:
@@ -163,7 +163,8 @@ class Cache:
     ) -> None:
         """Index ``kind`` by the values that ``extract`` returns, so that a list by ``fields`` is a look-up.
 
-        With ``reads``, ``extract`` gets a struct of that class, decoded without the rest of the object.
+        With ``reads``, ``extract`` may get a struct of that class instead of the object: see
+        :meth:`controller_runtime.client.FieldIndexer.index_field`.
 
         Raises:
             ValueError: there is an index of that name, or objects are cached already.
@@ -183,7 +184,7 @@ class Cache:
     # Reading.
 
     async def get(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> T:
-        """Return the object at (namespace, name) as last seen or written.
+        """Return the object at (namespace, name) as the watch last reported it, or this process last wrote it.
 
         Raises:
             NotFoundError: the object does not exist.
@@ -206,7 +207,10 @@ class Cache:
         return entry
 
     async def list(self, kind: type[T], **options: Unpack[client.ListOptions]) -> client.ObjectList[T]:
-        """Return the objects that meet every condition, in the order they were first seen.
+        """Return the objects that meet every condition.
+
+        Without ``fields``, objects of a namespace follow each other in the order in which they were first reported.
+        An object that this process wrote comes last until the watch has reported the write.
 
         ``fields`` name registered indices, or ``metadata.name`` and ``metadata.namespace``. With ``limit`` the
         list is truncated: there are no further pages. An object that cannot be decoded as ``kind`` is left out, and
@@ -225,7 +229,7 @@ class Cache:
         for field in fields or ():
             if field not in _KEY_FIELDS and not informer.store.has_index(field):
                 raise errors.IndexMissingError(kind.gvk, field)
-        # Labels pick from all there are; without, no more are looked at than are wanted.
+        # A label selector is applied to all entries. Without one, the store stops at the limit.
         few = None if labels or limit is None else limit
         entries = informer.store.select(
             asyncio.get_running_loop().time(), namespace=namespace, fields=fields, limit=few
@@ -260,7 +264,10 @@ class Cache:
         return informer
 
     def _kept(self, kind: type[Object]) -> SharedInformer:
-        """Return the informer of a kind that was synced when the cache stopped: reviews in flight still read it."""
+        """Return the informer of a kind that was synced before the cache stopped.
+
+        Webhook requests that are still being answered read it.
+        """
         informer = self._informers.get(_identity(kind))
         if informer is None or not informer.has_synced:
             raise errors.CacheNotStartedError(f"{kind.gvk.group_kind}: the cache has stopped")
@@ -279,7 +286,7 @@ class Cache:
         kind, text = stored.kind, stored.text
         partial = issubclass(kind, PartialObjectMetadata)
         for metadata in (False, True):
-            # Of a full object its metadata is known, but not the other way round.
+            # A write of a full object also updates the metadata-only informer, but not the other way round.
             if (partial and not metadata) or (informer := self._informers.get((kind.gvk, metadata))) is None:
                 continue
             text = stored.object.to_json() if text is None else text
@@ -290,7 +297,7 @@ class Cache:
         return self.uid_at(type(obj).gvk, obj.key)
 
     def uid_at(self, kind: GVK, key: NamespacedName) -> str:
-        """Return the uid of the object that reads find at ``key``, or an empty string. No watch is started for it."""
+        """Return the uid of the object that reads find at ``key``, or an empty string; do not start a watch."""
         now = asyncio.get_running_loop().time()
         for metadata in (False, True):
             informer = self._informers.get((kind, metadata))
@@ -299,9 +306,9 @@ class Cache:
         return ""
 
     def remember_delete(self, obj: Object, *, uid: str = "") -> None:
-        """Hide ``obj``, which the server removed at once, from reads before the watch reports the deletion.
+        """Hide ``obj``, which the server has deleted, from reads until the watch reports the deletion.
 
-        ``uid`` is its uid if ``obj`` has none. An object with another uid and the same name stays visible.
+        ``uid`` takes precedence over the uid in ``obj``. An object with the same name and another uid stays visible.
         """
         for metadata in (False, True):
             if (informer := self._informers.get((type(obj).gvk, metadata))) is not None:

@@ -31,11 +31,11 @@ Transform = Callable[[dict[str, JSON]], dict[str, JSON]]
 
 INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
 LARGE: Final = 4 << 20
-"""Bytes of a page that are decoded in one call."""
+"""The most bytes of a page that are decoded in one call."""
 _ITEMS: Final = b'"items":['
 _BEGIN: Final = re.compile(rb'\{(?:"apiVersion":"[^"\\]{1,512}","kind":"[^"\\]{1,256}",)?"metadata":\{')
 _HEAD: Final = 4096
-"""Bytes within which the items of a list begin: before them are its kind and metadata."""
+"""The items of a list begin within this many bytes: only its kind and metadata come before them."""
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):
@@ -47,12 +47,12 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     resource_version: str
     labels: dict[str, str]
     deleting: bool
-    """Marked for deletion."""
+    """Whether the object is marked for deletion."""
     held: bool
-    """Something, a finalizer or a grace period, keeps it after it was marked."""
+    """Whether a finalizer or a grace period keeps the object after it was marked for deletion."""
     data: bytes
     refused: str = ""
-    """The reason why only metadata is kept: decoding the rest would block the process."""
+    """The reason why only metadata is kept: decoding the whole object would block the process."""
 
     @property
     def key(self) -> NamespacedName:
@@ -61,14 +61,14 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def ended(self) -> bool:
-        """Whether the server has removed it: it is marked for deletion, and nothing keeps it."""
+        """Whether the server has removed the object: it is marked for deletion, and nothing keeps it."""
         return self.deleting and not self.held
 
     def decode(self, kind: type[T]) -> T:
         """Return a fresh object.
 
         Raises:
-            UndecodableObjectError: it has another shape than ``kind``, or too much of it.
+            UndecodableObjectError: the object does not fit ``kind``, or is too large (``refused``).
         """
         if self.refused:
             raise errors.UndecodableObjectError(kind.gvk, self.key, self.refused, uid=self.uid)
@@ -81,7 +81,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
             raise errors.UndecodableObjectError(kind.gvk, self.key, reason, uid=self.uid) from error
 
     def decode_metadata(self, kind: type[Object]) -> ObjectMeta:
-        """Return the metadata alone; the error of :meth:`decode` when it has another shape."""
+        """Return only the metadata; raise as :meth:`decode` does if it does not fit."""
         try:
             return ObjectMeta.from_json(metadata_text(self.data))
         except pydantic_core.ValidationError:
@@ -89,7 +89,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
 
 
 class Line(msgspec.Struct):
-    """A line of a watch, its object still text."""
+    """A line of a watch; its object is still text."""
 
     type: str
     object: msgspec.Raw
@@ -115,10 +115,10 @@ class PageMeta(msgspec.Struct, rename="camel"):
 
 
 class Page(msgspec.Struct):
-    """One page of a list, its items still text."""
+    """One page of a list; its items are still text."""
 
     items: list[msgspec.Raw] | None
-    """Required: JSON without it comes from another server, and must not empty a cache."""
+    """Required: JSON without items was not sent by an API server, and must not empty the cache."""
     metadata: PageMeta = msgspec.field(default_factory=PageMeta)
 
 
@@ -155,7 +155,7 @@ _decode_marked = msgspec.json.Decoder(_Marked).decode
 _encode = msgspec.json.Encoder().encode
 _no_labels: Final[dict[str, str]] = {}
 MAX_SHARED: Final = 4096
-"""Namespaces, label keys and label values whose strings are shared, at most."""
+"""The most strings (namespaces, label keys and label values) that entries share."""
 _LONG: Final = 256
 _shared: Final[dict[str, str]] = {}
 
@@ -193,7 +193,7 @@ def bookmark_of(raw: msgspec.Raw) -> Bookmark:
 
 
 def error_of(raw: msgspec.Raw) -> api.StatusError:
-    """Return the refusal that an ERROR line carries."""
+    """Return the error that an ERROR line reports."""
     try:
         status: JSON = msgspec.json.decode(raw)
     except (msgspec.DecodeError, RecursionError):
@@ -204,7 +204,7 @@ def error_of(raw: msgspec.Raw) -> api.StatusError:
 def entry_of(
     raw: msgspec.Raw | bytes, transform: Transform | None = None, limits: rawjson.Limits = rawjson.DEFAULT
 ) -> Entry:
-    """Return the entry to store for an object's text; of one that exceeds ``limits``, its metadata alone.
+    """Return the entry to store for an object's text, with only its metadata if the object exceeds ``limits``.
 
     Raises:
         BadObjectError: it has no name, its metadata has the wrong types, or ``transform`` fails on it.
@@ -234,7 +234,7 @@ def entry_of(
 
 
 def _outlined(metadata: msgspec.Raw, parts: dict[str, msgspec.Raw], reason: str) -> Entry:
-    """Return the entry of an object that is not kept: all metadata if it is small, else the identifying fields."""
+    """Return an entry of only the metadata, or of only its identifying fields if the metadata is large."""
     if len(metadata) > rawjson.SMALL:
         metadata = msgspec.Raw(_encode({name: parts[name] for name in IDENTIFYING if name in parts}))
     return _entry(_decode_meta(metadata), _compact({"metadata": metadata}), refused=reason)
@@ -267,7 +267,7 @@ class _Compact:
         self._encode_into(value, self._buffer)
         text = bytes(self._buffer)
         if len(text) > self._LARGE:
-            self._buffer.clear()  # the next one is smaller, as a rule
+            self._buffer.clear()  # give the memory back: most objects are smaller
         return text
 
 
@@ -275,7 +275,7 @@ _compact: Final = _Compact()
 
 
 def outline(text: bytes) -> bytes:
-    """Return the text of an object's metadata alone, in an object; raises BadObjectError without metadata."""
+    """Return the text of an object with nothing except its metadata; raises BadObjectError without metadata."""
     try:
         return b'{"metadata":' + metadata_text(text) + b"}"
     except (msgspec.DecodeError, KeyError, RecursionError) as error:
@@ -337,8 +337,7 @@ async def split_large_page(body: bytes) -> Page:
     """Return a list in its parts, as :func:`split_page` does, without holding the event loop.
 
     The decoder goes through a page in one call: 170 ms for 20 objects of 1.3 MB with 430,000 empty objects each. The
-    text of a large page is cut where an item begins as the first one does, and each item is then looked through in a
-    call of its own.
+    text of a large page is cut where an item begins like the first one, and each item is then checked in its own call.
     """
     page = await _cut(body) if len(body) > LARGE else None
     return page or split_page(body)
@@ -359,7 +358,7 @@ async def _cut(body: bytes) -> Page | None:
             cut = body.find(between, begin, end) + 1
             items.append(msgspec.Raw(body[begin : cut or end]))
             begin = cut + 1 if cut else end
-            # A text that was cut elsewhere than between two items is not valid.
+            # If the text was cut in another place than between two items, this is not valid JSON.
             _check(items[-1])
             await anyio.lowlevel.checkpoint()
     except (msgspec.DecodeError, RecursionError, errors.BadObjectError):

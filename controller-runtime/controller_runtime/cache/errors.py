@@ -3,15 +3,15 @@
 """Why a cache cannot answer.
 
 CacheError
-├── CacheNotStartedError    read before the cache runs
+├── CacheNotStartedError    the cache does not run yet, or has stopped
 ├── CacheSyncTimeoutError   the first list did not arrive in time
-├── CacheDegradedError      the kind is missing or denied; others are served
+├── CacheDegradedError      the kind cannot be listed or watched; others are served
 ├── NamespaceNotCachedError a read names a namespace that is not cached
 ├── IndexMissingError       a list names a field that has no index
 ├── UndecodableObjectError  a stored object does not fit the class it is read as
 └── BadObjectError          the server sent something that is not an object
 
-An object that is not there is the API server's own ``NotFoundError``.
+For an object that does not exist, reads raise the API server's own ``NotFoundError``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from controller_runtime.machinery.gojson import quote
 
 
 class CacheError(Exception):
-    """The base of this room's errors."""
+    """The base class of the cache's errors."""
 
 
 class CacheNotStartedError(CacheError):
@@ -36,7 +36,7 @@ class CacheSyncTimeoutError(CacheError):
 
 
 class CacheDegradedError(CacheError):
-    """The server does not serve ``gvk``, or denies access to it. The cache keeps retrying."""
+    """The server does not serve ``gvk``, denies access to it, or keeps failing for it. The cache keeps retrying."""
 
     needs_no_stack = True
 
@@ -70,11 +70,11 @@ class UndecodableObjectError(CacheError):
         self.gvk = gvk
         self.key = key
         self.uid = uid
-        """With the kind and the key, the reference that an event about the object needs."""
+        """Needed besides kind and key to refer to the object in an event."""
 
 
 class BadObjectError(CacheError):
-    """Something in a list or a watch cannot be kept; ``key`` where at least its name was legible."""
+    """Something in a list or a watch cannot be stored; ``key`` is set if at least its name could be read."""
 
     needs_no_stack = True
 
@@ -84,7 +84,7 @@ class BadObjectError(CacheError):
 
 
 def not_found(kind: type[Object], key: NamespacedName) -> api.NotFoundError:
-    """Return the error of a server that has no such object."""
+    """Return the error with which the API server answers for an object that does not exist."""
     resource = kind.resource
     group_resource = resource.group_resource if resource is not None else str(kind.gvk.group_kind)
     details = {

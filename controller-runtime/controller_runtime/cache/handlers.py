@@ -29,18 +29,18 @@ HOLD: Final = 0.25
 
 
 class EventHandlerFuncs(msgspec.Struct, Generic[T], frozen=True):
-    """Functions that receive changes. They return at once, and must not change the objects, which are shared."""
+    """Functions that receive changes. They must return quickly, and must not change the objects, which are shared."""
 
     on_add: Callable[[T, bool], None] | None = None
-    """An object, and whether it is as it was when its handler began to listen."""
+    """Receives an object, and whether it is from the initial list and unchanged since the handler was registered."""
     on_update: Callable[[T, T], None] | None = None
-    """Before and after; equal resourceVersions mean a resync."""
+    """Receives an object before and after a change; equal resourceVersions mean a resync."""
     on_delete: Callable[[T, bool], None] | None = None
-    """The last known state, and whether the true final one was missed."""
+    """Receives the last known state of an object, and whether its final state was missed."""
 
 
 class LazyHandlerFuncs(msgspec.Struct, Generic[T], frozen=True):
-    """Like :class:`EventHandlerFuncs`, but decodes only the fields that the functions read."""
+    """Functions as in :class:`EventHandlerFuncs` that receive lazy objects: only the fields they read are decoded."""
 
     on_add: Callable[[LazyObject[T], bool], None]
     on_update: Callable[[LazyObject[T], LazyObject[T]], None]
@@ -74,7 +74,7 @@ class Registration:
         return self._informer_synced() and not any(self.backlog.values())
 
     def remove(self) -> None:
-        """Listen no more."""
+        """Stop reporting to the handler."""
         self._remove(self)
 
     def on_put(self, new: CachedObject[Object], before: CachedObject[Object] | None, initial: bool) -> None:
@@ -92,7 +92,10 @@ class Registration:
                 self.add(new, initial=initial)
 
     def on_delete(self, last: CachedObject[Object], unknown: bool) -> None:
-        """Report a deletion, by metadata alone if the rest cannot be decoded, unless the object was never reported."""
+        """Report a deletion, unless the object was never reported.
+
+        Of an object that cannot be decoded, only the metadata is reported.
+        """
         if self.backlog and self.backlog.pop(last.key, False):
             return
         if (on_delete := self.handler.on_delete) is not None:
@@ -136,7 +139,7 @@ class _Writing:
         self.made: set[tuple[str, str]] = set()
         """Uids and versions that the server returned."""
         self.held: list[tuple[Put | Deletion, CachedObject[Object] | None]] = []
-        """Delayed changes; the object is kept beside a change that our write may have caused."""
+        """Delayed changes, each with the object if our write may have caused the change, otherwise with None."""
         self.timer: asyncio.TimerHandle | None = None
 
 
@@ -149,7 +152,10 @@ class HeldEvents:
 
     @contextmanager
     def writing(self, key: NamespacedName) -> Iterator[None]:
-        """Deliver changes of ``key`` when the body is done, or after :data:`HOLD`, then as another writer's."""
+        """Hold changes of ``key`` back until the body is done, but at most :data:`HOLD` seconds each.
+
+        A change that is delivered before the response to our write arrived counts as another writer's.
+        """
         writing = self._writing.setdefault(key, _Writing())
         writing.count += 1
         try:
@@ -242,7 +248,7 @@ class Processor:
         self._held.deliver(key, Deletion(CachedObject(self._kind, last), unknown))
 
     def ended(self, entry: Entry) -> None:
-        """Report the end of an object that readers saw because we wrote it, and that the watch never delivered."""
+        """Report the creation and the deletion of an object that we wrote and the watch never delivered."""
         made, ended = CachedObject(self._kind, entry), CachedObject(self._kind, entry)
         made.own_write = True
         self._held.deliver(entry.key, Put(made, None, initial=False))
@@ -305,7 +311,7 @@ class Processor:
                     await anyio.lowlevel.checkpoint()
 
     async def resync(self, period: float, random: RandomFunc) -> None:
-        """Report every object to every handler each ``period``, give or take a tenth, until cancelled."""
+        """Report every object to every handler once per ``period``, varied by up to a tenth, until cancelled."""
         while True:
             await anyio.sleep(period * (0.9 + 0.2 * random()))
             for registration in self._registrations:

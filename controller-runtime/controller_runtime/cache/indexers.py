@@ -33,7 +33,7 @@ class Indexers:
         extract: Callable[[T], Iterable[str]],
         view: type[msgspec.Struct] | None = None,
     ) -> None:
-        """Index by the values that ``extract`` returns for each object, of class ``kind`` or as a ``view`` of it.
+        """Add an index of the values that ``extract`` returns for an object of class ``kind``, or for its ``view``.
 
         Raises:
             ValueError: there is an index of that name.

@@ -1,9 +1,10 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Informers: the store of a kind, which reflectors keep current, with handlers that receive each change.
+"""Informers: for each kind, a store that reflectors keep current, and handlers that receive each change.
 
-A :class:`SharedInformer` is one for all classes of a kind, :class:`Informer` is its view by one class, and a
-:class:`NamespaceInformer` is the part of it that follows one namespace, or all.
+All full classes of a kind use one :class:`SharedInformer`, and all metadata-only classes another. It has a
+:class:`NamespaceInformer` for each namespace that it follows, or one for all. An :class:`Informer` shows it to callers
+as one class.
 """
 
 from __future__ import annotations
@@ -35,9 +36,9 @@ T = TypeVar("T", bound=Object)
 MISSING_GRACE: Final = 60.0
 """Seconds for which a kind stays readable after the server stopped serving it."""
 FAILING_GRACE: Final = 30.0
-"""Seconds after which a kind whose lists or watches fail, while others succeed, is reported."""
+"""Seconds for which the lists or watches of a kind fail, while others succeed, before the kind is reported."""
 OUTAGE_GRACE: Final = 3.0
-"""Seconds without a list or watch that succeeds, after one failed, before the server counts as unavailable."""
+"""Seconds after a failed list or watch, without one that succeeds, until the server counts as unavailable."""
 
 _log = log.logger_from("cache")
 
@@ -56,7 +57,7 @@ class Informer(Generic[T]):
 
     @property
     def problem(self) -> str | None:
-        """Why the server refuses this kind, while it does; the cache keeps retrying."""
+        """Why this kind is refused or keeps failing; None while it does not. The cache keeps retrying."""
         return self.shared.problem
 
     @property
@@ -65,15 +66,15 @@ class Informer(Generic[T]):
         return self.shared.unreadable.skipped
 
     def keys(self, namespace: str = "") -> Iterator[NamespacedName]:
-        """Yield the keys that the watch has reported, in one namespace or all; nothing is decoded for that."""
+        """Yield the keys that the watch has reported, in one namespace or all, without decoding objects."""
         return self.shared.store.observed_keys(namespace)
 
     def has(self, key: NamespacedName) -> bool:
-        """Return True if the watch has reported an object of this key; nothing is decoded for that."""
+        """Return True if the watch has reported an object with this key, without decoding it."""
         return self.shared.store.observed(key) is not None
 
     def add_event_handler(self, handler: EventHandlerFuncs[T] | LazyHandlerFuncs[T]) -> Registration:
-        """Report every existing object to ``handler``, then changes, in order."""
+        """Report every existing object to ``handler`` in the background, and changes in order as they arrive."""
         return self.shared.processor.register(self.kind, handler)
 
     async def wait_for_sync(self, timeout: float | None = None, *, or_problem: bool = False) -> None:
@@ -81,12 +82,13 @@ class Informer(Generic[T]):
 
         Raises:
             CacheSyncTimeoutError: that took too long; without ``or_problem`` a refused kind is waited for, too.
+            CacheNotStartedError: the informer was removed before that.
         """
         await self.shared.wait_for_sync(timeout, or_problem=or_problem)
 
 
 class SharedInformer:
-    """The store of a kind, full or metadata only, shared by every class that names the kind."""
+    """The store of a kind, of full objects or of metadata only, shared by all classes of that form."""
 
     def __init__(self, kind: type[Object], options: Options, outage: Outage) -> None:
         self.kind = kind
@@ -111,7 +113,7 @@ class SharedInformer:
     # Lifecycle.
 
     async def run(self, transport: rest.RoundTripper, resource: Callable[[], Awaitable[Resource]]) -> None:
-        """List, watch and notify handlers until cancelled or :attr:`scope` is."""
+        """List, watch and notify handlers until this call or :attr:`scope` is cancelled."""
         options, selection = self._options, self.selection
         with self.scope:
             async with anyio.create_task_group() as tasks:
@@ -155,7 +157,10 @@ class SharedInformer:
     async def _resource_for(
         self, informer: NamespaceInformer, resource: Callable[[], Awaitable[Resource]]
     ) -> Resource:
-        """Return where to list the objects of ``informer``; a single one follows a kind without namespaces."""
+        """Return where to list the objects of ``informer``.
+
+        A cluster-scoped kind needs only one informer: for the others, this never returns.
+        """
         found = await resource()
         if not found.namespaced and "" not in self._informers:
             informer.widen()
@@ -174,14 +179,14 @@ class SharedInformer:
 
     @property
     def problem(self) -> str | None:
-        """Why the server refuses this kind, while it does."""
+        """Why this kind is refused or keeps failing; None while it does not."""
         return next(
             (informer.problem for informer in self._informers.values() if informer.problem is not None), None
         )
 
     @property
     def interrupted_since(self) -> float | None:
-        """Since when the stored objects may be stale, on the loop's clock; None while every watch is connected."""
+        """The time, on the loop's clock, since which objects may be stale; None while every watch is connected."""
         found = [
             informer.interrupted_since
             for informer in self._informers.values()
@@ -196,7 +201,7 @@ class SharedInformer:
         self._changed = anyio.Event()
 
     def informers_of(self, namespace: str) -> Collection[NamespaceInformer]:
-        """Return the informers that know the objects of a namespace, or of all that are cached.
+        """Return the informers that follow a namespace, or all of them if ``namespace`` is empty.
 
         Raises:
             NamespaceNotCachedError: no informer covers the namespace.
@@ -209,7 +214,7 @@ class SharedInformer:
         return (informer,)
 
     def is_readable(self, namespace: str) -> bool:
-        """Return True if :meth:`readable` would not wait. Raises NamespaceNotCachedError as it does."""
+        """Return True if :meth:`readable` would return at once; raise NamespaceNotCachedError as it does."""
         for informer in self.informers_of(namespace):  # noqa: SIM110  # without a generator: each read asks
             if not informer.readable:
                 return False
@@ -219,7 +224,7 @@ class SharedInformer:
         """Return when the stored objects of a namespace, or of all, may be read.
 
         Raises:
-            CacheDegradedError: the kind is missing, or it was denied before everything was listed once.
+            CacheDegradedError: the kind is missing, or it was denied or kept failing before it was listed once.
             CacheSyncTimeoutError: that took too long.
             CacheNotStartedError: the informer was removed.
             NamespaceNotCachedError: the namespace is not cached.
@@ -273,7 +278,8 @@ class SharedInformer:
             # Deleted and created again between two observations: report the deletion of the old object.
             self.remove(key, entry.resource_version)
         ours, written = self.store.remembered(key), self.store.remembered_values(entry)
-        # A list shows the last of several changes: with ours it may bring another writer's, of which no event follows.
+        # A list shows the result of several changes: besides ours it may contain another writer's change, for which
+        # no event follows.
         new = CachedObject(self.kind, entry)
         new.own_write = written is not None and not listed
         if entry.refused and (observed is None or observed.uid != entry.uid or not observed.refused):
@@ -284,14 +290,17 @@ class SharedInformer:
         self.processor.put(key, new, before, initial=initial, listed=listed)
 
     def remove(self, key: NamespacedName, version: str, final: codec.Entry | None = None) -> None:
-        """Drop an object deleted at ``version``, and report its ``final`` state or the last known one."""
+        """Drop an object deleted at ``version``; report the deletion with its ``final`` or last known state."""
         before = self.store.remove(key, version)
         if before is None:
             return
         self.processor.deleted(key, final or before, unknown=final is None)
 
     def settle(self, version: str, namespace: str) -> None:
-        """Forget our writes up to ``version``; objects that they made and the watch never delivered are deleted."""
+        """Forget our writes up to ``version``, which the watch has reached.
+
+        An object that we wrote and the watch never delivered was deleted meanwhile: report that.
+        """
         for entry in self.store.settle(version, namespace):
             if self.store.observed(entry.key) is None:
                 self.processor.ended(entry)
@@ -305,7 +314,7 @@ class SharedInformer:
         extract: Callable[[T], Iterable[str]],
         view: type[msgspec.Struct] | None = None,
     ) -> None:
-        """Index by the values that ``extract`` returns for each object, of class ``kind`` or as a ``view`` of it.
+        """Add an index of the values that ``extract`` returns for an object of class ``kind``, or for its ``view``.
 
         Raises:
             ValueError: there is an index of that name, or objects are cached already.
@@ -320,7 +329,10 @@ class SharedInformer:
     # Own writes.
 
     def remember_write(self, text: bytes, obj: Object | None, now: float) -> None:
-        """Read an object, by the text the server returned, until the watch has caught up; ``obj`` if it is decoded."""
+        """Make reads return the object in ``text``, the server's answer to a write, until the watch has caught up.
+
+        ``obj`` is the same object decoded, if the caller has it.
+        """
         transform = self.selection.transform
         try:
             text = codec.outline(text) if self.metadata_only else text
@@ -350,14 +362,14 @@ class SharedInformer:
 
 
 class NamespaceInformer:
-    """Receives the reports of one reflector, of one namespace or all: a :class:`~.reflector.Sink`."""
+    """The :class:`~.reflector.Sink` of one reflector, for one namespace or all."""
 
     def __init__(self, shared: SharedInformer, namespace: str) -> None:
         self.synced = False
         self.problem: str | None = None
         self.last_error: Exception | None = None
         self.interrupted_since: float | None = None
-        """When the list or watch failed that was the first after the last success, on the loop's clock."""
+        """When, on the loop's clock, a list or watch first failed after the last success; None after a success."""
         self._shared = shared
         self._namespace = namespace
         self._found: set[NamespacedName] | None = None
@@ -370,7 +382,8 @@ class NamespaceInformer:
     def readable(self) -> bool:
         """Whether stored objects may be read: all were delivered once, and the kind still exists.
 
-        It stays readable while the server is unreachable or denies the kind: ``problem`` says that it may be stale.
+        They stay readable, though they may be stale, while the server is unreachable or denies the kind, and for
+        :data:`MISSING_GRACE` seconds after the kind disappeared.
         """
         if not self.synced or self._missing_since is None:
             return self.synced
@@ -388,9 +401,10 @@ class NamespaceInformer:
         self._namespace = ""
 
     def covers(self, version: str) -> bool:
-        """Return True if the watch has delivered every change up to ``version``; others are deleted.
+        """Return True if the watch has delivered every change up to ``version``.
 
-        Changes of a kind arrive in the order of their versions. Versions that cannot be compared count as delivered.
+        Changes of a kind arrive in the order of their versions. An object of a delivered version that is not stored
+        was deleted. Versions that cannot be compared count as delivered.
         """
         return bool(self._reached) and not codec.older(self._reached, version)
 
@@ -445,7 +459,7 @@ class NamespaceInformer:
         self._shared.remove(key, self._reached)
 
     def reached(self, resource_version: str) -> None:
-        """Record that every write up to here has been reported."""
+        """Record that every change up to ``resource_version`` has been reported."""
         self._reached = resource_version
         self._shared.settle(resource_version, self._namespace)
 
@@ -472,7 +486,7 @@ class NamespaceInformer:
         self._degrade("Kind is missing or denied", error)
 
     def _fail(self, error: Exception) -> None:
-        """Report lasting errors: those of this kind alone here, those of the whole server once for all kinds."""
+        """Report errors that last: those of this kind alone degrade it, an outage is reported once for all kinds."""
         now = anyio.current_time()
         self._shared.outage.failed(self, error)
         if self._failing_since is None or self._shared.outage.problem is not None:
@@ -489,10 +503,10 @@ class NamespaceInformer:
 
 
 class Outage:
-    """Observes every attempt to list or watch.
+    """Decides from all attempts to list or watch whether the API server is unavailable.
 
-    A server that cannot be reached at all is unavailable; one that answers with errors is so when no watch succeeds:
-    else the errors are those of one kind.
+    It is unavailable if it cannot be reached at all, or if it answers every watch with an error. Errors of only some
+    watches are a problem of their kinds.
     """
 
     def __init__(self) -> None:
@@ -517,7 +531,7 @@ class Outage:
         self._followers.pop(follower, None)
 
     def failed(self, follower: object, error: Exception) -> None:
-        """Note that a try of ``follower`` failed, for a reason other than a refusal."""
+        """Record that a list or watch of ``follower`` failed for a reason other than a refusal."""
         if follower not in self._followers:
             return
         self._followers[follower] = error
@@ -528,7 +542,7 @@ class Outage:
             self._judge()
 
     def succeeded(self, follower: object) -> None:
-        """Note that the server has accepted a list or watch of ``follower``, or refused it as a server does."""
+        """Record that the server has accepted a list or watch of ``follower``, or refused it: it is available."""
         if follower in self._followers:
             self._followers[follower] = None
         if self._timer is not None:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The objects of a store as readers and handlers get them: decoded once for all, or not at all."""
+"""The objects of a store as readers and handlers get them: decoded once for all of them, or not at all."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ T = TypeVar("T", bound=Object)
 K = TypeVar("K", bound=Object)
 V = TypeVar("V", bound=msgspec.Struct)
 SHARED: Final = 32
-"""Decoded objects kept for lazy reads: those of the reconciles under way, and the runtimes most in use."""
+"""How many decoded objects are kept for lazy reads: those of running reconciles, and those that many of them read."""
 SHARED_BYTES: Final = 32 << 10
-"""Bytes of the text of such an object: decoded, it may take several hundred times as much."""
+"""The most bytes of JSON of such an object: decoded, it may need several hundred times as much memory."""
 _log = log.logger_from("cache")
 MAX_REPORTED: Final = 1024
-"""Undecodable objects of a kind whose last report is remembered, so that it is not repeated."""
+"""For how many undecodable objects of a kind the last report is remembered, so that it is not repeated."""
 
 
 class CachedObject(LazyObject[T]):
@@ -43,7 +43,7 @@ class CachedObject(LazyObject[T]):
         *,
         failed: Callable[[], None] | None = None,
     ) -> None:
-        """``failed`` is called before the error is raised."""
+        """Wrap ``entry``; ``failed`` is called before a decoding error is raised."""
         super().__init__(kind, entry.data, known)
         self.entry = entry
         self._failed = failed
@@ -51,17 +51,17 @@ class CachedObject(LazyObject[T]):
 
     @property
     def key(self) -> NamespacedName:
-        """Namespace and name; nothing is decoded for them."""
+        """Namespace and name, known without decoding."""
         return self.entry.key
 
     @property
     def uid(self) -> str:
-        """The uid; nothing is decoded for it."""
+        """The uid, known without decoding."""
         return self.entry.uid
 
     @property
     def resource_version(self) -> str:
-        """The resourceVersion; nothing is decoded for it."""
+        """The resourceVersion, known without decoding."""
         return self.entry.resource_version
 
     def seen_as(self, kind: type[K]) -> CachedObject[K]:
@@ -79,7 +79,7 @@ class CachedObject(LazyObject[T]):
         return made
 
     def mark_own_write(self) -> None:
-        """Note that a write of this process made this state."""
+        """Mark this state as the result of a write by this process."""
         for each in self._siblings or (self,):
             each.own_write = True
 
@@ -92,7 +92,7 @@ class CachedObject(LazyObject[T]):
             return False
 
     def outline(self) -> CachedObject[T]:
-        """Return the object with its metadata alone, for one of which nothing else can be decoded."""
+        """Return the object with only its metadata, for an object whose other fields cannot be decoded."""
         data = outline(self.entry.data)
         return CachedObject(self.kind, msgspec.structs.replace(self.entry, data=data, refused=""))
 
@@ -113,14 +113,14 @@ class CachedObject(LazyObject[T]):
         try:
             return super()._decode_part(name, kind)
         except pydantic_core.ValidationError:
-            return None  # decoding the object raises the error of this cache
+            return None  # the caller then decodes the whole object, which raises UndecodableObjectError
 
     def _decode_metadata(self) -> ObjectMeta:
         return self.entry.decode_metadata(self.kind)
 
 
 class SharedObjects:
-    """The entries read last, each as an object that decodes once for all its readers."""
+    """The most recently read entries, each as an object that is decoded once for all its readers."""
 
     def __init__(self) -> None:
         self._objects: dict[tuple[type[Object], NamespacedName], CachedObject[Any]] = {}
@@ -148,14 +148,14 @@ class Unreadable:
         self._reported: dict[NamespacedName, str] = {}
 
     def skip(self, error: CacheError) -> None:
-        """Count and report an object that cannot be read; the others go on."""
+        """Count an object that cannot be read, and log the reason unless it was the last one logged for the object."""
         self.count()
         if isinstance(error, UndecodableObjectError) and not self._is_news(error.key, str(error)):
             return
         _log.warning("Object skipped", kind=str(self._gvk.group_kind), reason=str(error))
 
     def _is_news(self, key: NamespacedName, reason: str) -> bool:
-        """Return True if this was not the last report about the object: every read of it fails in the same way."""
+        """Return True unless ``reason`` was the last one for the object: every read of it fails in the same way."""
         news = self._reported.pop(key, None) != reason
         self._reported[key] = reason
         if len(self._reported) > MAX_REPORTED:

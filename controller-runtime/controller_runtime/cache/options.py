@@ -34,8 +34,8 @@ class ByObject:
     fields: Mapping[str, str] | str | None = None
     """A field selector, as the server understands it: field values that must be equal, or the selector's text."""
     namespaces: Collection[str] | Mapping[str, InNamespace | None] | None = None
-    """One list and watch each; ``("",)`` is all of them in one. A map gives namespaces selectors of their own:
-    ``{"team-a": InNamespace(labels="app=web"), "team-b": None}``."""
+    """The namespaces to cache, with a list and watch for each; ``("",)`` stands for all, with a single list and watch.
+    A map sets selectors for a namespace: ``{"team-a": InNamespace(labels="app=web"), "team-b": None}``."""
     transform: Transform | None = None
     limits: rawjson.Limits | None = None
 
@@ -54,7 +54,7 @@ class Options:
     """Settings of a cache."""
 
     by_object: Mapping[type[Object], ByObject] = dataclasses.field(default_factory=dict)
-    """By class; a kind's full and metadata-only classes share an entry unless each has one."""
+    """Settings by class. The full and the metadata-only class of a kind share an entry unless each has its own."""
     default_namespaces: Collection[str] = ALL_NAMESPACES
     default_labels: client.LabelSelectorLike | None = None
     default_fields: Mapping[str, str] | str | None = None
@@ -67,14 +67,14 @@ class Options:
     """Request streaming lists; a server without them is listed in pages."""
     page_size: int = 500
     limits: rawjson.Limits = rawjson.DEFAULT
-    """Of an object that exceeds them, only metadata is kept: reads raise UndecodableObjectError, lists leave it out."""
+    """Only the metadata of an object beyond these limits is kept: get raises UndecodableObjectError, lists omit it."""
     random: RandomFunc = random.random
 
     def for_kind(self, kind: type[Object]) -> ByObject:
         """Return the settings for ``kind``, defaults filled in.
 
         Raises:
-            ValueError: a map of namespaces contains all namespaces, and others.
+            ValueError: a map of namespaces contains ``""`` (all namespaces) besides others.
         """
         own = self.by_object.get(kind)
         if own is None:

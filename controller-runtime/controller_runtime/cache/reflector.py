@@ -40,13 +40,13 @@ RandomFunc = Callable[[], float]
 MAX_RESUMES: Final = 5
 """Failures in a row to resume a watch before everything is listed again."""
 STEP: Final = 16
-"""Objects taken in a row before other tasks get a turn."""
+"""How many objects are processed before other tasks get a turn."""
 _STEP_BYTES: Final = 256 << 10
-"""Bytes of them: large objects are fewer."""
+"""How many bytes of objects are processed before other tasks get a turn, even if they are fewer objects."""
 _SPREAD: Final = 0.1
-"""The largest part by which a wait that the server requested is lengthened, so that clients do not retry at once."""
+"""A wait that the server requested is lengthened by up to this fraction, so that clients do not retry together."""
 MAX_BROKEN_STREAMS: Final = 2
-"""Streams of all objects that break, in a row, before objects are listed."""
+"""After this many streams of all objects broke in a row, the objects are listed instead."""
 SHORT_WATCH: Final = 1.0
 """Seconds; a watch that ends sooner is not reopened at once."""
 
@@ -91,7 +91,7 @@ class Backoff:
 
 
 class Lines:
-    """A connection's lines; to be closed."""
+    """The lines of a watch's response. The owner must close it."""
 
     def __init__(self, response: rest.Response) -> None:
         self._response = response
@@ -101,7 +101,7 @@ class Lines:
         return self._lines
 
     async def close(self) -> None:
-        """Give the connection up."""
+        """Stop reading, and close the response."""
         if isinstance(self._lines, AsyncGenerator):
             await self._lines.aclose()
         await self._response.close()
@@ -114,7 +114,7 @@ class Streaming(msgspec.Struct, frozen=True):
 
 
 class Listing(msgspec.Struct, frozen=True):
-    """Read a page of everything there is."""
+    """List the objects: one page, or all of them if not ``paged``."""
 
     resource_version: str = ""
     continue_token: str = ""
@@ -144,10 +144,10 @@ class Silence(Exception):  # noqa: N818 -- an observation rather than an error
 
 
 def after_failure(state: Streaming | Listing | Watching, error: Exception, known: str) -> State | None:
-    """Return what to do after the pause that follows a failure; None when the server cannot stream lists.
+    """Return the state to enter after the pause that follows a failure; None if the server cannot stream lists.
 
-    ``known`` is the last resourceVersion seen. ``Streaming(…)`` means a full listing, by pages where
-    the server cannot stream.
+    ``known`` is the last resourceVersion seen. ``Streaming(…)`` means that everything is listed again, without
+    streaming if the server does not support it.
     """
     if isinstance(state, Streaming) and isinstance(error, _CANNOT_STREAM):
         return None
@@ -194,16 +194,16 @@ FAILURES: Final = (api.StatusError, rest.RestError, errors.BadObjectError, Silen
 
 
 class Sink(Protocol):
-    """Receives the results of a reflector. Calls return at once, except the last of many."""
+    """Receives the results of a reflector. All calls except :meth:`finish` return at once."""
 
     def connected(self) -> None:
         """The server has accepted a list or a watch."""
 
     def begin(self) -> None:
-        """Everything there is will follow."""
+        """Every existing object will follow, until :meth:`finish`."""
 
     def apply(self, entry: codec.Entry) -> None:
-        """An object exists, and looks like this."""
+        """An object exists in this state."""
 
     def seen(self, key: NamespacedName) -> None:
         """An object exists, but its content cannot be decoded."""
@@ -218,13 +218,13 @@ class Sink(Protocol):
         """An object is deleted, and its last state cannot be read."""
 
     def reached(self, resource_version: str) -> None:
-        """Every change up to here has been reported."""
+        """Every change up to this version has been reported."""
 
     def skip(self, error: errors.BadObjectError) -> None:
         """Something could not be read."""
 
     def failed(self, error: Exception, *, denied: bool) -> None:
-        """The last step failed; ``denied`` when the server refuses this kind as such."""
+        """The last step failed; ``denied`` if the server refuses the kind itself, see :func:`is_denied`."""
 
 
 class EventDecoder:
@@ -240,7 +240,11 @@ class EventDecoder:
         self._limits = limits
 
     def take_line(self, line: bytes, *, initial: bool) -> bool:
-        """Pass on a watch line; return True if it ends the initial events."""
+        """Report a watch line to the sink; return True if it ends the initial events.
+
+        Raises:
+            StatusError: it is an ERROR line.
+        """
         try:
             event = codec.split_line(line)
             match event.type:
@@ -268,13 +272,13 @@ class EventDecoder:
             return False
         self.known = bookmark.resource_version or self.known
         if not initial:
-            # A server that sends one sends them every minute: from now on silence means something.
+            # A server that sends bookmarks sends one every minute: from now on, silence means a dead connection.
             self.has_bookmarks = True
             self._sink.reached(self.known)
         return initial
 
     def _take_deletion(self, raw: msgspec.Raw) -> str:
-        """Pass the end of an object on, even if only its name can be read; return its resourceVersion."""
+        """Report a deletion, even if only the object's name can be read; return the resourceVersion, if known."""
         try:
             gone = codec.entry_of(raw, self._transform, self._limits)
         except errors.BadObjectError as error:
@@ -286,7 +290,7 @@ class EventDecoder:
         return gone.resource_version
 
     def take_object(self, raw: msgspec.Raw) -> str:
-        """Pass an object on; return its resourceVersion, or nothing when it is undecodable."""
+        """Report an object to the sink; return its resourceVersion, or an empty string if it is undecodable."""
         try:
             entry = codec.entry_of(raw, self._transform, self._limits)
         except errors.BadObjectError as error:
@@ -309,11 +313,11 @@ class Target(msgspec.Struct, frozen=True):
     limits: rawjson.Limits = rawjson.DEFAULT
     page_size: int = 500
     watch_timeout: float = 300.0
-    """Seconds a watch lasts at least; up to twice that, so that many do not end together."""
+    """The server ends a watch after this many seconds, at random up to twice as many, so that not all end together."""
     silence_timeout: float = 70.0
     """Seconds without a line after which a watch is reopened: servers send a bookmark each minute."""
     streaming_timeout: float = 30.0
-    """Seconds without a line, while all there is should stream, after which it is listed instead."""
+    """Seconds without a line after which a stream of the existing objects is given up, and they are listed instead."""
 
 
 class Reflector:
@@ -337,7 +341,7 @@ class Reflector:
         self._random = random
         self._backoff = Backoff(random=random)
         self._denied_backoff = Backoff(first=1.0, longest=10.0, jitter=0.2, random=random)
-        # Retrying does not load an unreachable server, and its return should be noticed soon.
+        # Retries put no load on a server that is unreachable, and we want to notice soon when it is back.
         self._away_backoff = Backoff(longest=8.0, jitter=0.25, random=random)
         self._waited = 0.0
         self._decoder = EventDecoder(sink, target.transform, target.limits)
@@ -372,7 +376,7 @@ class Reflector:
     def _fail(self, state: Streaming | Listing | Watching, error: Exception) -> State:
         then = after_failure(state, error, self._decoder.known)
         if then is None:
-            # Silence may be the network's: it is listed this time only.
+            # Silence may have its cause in the network: list this time, and try to stream again the next time.
             self._stream_lists = isinstance(error, Silence)
             return Listing(self._decoder.known, paged=not self._decoder.known)
         denied = is_denied(error)
@@ -396,7 +400,7 @@ class Reflector:
         if self._stream_lists:
             return wish
         # Never "0": a lagging server may return stale state, and we would redo finished work.
-        # Pages come only without a resourceVersion.
+        # A server splits a list into pages only without a resourceVersion.
         return Listing(wish.resource_version, paged=not wish.resource_version)
 
     async def _stream(self, state: Streaming) -> State:
@@ -409,10 +413,11 @@ class Reflector:
                 await self._sink.finish(self._decoder.known)
                 complete, self._broken_streams = True, 0
                 return Watching(self._decoder.known, lines=lines)
-            # Objects already reported stay. A list reports the rest: a proxy may end every stream.
+            # Objects already reported stay; a list reports the others. Do not stream again: a proxy may end every
+            # stream.
             raise Silence("the stream ended before it had delivered every object")
         except rest.TransportError as error:
-            # A proxy may bound the time or size of a response, which pages stay below.
+            # A proxy may limit the duration or size of a response; pages stay below such a limit.
             self._broken_streams += 1
             if self._broken_streams >= MAX_BROKEN_STREAMS:
                 raise Silence(f"the stream broke again: {error}") from error
@@ -500,9 +505,10 @@ class Reflector:
         return Lines(response)
 
     def _silence(self) -> float:
-        """How long a quiet watch is believed: only bookmarks prove that the other side still lives.
+        """Return the seconds without a line after which a watch is reopened.
 
-        Where none ever came, silence means ever less each time.
+        Only bookmarks make silence a sign of a dead connection. Until the server has sent one, each silent watch
+        doubles the time.
         """
         silence = self._target.silence_timeout
         if self._decoder.has_bookmarks:
@@ -510,7 +516,9 @@ class Reflector:
         return min(silence * 2.0 ** min(self._quiet, 10), 2 * self._target.watch_timeout + 30)
 
     async def _consume(self, lines: Lines, silence: Callable[[], float], *, initial: bool) -> bool:
-        """Take lines until they end (False) or, ``initial``, until every existing object was reported (True).
+        """Report lines to the sink until they end; return False then.
+
+        With ``initial``, return True as soon as every existing object was reported.
 
         Raises:
             Silence: no line came for too long.

@@ -19,24 +19,24 @@ from controller_runtime.machinery import NamespacedName
 from .codec import Entry, older
 
 MAX_WRITES: Final = 4096
-"""Unconfirmed writes kept of one kind; beyond, the oldest is forgotten."""
+"""The most unconfirmed writes kept for one kind; beyond that, the oldest is forgotten."""
 WRITE_TTL: Final = 120.0
 """Seconds after which a write that no watch confirms is forgotten."""
 
 IndexValues = Mapping[str, tuple[str, ...]]
-"""Of one object: for each index, the values under which it is found."""
+"""For each index, the values under which an object is found."""
 _NOTHING: Final[IndexValues] = {}
 
 
 class _Write(msgspec.Struct, frozen=True):
-    """An unconfirmed write; without an entry, a deletion."""
+    """An unconfirmed write; a deletion has no entry."""
 
     entry: Entry | None
     uid: str
     version: str
-    """The resourceVersion it has in the cluster, where known."""
+    """The resourceVersion that the write produced, if it is known."""
     since: str
-    """The resourceVersion that it follows or equals: states before it do not show the write."""
+    """The version of the write, or if that is unknown, the last one before it: older states do not show the write."""
     values: IndexValues
     expires: float
 
@@ -74,7 +74,7 @@ class Store:
         self._writes: dict[NamespacedName, _Write] = {}
 
     def __len__(self) -> int:
-        """How many objects the watch has reported."""
+        """Return how many objects exist according to the watch."""
         return sum(map(len, self._objects.values()))
 
     # States that the watch reports.
@@ -115,9 +115,10 @@ class Store:
         return before
 
     def settle(self, version: str, namespace: str = "") -> list[Entry]:
-        """Forget writes up to ``version``, which the watch has reached; return the objects they wrote.
+        """Forget writes up to ``version``, which the watch has reached; return the objects that they wrote.
 
-        The watch has not delivered these objects, so it will not report their end either.
+        The watch has not delivered these states and never will. If it has not reported such an object at all, it
+        will not report its deletion either.
         """
         if not self._writes:
             return []
@@ -143,7 +144,7 @@ class Store:
     # Our own writes.
 
     def remember_write(self, entry: Entry, values: IndexValues, now: float) -> None:
-        """Read ``entry``, which the server returned for our write, until the watch has caught up with it."""
+        """Make reads return ``entry``, the server's answer to our write, until the watch has caught up with it."""
         key = entry.key
         if entry.ended:
             # Our write removed the last finalizer: the server has deleted the object, without another version.
@@ -170,7 +171,7 @@ class Store:
         return write.entry if write is not None else None
 
     def remembered_values(self, entry: Entry) -> IndexValues | None:
-        """Return the index values of our last write, if it produced ``entry``, not yet reported."""
+        """Return the index values of our unconfirmed write if it produced ``entry``, otherwise None."""
         write = self._writes.get(entry.key) if self._writes else None
         if write is None or write.entry is None:
             return None
@@ -190,7 +191,7 @@ class Store:
     # Reading.
 
     def get(self, key: NamespacedName, now: float) -> Entry | None:
-        """Return the newest entry known."""
+        """Return the newest known entry; None if the object does not exist."""
         if self._writes:
             self._expire(now)
             if (write := self._writes.get(key)) is not None:
@@ -205,9 +206,10 @@ class Store:
         fields: Mapping[str, str] | None = None,
         limit: int | None = None,
     ) -> list[Entry]:
-        """Return the newest entries of a namespace that ``fields``, open indices or parts of the key, find.
+        """Return the newest entries of a namespace, or of all, that match every one of ``fields``.
 
-        With ``limit`` no more than so many, without looking at the others.
+        ``fields`` name open indices, ``metadata.name`` or ``metadata.namespace``. With ``limit``, stop after so many
+        entries.
         """
         self._expire(now)
         fields = dict(fields or {})
@@ -221,7 +223,7 @@ class Store:
         return list(itertools.islice(chosen, limit))
 
     def _candidates(self, namespace: str, fields: Mapping[str, str]) -> Iterable[Entry]:
-        """The states that the watch reported, by namespace and indices."""
+        """Return the states that the watch reported, by namespace and indices."""
         if not fields and namespace:
             return self._objects.get(namespace, {}).values()
         if not fields:

@@ -35,7 +35,7 @@ class Answer(LazyObject[T]):
 
     ``object`` raises AnswerError if the response is not an object of ``kind`` called ``name`` (if given) or exceeds the
     limits of ``machinery.rawjson``, and StatusError if it is a Status that reports a failure. ``metadata`` raises
-    AnswerError.
+    AnswerError if it cannot be decoded or has another name.
     """
 
     __slots__ = ("_name",)
@@ -70,7 +70,7 @@ def bounded(text: bytes) -> bytes:
     """Return an object's JSON, without managedFields if only these exceed the limits of ``machinery.rawjson``.
 
     Raises:
-        AnswerError: the rest exceeds the limits, too; decoding it would block the process.
+        AnswerError: the object exceeds the limits without them, too; decoding it would block the process.
     """
     if rawjson.check(text, rawjson.WIDE) is not None:
         text = rest.decoded(_without_managed_fields, text)
@@ -124,7 +124,7 @@ class _ListMeta(msgspec.Struct, rename="camel"):
 
 
 class _List(msgspec.Struct):
-    """A list whose items are undecoded. JSON without items is the response of another server."""
+    """A list whose items are undecoded. JSON without items is not the response of an API server."""
 
     items: list[msgspec.Raw] | None
     metadata: _ListMeta = msgspec.field(default_factory=_ListMeta)
@@ -204,7 +204,7 @@ def apply_configuration(obj: Object) -> bytes:
 
 
 def delete_options(**options: Unpack[DeleteOptions]) -> bytes:
-    """Return the body of a deletion, a DeleteOptions object."""
+    """Return the body of a deletion request, a DeleteOptions object."""
     body: dict[str, JSON] = {"kind": "DeleteOptions", "apiVersion": "v1"}
     if (propagation := options.get("propagation")) is not None:
         body["propagationPolicy"] = propagation

@@ -32,7 +32,7 @@ class CacheReader(interfaces.Reader, Protocol):
     """A Reader over watched kinds that records writes, so that reads never return an older state."""
 
     def writing(self, obj: Object) -> AbstractContextManager[None]:
-        """Return a context for a write of ``obj``, until the write is recorded."""
+        """Return a context in which ``obj`` is written and the write is recorded."""
         ...
 
     def remember_write(self, obj: Object | LazyObject[Object]) -> None:
@@ -44,7 +44,7 @@ class CacheReader(interfaces.Reader, Protocol):
         ...
 
     def remember_delete(self, obj: Object, *, uid: str = "") -> None:
-        """Remove ``obj``, which the server does not have any more, by its own uid or the given one."""
+        """Hide ``obj``, which the server has deleted, from reads; ``uid`` takes precedence over its own uid."""
         ...
 
 
@@ -112,7 +112,7 @@ class _CachedWriter:
         error: NotFoundError,
         options: opts.WriteOptions | opts.DeleteOptions,
     ) -> None:
-        """Record that ``obj`` does not exist, if the server says that of it, not of an object that the write needs."""
+        """Record that ``obj`` does not exist, unless the error is about another object that the write needs."""
         found = error.details
         names_it = found.get("name") == obj.name and (found.get("group") or "") == type(obj).gvk.group
         if uid and names_it and not options.get("dry_run") and not await self._exists(obj):
@@ -123,8 +123,8 @@ class CachedClient(_CachedWriter):
     """A Client over a cache and a live client.
 
     Reads go to the server for kinds in ``uncached``, for all kinds without a model if ``live_unstructured`` is set, and
-    for pages of a list after the first. After a write that the server answers with 404, as after a deletion, reads do
-    not find the object of that uid any more, though its watch may report the deletion later.
+    for pages of a list after the first. After a deletion, or a write that the server answers with 404, reads do not
+    find the object of that uid any more, even if the watch reports the deletion later.
     """
 
     _live: Backend
@@ -172,7 +172,7 @@ class CachedClient(_CachedWriter):
         return await self._recorded(obj, self._live.create(obj, **options), options)
 
     async def delete(self, obj: Object, **options: Unpack[opts.DeleteOptions]) -> None:
-        """Delete the object named by ``obj``; preconditions: ``uid``, ``resourceVersion``."""
+        """Delete the object named by ``obj``; ConflictError if it does not meet the ``preconditions``."""
         uid = (options.get("preconditions") or {}).get("uid") or obj.metadata.uid or self._cache.uid_of(obj)
         try:
             left = await self._live.remove(obj, **options)
@@ -223,7 +223,10 @@ class CachedSubResource(_CachedWriter):
         return await self._live.create(obj, body, **options)
 
     async def _exists(self, obj: Object) -> bool:
-        """Read ``obj``: an object whose CRD does not declare the subresource gets the 404 of a missing object."""
+        """Return True if ``obj`` can be read.
+
+        The server answers a write with the same 404 if the object's CRD does not declare the subresource.
+        """
         try:
             found = await self._reader.get(metadata_only(type(obj)), obj.key)
         except (StatusError, RestError):
@@ -232,14 +235,14 @@ class CachedSubResource(_CachedWriter):
 
 
 async def _decoded(write: Awaitable[LazyObject[T]]) -> LazyObject[T]:
-    """Return the response to a write, decoded: one that is not the object raises, and is not recorded."""
+    """Return the response to a write after decoding it, so that a wrong response raises and is not recorded."""
     stored = await write
     stored.object  # noqa: B018  # reading it decodes it
     return stored
 
 
 class ReadThrough(ReadOnly):
-    """Reads ``cached``; objects of ``kinds`` that are missing there are looked up on the server, ``live``.
+    """Reads from ``cached``, and looks up objects of ``kinds`` that are missing there with ``live``, on the server.
 
     A client may create an object and then another that refers to it before the watch has reported the first. The
     look-up is a list limited to one name, since clients that watch a kind may usually also list it. It is sent at most

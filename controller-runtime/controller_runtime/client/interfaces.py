@@ -30,7 +30,7 @@ class ObjectList(list[T], Generic[T]):
     continue_token: str = ""
     remaining: int | None = None
     skipped: Sequence[Exception] = ()
-    """Why objects are left out that exist: an error for each, with its name. Empty if the list is whole."""
+    """An error for each existing object that was left out, with its name and the reason. Empty if none was."""
 
 
 class Patch(Protocol):
@@ -60,7 +60,7 @@ class Reader(Protocol):
     async def list(self, kind: type[T], **options: Unpack[opts.ListOptions]) -> ObjectList[T]:
         """Return the objects of ``kind``, in all namespaces unless one is named.
 
-        From a cache, ``fields`` names one registered index and its value; from the server, a field selector.
+        For a cache, ``fields`` maps names of registered indices to values; for the server, it is a field selector.
         """
         ...
 
@@ -85,7 +85,7 @@ class Writer(Protocol):
         ...
 
     async def delete(self, obj: Object, **options: Unpack[opts.DeleteOptions]) -> None:
-        """Delete the object named by ``obj``; preconditions: ``uid``, ``resourceVersion``."""
+        """Delete the object named by ``obj``; ConflictError if it does not meet the ``preconditions``."""
         ...
 
     async def delete_all_of(self, kind: type[Object], **options: Unpack[opts.DeleteAllOfOptions]) -> None:
@@ -135,7 +135,7 @@ EventType = Literal["ADDED", "MODIFIED", "DELETED"]
 
 @dataclass(frozen=True, slots=True)
 class WatchEvent(Generic[T]):
-    """A change; the object of DELETED is in its last state."""
+    """A change. For DELETED, the object is in its last state."""
 
     type: EventType
     object: T
@@ -204,8 +204,8 @@ class FieldIndexer(Protocol):
         """Index ``kind`` by the values that ``extract`` returns. Call it before the cache starts.
 
         ``reads`` declares the fields that ``extract`` reads. A cache then passes such a struct instead of the object,
-        which takes a tenth of the time to decode. Other indexers, such as the fake client, pass the object, and so does
-        a cache that has decoded it already: the names of the fields must be those of the kind.
+        because it takes a tenth of the time to decode. If it has decoded the object already, it passes the object, as
+        other indexers, such as the fake client, always do. So the fields must have the same names as in the kind.
 
         Raises:
             ValueError: the kind already has an index of that name.

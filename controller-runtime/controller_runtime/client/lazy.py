@@ -16,22 +16,25 @@ T = TypeVar("T", bound=Object)
 
 
 def _with(client: object, method: str) -> Any:
-    """Return the client if its class has the method: ``__getattr__`` may offer one of a client that it wraps."""
+    """Return the client if its class has the method, otherwise None.
+
+    The instance is not asked: its ``__getattr__`` may return the method of a client that it wraps.
+    """
     return client if hasattr(type(client), method) else None
 
 
 def peek(
     reader: interfaces.Reader, kind: type[T], key: NamespacedName | tuple[str, str]
 ) -> Coroutine[Any, Any, LazyObject[T]]:
-    """Return the object of ``reader.get`` undecoded, where the reader has a method ``peek``.
+    """Return the object of ``reader.get``, undecoded if the reader has a method ``peek``.
 
-    It is shared: do not change it. A cache decodes an object that is read repeatedly only once. Raises like
+    The object is shared: do not change it. A cache decodes an object that is read repeatedly only once. Raises like
     ``reader.get``, except that an object of another shape raises when it is decoded.
     """
     if (peeker := _with(reader, "peek")) is None:
         return _got(reader, kind, key)
     found: Coroutine[Any, Any, LazyObject[T]] = peeker.peek(kind, key)
-    return found  # clients wrap each other: one that only passes a read on adds no coroutine of its own
+    return found  # clients wrap each other: a client that only passes a read on should not add a coroutine
 
 
 async def _got(
@@ -43,7 +46,7 @@ async def _got(
 async def apply_lazily(
     writer: interfaces.Writer | interfaces.SubResourceClient, obj: T, **options: Unpack[ApplyOptions]
 ) -> LazyObject[T]:
-    """Apply as ``writer.apply`` does; return the object undecoded, where the writer has a method of this name."""
+    """Apply as ``writer.apply`` does; return the object, undecoded if the writer has a method ``apply_lazily``."""
     if (lazy := _with(writer, "apply_lazily")) is None:
         return LazyObject.of(await writer.apply(obj, **options))
     stored: LazyObject[T] = await lazy.apply_lazily(obj, **options)
@@ -56,7 +59,7 @@ async def patch_lazily(
     patch: interfaces.Patch,
     **options: Unpack[PatchOptions],
 ) -> LazyObject[T]:
-    """Patch as ``writer.patch`` does; return the object undecoded, where the writer has a method of this name."""
+    """Patch as ``writer.patch`` does; return the object, undecoded if the writer has a method ``patch_lazily``."""
     if (lazy := _with(writer, "patch_lazily")) is None:
         return LazyObject.of(await writer.patch(obj, patch, **options))
     stored: LazyObject[T] = await lazy.patch_lazily(obj, patch, **options)

@@ -149,7 +149,7 @@ class LiveClient:
         return await self._apply(obj, "", options)
 
     async def delete(self, obj: Object, **options: Unpack[DeleteOptions]) -> None:
-        """Delete the object named by ``obj``; preconditions: ``uid``, ``resourceVersion``."""
+        """Delete the object named by ``obj``; ConflictError if it does not meet the ``preconditions``."""
         await self.remove(obj, **options)
 
     async def remove(self, obj: T, **options: Unpack[DeleteOptions]) -> T | None:

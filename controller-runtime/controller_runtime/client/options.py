@@ -4,7 +4,7 @@
 
 Every client takes them as keyword arguments, ``**options: Unpack[ListOptions]``. A type checker reports an unknown
 option or a wrong type; a client that evaluates options calls :func:`check_options`, so that an unknown option is also
-a TypeError at run time. The description of each option states its default.
+a TypeError at run time.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Selection(TypedDict, total=False):
     """All namespaces unless one is named."""
     labels: LabelSelectorLike | None
     fields: Mapping[str, str] | None
-    """From a cache, one registered index and its value; from the server, a field selector."""
+    """For a cache, names of registered indices and their values; for the server, a field selector."""
 
 
 class WatchOptions(Selection, total=False):
@@ -40,7 +40,7 @@ class ListOptions(Selection, total=False):
     """Options of ``list``."""
 
     limit: int | None
-    """The largest number of objects; the server returns a ``continue_token`` for the rest."""
+    """The largest number of objects; the server returns a ``continue_token`` for the next page."""
     continue_token: str
 
 
@@ -83,7 +83,7 @@ WriteOptions = CreateOptions | UpdateOptions | PatchOptions | ApplyOptions
 
 
 class CollectionDeleteOptions(TypedDict, total=False):
-    """How to delete, whether one object or many."""
+    """Options of deletions, of one object or of many."""
 
     propagation: Propagation | None
     """How dependents are treated; the server's default depends on the kind."""

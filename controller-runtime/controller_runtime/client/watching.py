@@ -26,7 +26,8 @@ T = TypeVar("T", bound=Object)
 _TIMEOUT: Final = 300.0
 """Minimum seconds after which the server ends a connection; at random up to twice that, to spread load."""
 _SILENCE: Final = 70.0
-"""Seconds without a line before a connection is replaced, once the server (one a minute) has sent a bookmark."""
+"""Seconds without a line after which a connection is replaced, if the server has sent a bookmark: it sends one a
+minute."""
 _SHORT: Final = 1.0
 """Seconds; a connection that ends sooner is replaced after a delay."""
 _FIRST_PAUSE: Final = 0.5
@@ -93,7 +94,8 @@ class Watch(Generic[T]):
         try:
             return await anext(self._events)
         except asyncio.CancelledError:
-            # It ended the generator. Nothing is lost: events are returned as they are read, a list without waiting.
+            # The cancellation ended the generator. Nothing is lost: an event is returned as soon as it is read, and
+            # the objects of a list are returned without waiting in between.
             self._events = self._follow()
             raise
 

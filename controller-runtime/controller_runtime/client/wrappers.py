@@ -69,7 +69,7 @@ class _Place:
         self.namespace = namespace
 
     def of(self, kind: type[Object], namespace: str, name: object) -> str:
-        """Return the namespace to use; ValueError if ``name`` is in another one."""
+        """Return the namespace to use; ValueError if ``namespace`` is another one."""
         if kind.resource is not None and not kind.resource.namespaced:
             return namespace
         if namespace not in ("", self.namespace):
@@ -87,7 +87,7 @@ class _Place:
 
 
 class Namespaced:
-    """A Client for one namespace: the default for objects without one; any other is a ValueError."""
+    """A Client for one namespace. Objects without a namespace are put there; another namespace is a ValueError."""
 
     def __init__(self, client: interfaces.Client, namespace: str) -> None:
         self._client = client
@@ -206,7 +206,7 @@ class Settings:
         return options
 
     def of_apply(self, options: opts.PatchOptions) -> opts.ApplyOptions:
-        """Return the options of an apply, as :meth:`of` does."""
+        """Return the options of an apply, completed as by :meth:`of`."""
         return cast("opts.ApplyOptions", self.of(options))  # the wrapped client checks for a field owner
 
 

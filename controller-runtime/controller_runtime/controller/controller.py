@@ -54,13 +54,13 @@ def reconcile_id() -> str:
 
 
 def _new_id() -> str:
-    """Return a version 4 UUID for logs. It need not be secure: the system's random numbers cost three times as much."""
+    """Return a version 4 UUID for logs. It may be predictable: the system's random numbers cost three times as much."""
     digits = f"{random.getrandbits(128) & ~(0xF << 76 | 0x3 << 62) | 4 << 76 | 2 << 62:032x}"
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
 class Controller:
-    """Runs a reconciler: a runnable for a manager. Started once."""
+    """A runnable that runs a reconciler. It can be started once."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class Controller:
         ``defaults`` apply to the fields that ``options`` leave unset.
 
         Raises:
-            ControllerError: it has no name, or no worker.
+            ControllerError: ``name`` is empty, or there would be no worker.
         """
         if not name:
             raise ControllerError("a controller needs a name")
@@ -99,11 +99,11 @@ class Controller:
         self._stopping = anyio.Event()
 
     def need_leader_election(self) -> bool:
-        """Whether only a leader may run it."""
+        """Return True if only a leader may run the controller."""
         return self.settings.need_leader_election
 
     def watch(self, src: source.Source) -> None:
-        """Take requests from ``src`` too: from the start on, or from now on if that was before."""
+        """Take requests from ``src``, too: when the controller starts, or at once if it has started."""
         if self._tasks is not None:
             self._tasks.start_soon(self._run_source, src)
         else:
@@ -111,17 +111,17 @@ class Controller:
             self._changed.set()
 
     def instrument(self, by: tracing.Instrumentation, uids: tracing.UIDs) -> None:
-        """Record spans of every reconcile; before the start. ``uids`` finds the uids of reconciled objects."""
+        """Record spans of every reconcile; call it before the start. ``uids`` returns the uid of an object."""
         from controller_runtime import tracing
 
         subject = tracing.Subject(self.name, self.settings.kind, self.queue, uids)
         self._reconciler = by.reconciler(self._reconciler, subject)
 
     async def warm_up(self) -> None:
-        """Have the kinds of the sources watched before the start, which may be long in coming: a follower's.
+        """Start the watches early: a follower may wait a long time before its controllers start.
 
-        Lasts until the start: sources that come meanwhile are warmed up, too. The queue stays empty and no metric
-        moves: the sources begin to give at the start, out of warm caches.
+        It returns when the controller starts; sources that are added until then are warmed up, too. The queue stays
+        empty and no metric changes: the sources deliver events only after the start, then from filled caches.
         """
         if not self.settings.enable_warmup:
             return
@@ -137,27 +137,27 @@ class Controller:
                 await self._changed.wait()
 
     async def ready(self) -> None:
-        """Return once workers work."""
+        """Return once the workers run."""
         await self._ready.wait()
 
     def stop(self) -> None:
-        """Let :meth:`start` return when running reconciles are done; cancel it to end those, too."""
+        """Make :meth:`start` return when the running reconciles are done. Cancelling ``start`` ends these, too."""
         self._stopping.set()
         self.queue.shut_down()
 
     async def start(self) -> None:
-        """Run until :meth:`stop` is called, or cancelled.
+        """Run until :meth:`stop` is called, or this call is cancelled.
 
         Raises:
             CacheSyncTimeoutError: a kind was not listed, and not refused, in time.
             ControllerError: it was started before, or its workers ended although it was not stopped.
-            Exception: a source failed, or a panic is not to be recovered from.
+            Exception: a source failed, or the reconciler panicked and ``recover_panic`` is false.
         """
         if self._started:
             raise ControllerError(f"controller {self.name} was started before: was it added twice?")
         self._started = True
         self._changed.set()
-        # Checked once: a line that is not written costs several microseconds, and a reconcile has two.
+        # Checked only here: a trace line costs several microseconds even if it is not written.
         self._traces = _log.enabled(log.TRACE)
         _show_metrics(self.name, self.settings.max_concurrent_reconciles)
         with log.into_context(**_fields(self.name, self.settings)):
@@ -247,7 +247,8 @@ class Controller:
             self._time.observe(time.perf_counter() - began)
 
     async def _outcome(self, request: Request) -> Result | Exception:
-        # An error refers to the frames that it passed: one that keeps it would be freed by a garbage collection only.
+        # An error refers to the frames that it passed. If such a frame refers to the error, too, only the garbage
+        # collector can free them.
         try:
             return await self._reconcile(request)
         except SystemExit as error:

@@ -42,13 +42,13 @@ async def create_or_update(
 ) -> tuple[T, OperationResult]:
     """Return the object named by ``obj`` after ``mutate``, and the operation: create, update or none.
 
-    ``mutate`` gets the stored object, or a copy of ``obj`` if none is stored. Its changes to the status are
-    lost if that is a subresource. A field that it unsets and the server defaults costs an update each time.
+    ``mutate`` gets a copy of the stored object, or of ``obj`` if none is stored. Its changes to the status are lost
+    if status is a subresource. If it unsets a field that the server then sets to a default, every call sends an update.
 
     Raises:
         ControllerError: ``mutate`` changed the name or the namespace.
         ConflictError: the object has changed since it was read.
-        AlreadyExistsError: it was created since.
+        AlreadyExistsError: the object was created after it was read.
     """
     before = await _stored(writer, obj)
     desired = _mutated(obj if before is None else before, mutate)
@@ -60,7 +60,7 @@ async def create_or_update(
 
 
 async def create_or_patch(client_: client.Client, obj: T, mutate: Mutate[T]) -> tuple[T, OperationResult]:
-    """Do as :func:`create_or_update` with merge patches of the changes, one for the object, one for its status.
+    """Work like :func:`create_or_update`, with merge patches of the changes: one for the object, one for its status.
 
     There are no conflicts, and concurrent changes of other writers stay, except in the same field; a list is one field.
     The status is patched only on an existing object, not on one that is created.
@@ -100,11 +100,13 @@ class AlreadyOwnedError(OwnerReferenceError):
 
 
 def set_controller_reference(owner: Object, controlled: Object, *, block_owner_deletion: bool = True) -> None:
-    """Make ``owner`` the one controller of ``controlled``: it is deleted with it, and wakes it when it changes.
+    """Make ``owner`` the only controller of ``controlled``.
+
+    When ``owner`` is deleted, so is ``controlled``; when ``controlled`` changes, ``owner`` is reconciled.
 
     Raises:
-        AlreadyOwnedError: another object controls it.
-        OwnerReferenceError: an object cannot be owned from another namespace.
+        AlreadyOwnedError: another object controls ``controlled``.
+        OwnerReferenceError: ``owner`` is namespaced, and ``controlled`` is not in the same namespace.
     """
     ref = _reference(owner, controlled)
     ref.controller = True
@@ -119,7 +121,7 @@ def set_owner_reference(owner: Object, obj: Object, *, block_owner_deletion: boo
     """Make ``owner`` an owner of ``obj``, replacing its earlier reference.
 
     Raises:
-        OwnerReferenceError: an object cannot be owned from another namespace.
+        OwnerReferenceError: ``owner`` is namespaced, and ``obj`` is not in the same namespace.
     """
     ref = _reference(owner, obj)
     ref.block_owner_deletion = block_owner_deletion
@@ -130,7 +132,7 @@ def remove_owner_reference(owner: Object, obj: Object) -> None:
     """Make ``obj`` no longer owned by ``owner``.
 
     Raises:
-        OwnerReferenceError: it was not.
+        OwnerReferenceError: ``owner`` is not an owner of ``obj``.
     """
     refs = obj.metadata.owner_references or []
     index = _index(refs, _unchecked(owner))
@@ -152,12 +154,12 @@ def remove_controller_reference(owner: Object, obj: Object) -> None:
 
 
 def controller_of(obj: Object) -> OwnerReference | None:
-    """Return the reference to the controller of ``obj``."""
+    """Return the reference to the controller of ``obj``, or None."""
     return next((ref for ref in obj.metadata.owner_references or () if ref.controller), None)
 
 
 def has_controller_reference(obj: Object) -> bool:
-    """Return whether anything controls ``obj``."""
+    """Return whether another object controls ``obj``."""
     return controller_of(obj) is not None
 
 
@@ -180,7 +182,7 @@ def add_finalizer(obj: Object, finalizer: str) -> bool:
 
 
 def remove_finalizer(obj: Object, finalizer: str) -> bool:
-    """Remove the finalizer, each time it is there; return whether it was."""
+    """Remove all occurrences of the finalizer; return whether there was one."""
     if not contains_finalizer(obj, finalizer):
         return False
     obj.metadata.finalizers = [name for name in obj.metadata.finalizers or () if name != finalizer]

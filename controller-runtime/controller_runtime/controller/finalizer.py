@@ -20,7 +20,7 @@ class FinalizeResult:
     """The parts of an object that were changed and must be written."""
 
     updated: bool = False
-    """Its metadata or spec."""
+    """Whether its metadata or spec was changed."""
     status_updated: bool = False
 
     def __or__(self, other: FinalizeResult) -> FinalizeResult:
@@ -29,7 +29,7 @@ class FinalizeResult:
 
 
 class FinalizeError(ExceptionGroup[Exception]):
-    """Some finalizers failed. Write the changes in :attr:`result` all the same: the other finalizers made them."""
+    """Some finalizers failed. Write the changes in :attr:`result` nevertheless: the other finalizers made them."""
 
     result: FinalizeResult
 
@@ -41,7 +41,7 @@ class FinalizeError(ExceptionGroup[Exception]):
         return made
 
     def derive(self, errors: Sequence[Exception]) -> FinalizeError:  # type: ignore[override]  # one member type
-        """Return the error of a part of the failures."""
+        """Return an error with only ``errors``, and the same result."""
         made = FinalizeError(self.message, errors)
         made.result = self.result
         return made
@@ -54,8 +54,8 @@ class Finalizer(ABC, Generic[T]):
     async def finalize(self, obj: T) -> FinalizeResult:
         """Clean up, and return the changes to ``obj`` itself.
 
-        It is called until it returns, and must be idempotent; raise to be retried. The
-        finalizer is removed from ``obj`` after it returned.
+        It must be idempotent: if it raises, it is called again in a later reconcile. The
+        finalizer is removed from ``obj`` after it has returned.
         """
 
 
@@ -95,7 +95,7 @@ class Finalizers(Generic[T]):
         Only ``obj`` is changed; the caller writes it.
 
         Raises:
-            FinalizeError: finalizers failed and stay; the others succeeded.
+            FinalizeError: some finalizers failed, and stay on ``obj``; the others succeeded.
         """
         result = FinalizeResult()
         errors: list[Exception] = []

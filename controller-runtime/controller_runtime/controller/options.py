@@ -34,7 +34,7 @@ class Defaults(Protocol):
 
     @property
     def cache_sync_timeout(self) -> float:
-        """Seconds."""
+        """Seconds that the first lists may take."""
         ...
 
     @property
@@ -49,12 +49,12 @@ class Defaults(Protocol):
 
     @property
     def enable_warmup(self) -> bool:
-        """Whether caches fill while leadership is waited for."""
+        """Whether a follower fills its caches before it is elected."""
         ...
 
     @property
     def reconciliation_timeout(self) -> float | None:
-        """Seconds; None is without limit."""
+        """Seconds after which a reconcile is cancelled; None means no limit."""
         ...
 
     @property
@@ -65,40 +65,41 @@ class Defaults(Protocol):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-    """Options of one controller; None selects the manager's default, or the default stated."""
+    """Options of one controller. None selects the manager's default or, without a manager, the default stated here."""
 
     max_concurrent_reconciles: int | None = None
-    """Workers, each of which reconciles one request at a time. By default the manager's value for
-    the kind (``group_kind_concurrency``), then for all controllers, then 1."""
+    """Workers, each of which reconciles one request at a time. By default, the manager's value for
+    the kind (``group_kind_concurrency``), else its value for all controllers, else 1."""
     rate_limiter: workqueue.RateLimiter[Request] | None = None
-    """How long failed requests wait: 5 ms to 1000 s each, 10 a second beyond a burst of 100 overall. Failures
-    of the server (5xx, 429, conflicts) are counted under another key of the same request."""
+    """Decides how long failed requests wait. By default, a request waits 5 ms, and twice as long after each further
+    failure, up to 1000 s; all requests together are limited to 10 retries a second after a burst of 100. Failures of
+    the server (5xx, 429, conflicts) are counted under a key of their own for each request."""
     recover_panic: bool | None = None
-    """Whether a programming error in the reconciler (a TypeError, say) is handled like other errors: true.
+    """Whether a programming error in the reconciler (e.g. a TypeError) is handled like other errors (default: true).
     If not, it ends the controller, and with it the manager."""
     need_leader_election: bool | None = None
-    """Whether only a leader reconciles: true."""
+    """Whether only a leader reconciles (default: true)."""
     enable_warmup: bool | None = None
-    """Whether the kinds it watches are listed and watched while leadership is waited for: true. A failover
-    then pays for no list; the price is a follower's memory, and its share of the server's watches."""
+    """Whether a follower already lists and watches the kinds of this controller (default: true). After a failover,
+    the new leader then needs no lists; in return, followers need memory, and watches of the server."""
     cache_sync_timeout: timedelta | float | None = None
-    """How long the first lists may take, in seconds: 120. A kind that is refused is not waited for."""
+    """How long the first lists may take (default: 120 seconds). The start does not wait for a kind that is refused."""
     reconciliation_timeout: timedelta | float | None = None
-    """How long a reconcile may take before it is cancelled and tried again: without end."""
+    """How long a reconcile may take before it is cancelled and tried again (default: no limit)."""
     kind: GVK | None = None
-    """The kind reconciled, for logs and ``group_kind_concurrency``, of a controller without ``for_``."""
+    """The kind that is reconciled, for logs and ``group_kind_concurrency``; ``for_`` of a builder sets it."""
     log_constructor: LogConstructor | None = None
-    """More, or other, keys for log lines."""
+    """Returns keys and values that are added to log lines; they replace those of the same key."""
     metrics: workqueue.MetricsProvider | None = None
     """The provider of the queue's metrics."""
     skip_name_validation: bool | None = None
-    """Whether another controller of the manager may have the same name: false."""
+    """Whether another controller of the manager may have the same name (default: false)."""
 
     def settle(self, defaults: Defaults | None = None) -> Settings:
         """Return these options with every default filled in.
 
         Raises:
-            ControllerError: there would be no worker.
+            ControllerError: ``max_concurrent_reconciles`` is less than 1.
         """
         workers = self.max_concurrent_reconciles
         if workers is None and self.kind is not None and defaults is not None:

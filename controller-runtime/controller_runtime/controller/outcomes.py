@@ -1,16 +1,17 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Outcomes of failed reconciles: a panic, an error without a retry, or the delay before the retry, by the cause.
+"""Outcomes of failed reconciles: a panic, an error without a retry, or a retry after a delay that depends on the cause.
 
-Failures are counted by cause, so that one cause does not lengthen the delays of another. An obstacle that lasts delays
-the retries by many minutes; a 503 at its end must not.
+Failures are counted by cause, so that one cause does not lengthen the delays of another. An obstacle that lasts raises
+the delay to many minutes; a single 503 after it must not have to wait as long.
 
-server unreachable   up to 8 s, without a token of the shared limit: its return must be noticed soon
-server failed        the limiter's delay, at most 60 s, counted apart until the request succeeds or fails of its own:
-                     each event of a changing object is one more failure, and no time passes between them
-kind not served      the limiter's delay, at most 30 s: no event reports that the kind is served again
-any other            the limiter's delay. A failure before the retry is due, of a reconcile that an event caused, is not
-                     counted, and the retry stays where it was: events of an object do not put off its retry
+server unreachable   up to 8 s, without a token of the shared limit: we want to notice soon when the server is back
+server failed        the limiter's delay, but at most 60 s: while an object changes, each of its events adds a failure
+                     without any time in between. Counted separately, until the request succeeds or fails for a
+                     reason of its own
+kind not served      the limiter's delay, but at most 30 s: no event reports that the kind is served again
+any other            the limiter's delay. If an event causes a reconcile before the retry is due, and that reconcile
+                     fails, too, the failure is not counted and the retry keeps its time: events must not postpone it
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ def is_degraded(error: BaseException) -> bool:
 
 
 def asked_wait(error: BaseException) -> float | None:
-    """Return the delay that the server requested in ``error``, its causes or its members."""
+    """Return the longest delay that the server requested in ``error``, its causes or its members, or None."""
     waits = (each.retry_after for each in raised.parts(error) if isinstance(each, StatusError))
     return max((wait for wait in waits if wait and wait > 0), default=None)
 
@@ -92,7 +93,7 @@ def is_panic(error: BaseException) -> bool:
 
 
 def is_undecodable(error: BaseException, request: Request, kind: GVK | None) -> bool:
-    """Return True if the object itself cannot be decoded: a retry is useless before its next write, an event."""
+    """Return True if the reconciled object itself cannot be decoded: only a new write of it, an event, can help."""
     return any(
         isinstance(each, UndecodableObjectError) and each.key == request and each.gvk == kind
         for each in raised.parts(error)
@@ -131,10 +132,10 @@ class Retries:
         self._servers: set[Request] = set()
         """Requests with a count of the server's failures."""
         self._due: dict[Request, float] = {}
-        """When requests are retried that failed for another cause, on the loop's clock."""
+        """When, on the loop's clock, the requests that failed for any other cause are retried."""
 
     def delay(self, request: Request, error: Exception) -> float:
-        """Count a failure, and return the seconds until the next attempt, or the delay that the server sent."""
+        """Count a failure and return the seconds until the retry; a delay that the server requested is used instead."""
         if (wait := asked_wait(error)) is not None:
             self._away.forget(request)
             return wait
@@ -150,7 +151,7 @@ class Retries:
         return min(wait, _DEGRADED_DELAY) if is_degraded(error) else wait
 
     def _own_delay(self, request: Request) -> float:
-        """Count a failure of the request's own, unless its retry is still to come."""
+        """Return the seconds until the retry; count the failure unless a retry is due later already."""
         now = anyio.current_time()
         if (left := self._due.get(request, now) - now) > 0:
             return left

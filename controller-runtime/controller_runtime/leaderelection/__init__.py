@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Choosing one process of several by a Lease."""
+"""Leader election: a Lease decides which one of several processes leads."""
 
 import typing as _typing
 

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Leader election: one of several replicas holds a Lease and renews it; the others wait until it expires.
 
-Guarantee: a holder that cannot renew gives up before another replica may take the lease. It rests on two
-things. A waiting replica measures from when it *observed* a change of the record, on its own monotonic clock; clocks
+Guarantee: a holder that cannot renew the lease gives up before another replica may take it. Two rules ensure
+this. A waiting replica measures from when it *observed* a change of the record, on its own monotonic clock; clocks
 of different machines are never compared. A holder measures from when it *began* the last
-successful renewal, and every call to the server has a deadline within what is left.
+successful renewal, and every call to the server has a deadline within the remaining time.
 
 LeaderElectionError
 ├── LeaderElectionLostError   the lease could not be kept: end the process
@@ -34,17 +34,17 @@ from controller_runtime.rest import RestError
 
 JITTER: Final = 1.2
 _MARGIN: Final = 0.9
-"""The part of the lease's duration after which a holder has given up, whatever the other durations are."""
+"""A holder gives up after this fraction of the lease's duration at the latest, for any other durations."""
 _HASTE: Final = 0.98
-"""The part of the renew deadline after which a holder gives up."""
+"""A holder gives up after this fraction of the renew deadline."""
 _LONGEST_LEASE: Final = 2**31 - 1
-"""Seconds: the API's int32."""
+"""The longest duration of a lease in seconds: the API's field is an int32."""
 
 _log = log.logger_from("leader-election")
 
 
 class LeaderElectionError(Exception):
-    """Something is wrong with leading."""
+    """The base class of the errors of leader election."""
 
 
 class LeaderElectionLostError(LeaderElectionError):
@@ -67,7 +67,7 @@ class Timing:
         """Check that a holder gives up before its lease lapses.
 
         Raises:
-            InvalidTimingError: it would not.
+            InvalidTimingError: the durations do not ensure this.
         """
         if self.lease_duration < 1 or self.renew_deadline <= 0 or self.retry_period <= 0:
             raise InvalidTimingError("lease duration, renew deadline and retry period must be positive")
@@ -78,13 +78,13 @@ class Timing:
 
     @property
     def tenure(self) -> float:
-        """Seconds after the beginning of the last renewal at which a holder has given up."""
+        """Seconds after the start of the last successful renewal at which a holder gives up."""
         # A little early: a request in flight at that moment must arrive within the deadline, too.
         return min(_HASTE * self.renew_deadline, _MARGIN * self.lease_duration)
 
 
 class Elector(Protocol):
-    """The interface for managers: :meth:`acquire`, then :meth:`renew` until it ends, then :meth:`release`."""
+    """The interface for managers: they call :meth:`acquire`, then :meth:`renew` until it ends, then :meth:`release`."""
 
     @property
     def identity(self) -> str:
@@ -92,20 +92,20 @@ class Elector(Protocol):
 
     @property
     def lease(self) -> Lease:
-        """The lease as last seen, or one that names it only."""
+        """The lease as last seen, or before that, one with only its name."""
 
     @property
     def may_act(self) -> bool:
-        """Whether the program may write: it never led, or its tenure has not run out."""
+        """Whether the program may write: it has not led yet, or its tenure is not over."""
 
     async def acquire(self) -> None:
         """Return once the lease is ours."""
 
     async def renew(self) -> None:
-        """Keep the lease until cancelled; LeaderElectionLostError when it could not be kept."""
+        """Keep the lease until cancelled; LeaderElectionLostError if it could not be kept."""
 
     async def release(self) -> None:
-        """Give the lease up, if it is ours; failing is logged only."""
+        """Give the lease up, if it is ours; a failure is only logged."""
 
 
 class LeaderElector:
@@ -147,7 +147,7 @@ class LeaderElector:
 
     @property
     def lease(self) -> Lease:
-        """The lease as last seen, or one that names it only."""
+        """The lease as last seen, or before that, one with only its name."""
         return self._observed or Lease(metadata=self._metadata())
 
     @property
@@ -157,16 +157,16 @@ class LeaderElector:
 
     @property
     def is_leader(self) -> bool:
-        """Whether we may act: the lease is ours and our tenure has not run out."""
+        """Whether we may act: the lease is ours, and our tenure is not over."""
         return self.leader == self._identity and anyio.current_time() < self.tenure_ends
 
     @property
     def may_act(self) -> bool:
-        """Whether the program may write: it never led, or its tenure has not run out."""
+        """Whether the program may write: it has not led yet, or its tenure is not over."""
         return not self._led or self.is_leader
 
     async def acquire(self) -> None:
-        """Return once the lease is ours; the server's errors are logged and tried again."""
+        """Return once the lease is ours; errors of the server are logged, and the request is tried again."""
         _log.info("Attempting to acquire leader lease", lease=self._key)
         reported = ""
         while not await self._try_once(self._timing.renew_deadline / 2):
@@ -179,7 +179,7 @@ class LeaderElector:
         _log.info("Successfully acquired lease", lease=self._key, identity=self._identity)
 
     def _until_next_look(self) -> float:
-        """A jittered period, or less where the lease lapses sooner."""
+        """Return the seconds until the next attempt: a jittered period, or less if the lease expires sooner."""
         period = self._timing.retry_period * (1 + (JITTER - 1) * self._rng())
         if self._observed is None or self.leader in {"", self._identity}:
             return period
@@ -200,7 +200,7 @@ class LeaderElector:
             metrics.LEADER_STATUS.labels(self._key.name).set(0)
 
     async def release(self) -> None:
-        """Give the lease up, if it is ours, so that the next leader need not wait; failing is logged only."""
+        """Give the lease up, if it is ours, so that the next leader need not wait; a failure is only logged."""
         if not self.is_leader and (self._led or not self._unanswered):
             return
         try:
@@ -214,8 +214,8 @@ class LeaderElector:
 
     async def _give_up(self) -> bool:
         """Free the lease unless another holds it; return True if it is free."""
-        # After a write that the stop cancelled, a free lease is written, too: if the server stores the cancelled write
-        # later, it conflicts.
+        # A write may have been cancelled by the stop. Writing a free lease also makes that write conflict, if the
+        # server handles it later.
         while True:
             if self._unanswered:
                 self._observe(await self._client.get(Lease, self._key))
@@ -241,7 +241,7 @@ class LeaderElector:
 
     @property
     def tenure_ends(self) -> float:
-        """When, on the monotonic clock, a holder that has not renewed the lease by then has given up."""
+        """When, on the monotonic clock, the tenure of a holder ends, unless it renews the lease before."""
         return self._renewed_at + self._timing.tenure
 
     async def _renew_in_time(self) -> None:
@@ -278,7 +278,7 @@ class LeaderElector:
 
     async def _acquire_or_renew(self) -> bool:
         if self._observed is not None and self.is_leader:
-            # The holder's own copy is the newest one, as a rule: one request instead of two.
+            # The holder's own copy is usually the newest one, which saves reading the lease.
             try:
                 return await self._write(self._client.update(self._ours(self._observed)))
             except (ConflictError, NotFoundError) as error:
@@ -298,7 +298,7 @@ class LeaderElector:
         try:
             self._observe(await request)
         except StatusError as error:
-            self._unanswered = error.code >= 500  # which a server may answer after it has stored the write
+            self._unanswered = error.code >= 500  # the server may have stored the write nevertheless
             raise
         self._unanswered = False
         return self.leader == self._identity
@@ -328,7 +328,7 @@ class LeaderElector:
                 transitions += 1
         spec = LeaseSpec(
             holder_identity=self._identity,
-            # Whole seconds on the wire, and never fewer than we act on.
+            # The API allows only whole seconds: round up, never to fewer than we act on.
             lease_duration_seconds=math.ceil(self._timing.lease_duration),
             acquire_time=acquired,
             renew_time=now,

@@ -7,8 +7,8 @@ so two rules restore the usual guarantees:
 
 - The program acts only while :attr:`ThreadedElector.may_act`, which is read at each write: a lease that was lost
   while the loop was blocked prevents its later writes, before any task receives the error.
-- A loop that has not run for a lease's duration does not lead: the lease is renewed no more, another replica takes
-  it, and probes, which the same loop answers, fail until the process is restarted.
+- If the program's loop has not run for the duration of a lease, the lease is no longer renewed, and another replica
+  takes it. Health probes, which the same loop answers, fail until the process is restarted.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from .leaderelection import LeaderElectionLostError, LeaderElector, Timing
 T = TypeVar("T")
 Connect = Callable[[], AbstractAsyncContextManager[client.Client]]
 _LOOK: Final = 0.1
-"""Seconds between two looks whether the thread that releases the lease still runs."""
+"""Seconds between two checks whether the thread that releases the lease still runs."""
 _FAREWELL: Final = 5.0
-"""Seconds that the thread has to end; then it is abandoned."""
+"""Seconds in which the thread must end; after that, it is abandoned."""
 
 
 def connection(config: rest.Config, observe: Callable[[str, str, str], None]) -> Connect | None:
@@ -76,7 +76,7 @@ class ThreadedElector:
         identity: str,
         timing: Timing | None = None,
     ) -> None:
-        """Check the durations. Raises like a LeaderElector."""
+        """Check the durations; raise InvalidTimingError as a LeaderElector does."""
         self._connect = connect
         self._key = key
         self.identity = identity
@@ -94,14 +94,14 @@ class ThreadedElector:
 
     @property
     def lease(self) -> Lease:
-        """The lease as last seen, or one that names it only."""
+        """The lease as last seen, or before that, one with only its name."""
         if self._elector is not None:
             return self._elector.lease
         return Lease(metadata=ObjectMeta(namespace=self._key.namespace, name=self._key.name))
 
     @property
     def may_act(self) -> bool:
-        """Whether the program may write: it never led yet, or its tenure has not run out. Callable in every thread."""
+        """Whether the program may write: it has not led yet, or its tenure is not over. Any thread may read this."""
         if not self._led or self._elector is None:
             return True
         return not self._ended and time.monotonic() < self._elector.tenure_ends
@@ -121,10 +121,10 @@ class ThreadedElector:
             self._term.result()
 
     async def renew(self) -> None:
-        """Return never; the lease is kept until this is cancelled.
+        """Keep the lease until cancelled.
 
         Raises:
-            LeaderElectionLostError: it could not be kept; the caller must stop acting at once.
+            LeaderElectionLostError: the lease could not be kept; the caller must stop acting at once.
         """
         if self._term is None:
             return
@@ -139,7 +139,7 @@ class ThreadedElector:
             ) from error
 
     async def release(self) -> None:
-        """Give the lease up, if it is ours; failing is logged only. If the thread has ended, the lease expires."""
+        """Give the lease up, if it is ours; a failure is only logged. If the thread has ended, the lease expires."""
         thread = self._thread
         if thread is None or not thread.is_alive():
             return
@@ -177,7 +177,7 @@ class ThreadedElector:
     async def _start(self) -> None:
         if self._thread is not None:
             return
-        # A model builds its validator when it is first used, and not for two threads at once.
+        # A model builds its validator on first use, which is not safe in two threads at once: use it before.
         Lease.from_json(Lease(metadata=self.lease.metadata, spec=self.lease.spec).to_json())
         outer, ready = asyncio.get_running_loop(), asyncio.Event()
         failure: list[BaseException] = []
@@ -232,7 +232,7 @@ class ThreadedElector:
             raise lost[0]
 
     async def _watch(self, outer: asyncio.AbstractEventLoop) -> None:
-        """Have the program's loop prove that it runs."""
+        """Raise LeaderElectionLostError when the program's loop has not run for the duration of a lease."""
         longest = self._timing.lease_duration
         while True:
             silence = time.monotonic() - self._heard_at
@@ -247,7 +247,7 @@ class ThreadedElector:
     async def _release(self) -> None:
         assert self._turn is not None  # noqa: S101 -- the thread serves
         assert self._elector is not None  # noqa: S101
-        async with self._turn:  # which a cancelled term leaves once its request is off the wire
+        async with self._turn:  # a cancelled term holds it until its request has ended
             await self._elector.release()
 
 

@@ -24,7 +24,7 @@ _bound: Final[ContextVar[Mapping[str, object]]] = ContextVar(
 
 
 class _Bound:
-    """Fields, bound while the block runs: in one context variable, which costs a tenth of structlog's one for each."""
+    """Binds fields while the block runs. One context variable for all costs a tenth of structlog's one for each."""
 
     __slots__ = ("_fields", "_token")
 
@@ -70,7 +70,7 @@ class _Late(Mapping[str, object]):
 
 
 class _BoundLate:
-    """As :class:`_Bound`, of fields that few blocks need."""
+    """Binds fields as :class:`_Bound` does, and makes them only when a line needs them."""
 
     __slots__ = ("_make", "_token")
 
@@ -86,9 +86,10 @@ class _BoundLate:
 
 
 def into_context_late(make: Callable[[], Mapping[str, object]]) -> AbstractContextManager[None]:
-    """Bind the fields that ``make`` returns, as :func:`into_context` does; it is called for the first line, if any.
+    """Bind the fields that ``make`` returns, as :func:`into_context` does.
 
-    What it reads must not change while the block runs.
+    ``make`` is called when the first line is written, if any. The state that it reads must not change while the block
+    runs.
     """
     return _BoundLate(make)
 
@@ -107,7 +108,7 @@ def logger_from(name: str = "") -> Logger:
 
 
 class _Unbound:
-    """A logger that becomes a :class:`Logger` for each line that is written; others cost almost nothing."""
+    """A logger that makes a :class:`Logger` for each line that is written; other lines cost almost nothing."""
 
     __slots__ = ("_name",)
 

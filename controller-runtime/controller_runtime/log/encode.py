@@ -27,11 +27,11 @@ LOGGER_NAME: Final = "logger_name"
 """The bound key that carries a logger's name; written as ``logger``."""
 
 CUT: Final = 256
-"""Characters of a text of unknown origin that are worth repeating."""
+"""The most characters that are repeated of a text of unknown origin."""
 LONGEST: Final = 16 * 1024
-"""Characters of the longest value in a line."""
+"""The most characters of a value in a line."""
 _DEEPEST: Final = 32
-"""Levels of the deepest value in a line."""
+"""The most levels of a value in a line."""
 
 VERBOSITY: Final[Mapping[str, int]] = {
     "critical": PANIC,
@@ -173,12 +173,12 @@ def _second(seconds: int) -> str:
 
 
 def cut(text: str, longest: int = CUT) -> str:
-    """Return ``text``, or its beginning and how long it is."""
+    """Return ``text`` or, if it is longer than ``longest``, its beginning and its length."""
     return text if len(text) <= longest else f"{text[:longest]}… ({len(text)} characters)"
 
 
 def describe(error: BaseException) -> str:
-    """Return an error's text; of a group each distinct text of its parts, of an empty text the type's name."""
+    """Return an error's text; for a group, each distinct text of its parts. The type's name replaces an empty text."""
     return "\n".join(dict.fromkeys(raised.text(each) or raised.name(each) for each in raised.leaves(error)))
 
 
@@ -197,7 +197,7 @@ def needs_no_stack(error: BaseException) -> bool:
 
 
 def _value(value: object) -> JSON:
-    """Return a value as JSON; of a value whose own code fails, or that contains itself, only the type."""
+    """Return a value as JSON; for a value whose own code fails, or that contains itself, only name its type."""
     try:
         return _plain(value)
     except (Exception, SystemExit) as error:

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The options of the ``--zap-*`` flags: verbosity, encoder, time format and the level from which stacks are written.
 
-Levels are logr's verbosities: info 0, debug 1, trace 5, and below zero error and panic alone.
+Levels are logr's verbosities: info is 0, debug is 1, trace is 5; error and panic are below zero.
 """
 
 from __future__ import annotations
@@ -79,17 +79,17 @@ class Options:
 
     @property
     def effective_encoder(self) -> Encoder:
-        """Console in development, else JSON, unless chosen."""
+        """The chosen encoder; by default console in development, otherwise JSON."""
         return self.encoder or (Encoder.CONSOLE if self.development else Encoder.JSON)
 
     @property
     def effective_verbosity(self) -> int:
-        """Debug in development, else info, unless chosen."""
+        """The chosen verbosity; by default debug in development, otherwise info."""
         return (DEBUG if self.development else INFO) if self.verbosity is None else self.verbosity
 
     @property
     def effective_stacktrace_level(self) -> int:
-        """Stacks with errors, in development with warnings too, unless chosen."""
+        """The chosen level; by default stacks are written for errors, and in development for warnings, too."""
         if self.stacktrace_level is not None:
             return self.stacktrace_level
         return _WARN_STACKS if self.development else ERROR
@@ -126,7 +126,7 @@ def parse_stacktrace_level(text: str) -> int:
 
 
 def parse_time_encoding(text: str) -> TimeEncoding:
-    """Return the time encoding of that name; ``nano`` is taken for ``nanos``."""
+    """Return the time encoding of that name; ``nano`` means ``nanos``."""
     name = text.lower()
     try:
         return TimeEncoding("nanos" if name == "nano" else name)
@@ -135,7 +135,7 @@ def parse_time_encoding(text: str) -> TimeEncoding:
 
 
 class _Limit:
-    """Up to which verbosity a line may be written."""
+    """The highest verbosity of lines that may be written."""
 
     verbosity = TRACE
 
@@ -144,7 +144,7 @@ LIMIT: Final = _Limit()
 
 
 def limit(verbosity: int) -> int:
-    """Have lines above ``verbosity`` dropped before they are made, and return the limit that was in force.
+    """Drop lines above ``verbosity`` before they are made; return the previous limit.
 
     The set-up of the log calls it. Until then there is no limit, and each logger decides by itself.
     """

@@ -26,7 +26,7 @@ _place: Final = CallsiteParameterAdder(
 
 
 class Sink:
-    """The output: the object that structlog calls as wrapped logger; every level is the same write."""
+    """The output, which structlog calls as its wrapped logger; all levels are written in the same way."""
 
     def __init__(self, stream: TextIO | None, verbosity: int) -> None:
         self._stream = stream
@@ -43,7 +43,7 @@ class Sink:
 
 
 class Logger(structlog.BoundLoggerBase):
-    """A logger with bound keys and values; a call below the verbosity costs a comparison and no rendering."""
+    """A logger with bound keys and values; a line that is not written costs a comparison, and is not rendered."""
 
     def _log(self, method: str, message: str, fields: dict[str, object]) -> None:
         if VERBOSITY[method] <= getattr(self._logger, "verbosity", INFO):
@@ -52,7 +52,7 @@ class Logger(structlog.BoundLoggerBase):
             self._proxy_to_logger(method, message, **fields)
 
     def enabled(self, verbosity: int) -> bool:
-        """Whether a message of that verbosity is written; check before computing costly values."""
+        """Return True if a message of that verbosity is written; check this before computing costly values."""
         allowed: int = getattr(self._logger, "verbosity", INFO)
         return verbosity <= allowed
 
@@ -78,11 +78,11 @@ class Logger(structlog.BoundLoggerBase):
 
 
 def bind(name: str) -> Logger:
-    """Return the logger of that name by the set-up of now.
+    """Return the logger of that name for the current set-up.
 
-    It is what ``structlog.wrap_logger(wrapper_class=Logger).bind()`` makes, at a quarter of the cost.
+    The result is that of ``structlog.wrap_logger(wrapper_class=Logger).bind()``, at a quarter of the cost.
     """
-    # ``logger_name`` is LOGGER_NAME, which the renderer takes off again.
+    # ``logger_name`` is LOGGER_NAME, which the renderer removes again.
     config = structlog.get_config()
     return Logger(config["logger_factory"](), config["processors"], {"logger_name": name})
 
@@ -104,13 +104,13 @@ def caller() -> str:
 
 
 def verbosity() -> int:
-    """Return up to which verbosity lines are written now."""
+    """Return the highest verbosity of lines that are written now."""
     allowed: int = getattr(_sink(), "verbosity", INFO)
     return allowed
 
 
 def set_verbosity(wanted: int) -> None:
-    """Write lines up to that verbosity from now on, without a second :func:`configure`; unconfigured, do nothing."""
+    """Write lines up to that verbosity from now on; do nothing before :func:`configure` was called."""
     sink = _sink()
     if isinstance(sink, Sink):
         sink.verbosity = wanted
@@ -152,7 +152,7 @@ def configure(
 
 
 class _Bridge(logging.Handler):
-    """Carries records of the standard library's loggers over."""
+    """Writes the records of the standard library's loggers to this log."""
 
     def emit(self, record: logging.LogRecord) -> None:
         try:

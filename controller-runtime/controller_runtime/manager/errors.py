@@ -2,18 +2,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Why a manager could not start, or ended.
 
-ManagerError                      the options make no sense, or something failed; the message names it
+ManagerError                      the options contradict each other, or a component failed; the message names it
 ├── UnreachableError              the API server was never reached
 ├── LostLeadershipError           another replica leads, or may soon: end the process
-├── GroupStoppedError             something was added while everything stops
-└── GracePeriodExceededError      something did not end in time
+├── GroupStoppedError             a runnable was added while the manager stops
+└── GracePeriodExceededError      a runnable did not end in time
 """
 
 from __future__ import annotations
 
 
 class ManagerError(Exception):
-    """The manager could not start, or something in it failed."""
+    """The manager could not start, or one of its components failed."""
 
 
 class UnreachableError(ManagerError):

@@ -23,10 +23,10 @@ _log = log.logger_from("controller-runtime.manager")
 
 
 class Lifecycle:
-    """Groups in order. Each starts when the one before is ready; all stop in reverse within ``grace`` seconds.
+    """Groups in order. Each starts when the previous one is ready; all stop in order within ``grace`` seconds.
 
-    Before the webhooks, ``connect`` is awaited. With an ``elector``, the last group starts once elected, and
-    the lease is kept until nothing acts on it any more; if ``may_release`` returns True then, it is released.
+    ``connect`` is awaited before the webhooks start. With an ``elector``, the last group starts once elected. The
+    lease is kept until nothing acts on it any more, and is then released if ``may_release`` returns True.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Lifecycle:
     async def run(self) -> None:
         """Start everything, wait until ``stop`` is set or something fails, and stop everything.
 
-        Being cancelled does not cut this short: it is for the caller to set ``stop`` then.
+        Cancelling this call has no effect: the caller must set ``stop``.
 
         Raises:
             ManagerError: the first failure.
@@ -94,7 +94,8 @@ class Lifecycle:
             self._fail(error)
             return
         await self.webhooks.start(tasks)
-        # Kinds of controllers are listed beside those of the caches. Only the latter are waited for.
+        # The warm-up lists the kinds of controllers at the same time as the caches list theirs. The start waits only
+        # for the caches.
         async with anyio.create_task_group() as both:
             both.start_soon(self.caches.start, tasks)
             both.start_soon(self.warm_up.start, tasks)
@@ -113,16 +114,16 @@ class Lifecycle:
     def _won(self, elector: leaderelection.Elector) -> None:
         self._on_elected(elector)
         if self._tasks is not None:
-            # Concurrent with the renewals, which must not wait until everything is ready.
+            # In its own task, since renewals must not wait until everything is ready.
             self._tasks.start_soon(self._lead, self._tasks)
 
     async def _stop_in_order(self) -> None:
         grace = self._grace
         if isinstance(self._failure, LostLeadershipError):
-            # Another replica acts now: not one more request.
+            # Another replica may act now: send no more requests.
             self.leader_elected.kill()
             grace = 0
-        # Webhooks after the caches that they read, which keep answering: reviews in flight get their verdict.
+        # Webhooks stop after the caches that they read. A stopped cache still answers, so pending reviews complete.
         order = [self.others, self.leader_elected, self.warm_up, self.caches, self.webhooks, self.servers]
         with anyio.move_on_after(None if grace < 0 else grace) as within:
             for group in order:
@@ -148,7 +149,7 @@ class Lifecycle:
             _log.error("Runnables do not end although cancelled", runnables=self.abandoned)
 
     async def _step_down(self) -> None:
-        """Release the lease once nothing acts on it; a lost lease, or one that something may act on, expires."""
+        """Release the lease, unless it was lost or something may still act on it: then it is left to expire."""
         if self._elector is None:
             return
         await self._election.stop()
@@ -157,7 +158,7 @@ class Lifecycle:
         await self._elector.release()
 
     def _member_failed(self, member: Runnable, error: Exception) -> None:
-        # By the class: ``isinstance`` asks attributes of the error, which may raise.
+        # Compared by class: ``isinstance`` reads an attribute of the error, which may raise.
         if not issubclass(type(error), (ManagerError, leaderelection.LeaderElectionLostError)):
             if not log.needs_no_stack(error):
                 _log.error("Runnable failed", runnable=describe(member), error=error)

@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Manager: the components that the controllers of one process share.
 
-It starts the event broadcaster, servers, webhooks, caches beside warm-ups, others and, once elected, the runnables
-that only a leader runs; each group when the one before is ready. It stops them in reverse, within the grace period,
-and then releases the lease. The first failure, at any time, stops the rest, and ``start`` raises it.
+It starts the event broadcaster, servers, webhooks, caches together with warm-ups, others and, once elected, the
+runnables that only a leader runs; each group when the previous one is ready. Within the grace period, it stops others,
+the leader's runnables, warm-ups, caches, webhooks and servers, in this order; then it releases the lease and stops the
+broadcaster. The first failure, at any time, stops everything, and ``start`` raises it.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ from .runnable_group import CacheRunnable, LeaderElectionRunnable, Runnable, War
 T = TypeVar("T", bound=Object)
 _INFORMERS: Final = "informers"
 _CONNECT_RETRY: Final = 1.0
-_ANSWER: Final = 4.0
-"""Seconds after which an attempt to reach the server counts as failed: the retry is logged before the time is over."""
 """Seconds between requests until the API server answers for the first time."""
+_ANSWER: Final = 4.0
+"""Seconds after which an attempt to reach the server counts as failed, so that retries are logged before the end."""
 
 _log = log.logger_from("controller-runtime.manager")
 
@@ -43,9 +44,9 @@ _log = log.logger_from("controller-runtime.manager")
 class Manager:
     """Owns the clients, the cache, the servers and the runnables of one process.
 
-    Build it, register controllers and webhooks, then ``await start()``. Used as an async context manager,
-    its client works before the start already. ``transport`` and ``cache`` take the place of those it would
-    make, for tests and special set-ups.
+    Build it, register controllers and webhooks, then ``await start()``. Within ``async with``, ``api_reader`` and the
+    writes of ``client`` work even before the start; reads from the cache do not. ``transport`` and ``cache_`` replace
+    those that it would create, for tests and special set-ups.
     """
 
     def __init__(
@@ -70,13 +71,13 @@ class Manager:
         self.metrics = metrics.REGISTRY
         self.controller_options = self.options.controller
         self.controller_names: set[str] = set()
-        """Names that are taken: logs and metrics know controllers by them."""
+        """The names in use: logs and metrics distinguish controllers by them."""
         self._owned: list[AbstractAsyncContextManager[object]] = []
         self._elector: leaderelection.Elector | None = None
         self._unanswered_at = -math.inf
         own = transport or self._transport(config, may_write=self._may_write)
         main = own if self.options.tracing is None else self.options.tracing.round_tripper(own)
-        # Events and leases use a transport of their own: reconcilers' requests must not delay them.
+        # Events and leases use their own transport, so that requests of reconcilers do not delay them.
         aside = transport or self._transport(dataclasses.replace(config, qps=0))
         self.rest_mapper = rest.RESTMapper(main)
         self.api_reader = client.LiveClient(
@@ -102,7 +103,7 @@ class Manager:
             on_elected=self._report_leading,
         )
         self.elected = self._lifecycle.elected
-        """Set once the runnables of a leader run; without leader election, after all the others."""
+        """Set once the runnables of a leader are ready; without leader election, once all runnables are."""
         self._healthz: dict[str, healthz.Checker] = {}
         self._readyz: dict[str, healthz.Checker] = {_INFORMERS: self._check_informers}
         self._webhook_server: webhook.Server | None = None
@@ -133,9 +134,9 @@ class Manager:
     # Registration.
 
     def add(self, runnable: Runnable) -> None:
-        """Run ``runnable`` with the manager, or from now on if that has started already.
+        """Run ``runnable`` with the manager, or from now on if the manager has started already.
 
-        Unless its ``need_leader_election`` returns False, it runs on the leader only.
+        Except for a webhook server, it runs on the leader only, unless its ``need_leader_election`` returns False.
 
         Raises:
             GroupStoppedError: the manager is stopping.
@@ -152,7 +153,7 @@ class Manager:
                 self._lifecycle.warm_up.add(WarmUp(runnable))
 
     def add_healthz_check(self, name: str, check: healthz.Checker) -> None:
-        """Add a check to the liveness endpoint; before the start.
+        """Add a check to the liveness endpoint; call it before the start.
 
         Raises:
             ManagerError: the manager has started, or the name is taken.
@@ -164,7 +165,7 @@ class Manager:
         self._add_check(self._readyz, name, check)
 
     def add_metrics_server_extra_handler(self, path: str, handler: Handler) -> None:
-        """Serve ``handler`` on the metrics server, behind its filter; does nothing where that server is off.
+        """Serve ``handler`` on the metrics server, behind its filter; do nothing if that server is off.
 
         Raises:
             ManagerError: the path is taken or is not absolute.
@@ -208,7 +209,7 @@ class Manager:
         await self._stack.aclose()
 
     async def reach(self, timeout: float) -> int:
-        """Return the HTTP status of the API server's first answer, which the start does not wait for again.
+        """Return the HTTP status of the API server's first answer; the start does not wait for an answer again.
 
         Raises:
             UnreachableError: no answer came within ``timeout`` seconds.
@@ -217,9 +218,9 @@ class Manager:
 
     @property
     def abandoned(self) -> list[str]:
-        """The runnables that did not end although they were cancelled, which code in a thread does not notice.
+        """The names of runnables that did not end after they were cancelled: code in a thread cannot be cancelled.
 
-        They outlive ``start``, and ``asyncio.run`` and the interpreter wait for them: end the
+        They still run when ``start`` returns. ``asyncio.run`` and the interpreter would wait for them, so end the
         process with ``os._exit``.
         """
         return self._lifecycle.abandoned
@@ -231,7 +232,7 @@ class Manager:
     async def start(self, stop: anyio.Event | None = None) -> None:
         """Run until ``stop`` is set, :meth:`stop` is called, something fails or the task is cancelled.
 
-        In each case everything ends in order first.
+        In each case, everything is stopped in order before it returns.
 
         Raises:
             UnreachableError: the API server could not be reached.
@@ -329,11 +330,11 @@ class _FirstAnswer:
         self._status = 0
 
     async def status(self, timeout: float) -> int:
-        """Return its HTTP status, the known one or as :func:`reach`; a server that does not answer is logged."""
+        """Return its HTTP status. If there is none yet, call :func:`reach`, and log attempts that time out."""
         return self._status or await self._ask(timeout, self._report_silence)
 
     async def wait(self, timeout: float) -> None:
-        """Return once there is one, or at once if ``timeout`` is 0; each retry is logged. Raises like :func:`reach`."""
+        """Return once the server has answered; do not wait if ``timeout`` is 0. Log retries, raise as :func:`reach`."""
         if timeout > 0 and not self._status:
             await self._ask(timeout, self._report)
 
@@ -358,7 +359,7 @@ class _SpareConnection:
         self._transport = transport
 
     async def start(self) -> None:
-        """Open it, and end."""
+        """Open the connection, and return."""
         await self._transport.prepare()
 
 
@@ -396,8 +397,8 @@ def _new_elector(
 ) -> leaderelection.LeaderElector | leaderelection.ThreadedElector:
     """Return the elector of a manager.
 
-    It renews the lease in a thread of its own where the credentials allow that, with ``observe`` called for each
-    request; without ``observe``, and elsewhere, through ``client_``.
+    With ``observe``, which is called for each request, it renews the lease in its own thread, if the credentials can be
+    used there. Otherwise it uses ``client_``.
 
     Raises:
         ManagerError: the options are incomplete or contradict each other.

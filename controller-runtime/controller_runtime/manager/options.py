@@ -38,7 +38,7 @@ class ControllerOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """How a manager listens, leads and stops. The defaults are controller-runtime's."""
+    """How a manager listens, leads and stops. Most defaults are those of controller-runtime for Go."""
 
     scheme: Scheme = field(default_factory=Scheme)
     cache: cache.Options = field(default_factory=cache.Options)
@@ -46,7 +46,7 @@ class Options:
     """Kinds that the client reads from the server."""
     client_live_unstructured: bool = False
     """Read kinds without a model from the server. By default the client reads them from the cache, which watches each
-    such kind from its first read on; a map function that lists one then sends one request, not one for each event."""
+    such kind from its first read on: a map function that lists one sends one request, not one for each event."""
     client_field_validation: client.FieldValidation | None = None
     """How the server handles unknown fields in the client's writes; None uses the server's default."""
     controller: ControllerOptions = field(default_factory=ControllerOptions)
@@ -57,7 +57,7 @@ class Options:
     leader_election: bool = False
     leader_election_id: str = ""
     leader_election_namespace: str = ""
-    """Where the lease is; empty means the namespace of the connection, i.e. the pod's own."""
+    """The namespace of the lease; empty means that of the connection, in a pod the pod's own."""
     leader_election_release_on_cancel: bool = True
     """Whether the lease is released at the end, so that another replica need not wait until it expires."""
     lease_duration: float = 15.0
@@ -67,12 +67,12 @@ class Options:
     metrics_bind_address: str = ":8080"
     metrics_secure: bool = False
     metrics_cert_dir: str = ""
-    """Where tls.crt and tls.key are; without them, a certificate is made for the process."""
+    """The folder of tls.crt and tls.key; without these files, the process makes a self-signed certificate."""
     metrics_filter: FilterProvider | None = None
     """Authorizes the metrics server's clients; without one, every client is served.
     See :func:`controller_runtime.metrics.with_authentication_and_authorization`."""
     metrics_extra_handlers: Mapping[str, Handler] = field(default_factory=dict)
-    """Handlers of the metrics server beside ``/metrics``, by path; the filter protects these, too."""
+    """Handlers of the metrics server besides ``/metrics``, by path; the filter protects these, too."""
     metrics_tls_options: TLSOptions | None = None
     """With ``metrics_secure``: the TLS options of the metrics server."""
 
@@ -81,11 +81,11 @@ class Options:
     liveness_endpoint_name: str = "healthz"
 
     pprof_bind_address: str = ""
-    """Where profiles are served without authorization, so use loopback: see :mod:`controller_runtime.manager.pprof`.
-    Empty is off."""
+    """The address of the server for profiles; empty turns it off. It has no authorization, so use a loopback address:
+    see :mod:`controller_runtime.manager.pprof`."""
 
     tracing: Instrumentation | None = None
-    """Records OpenTelemetry spans: see :func:`controller_runtime.tracing.from_environment`. None wraps nothing."""
+    """Records OpenTelemetry spans: see :func:`controller_runtime.tracing.from_environment`. None records none."""
 
     webhook_host: str = ""
     webhook_port: int = 9443
@@ -94,6 +94,6 @@ class Options:
     """The TLS options of the webhook server."""
 
     graceful_shutdown_timeout: float = 30.0
-    """Seconds that all components together have to stop; below zero waits without limit, zero cancels at once."""
+    """Seconds in which all components together must stop; a negative number means no limit, zero cancels at once."""
     connect_timeout: float = 10.0
-    """Seconds for which an unreachable server is tried at the start; zero does not check."""
+    """Seconds for which the start waits for an unreachable API server; zero skips this check."""

@@ -3,7 +3,7 @@
 """Runnables that start and stop together.
 
 A group's ``start`` returns once each of its members is ready; ``stop`` once each has ended. A member that
-fails, at any time, is reported and ends everything: a manager never runs in part.
+fails, at any time, is reported and stops the whole manager, which never runs without some of its members.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class Runnable(Protocol):
     An error that it raises stops the manager; so does a ``CancelledError`` that was not requested here.
 
     It may also implement ``async ready()``, which returns once others may rely on it; ``stop()``, which asks it
-    to end by itself in its own order (else it is cancelled at once); ``need_leader_election() -> bool``
-    (without it, it runs on the leader only); and ``async warm_up()``, which is awaited once, while the caches
-    fill, if it runs on the leader only.
+    to end in its own order (without this method, it is cancelled); ``need_leader_election() -> bool`` (without this
+    method, it runs on the leader only); and ``async warm_up()``, which is awaited once, while the caches fill, if it
+    runs on the leader only.
     """
 
     async def start(self) -> None:
@@ -62,13 +62,13 @@ class LeaderElectionRunnable(Protocol):
     """A runnable that declares whether only a leader may run it."""
 
     def need_leader_election(self) -> bool:
-        """Whether to wait for being elected."""
+        """Return True if it runs on the leader only."""
         ...
 
 
 @runtime_checkable
 class WarmsUp(Protocol):
-    """A runnable that can prepare for a start that waits for the election."""
+    """A runnable that can prepare itself before it is elected and started."""
 
     async def warm_up(self) -> None:
         """Prepare; the election does not wait for it."""
@@ -83,7 +83,7 @@ class WarmUp:
         self._runnable = runnable
 
     async def start(self) -> None:
-        """Prepare, and end."""
+        """Prepare the runnable, and return."""
         await self._runnable.warm_up()
 
 
@@ -147,7 +147,7 @@ class RunnableGroup:
                     readiness.start_soon(self._until_ready, member, member.runnable.ready)
 
     async def stop(self) -> None:
-        """Ask all members to end and return once they have; cancelled, it leaves them to :meth:`kill`."""
+        """Ask all members to end and return once they have. After a cancellation, call :meth:`kill` for the others."""
         self._stopping = True
         for member in tuple(self._running):
             if isinstance(member.runnable, StopsGracefully):
@@ -169,7 +169,7 @@ class RunnableGroup:
         return self._names() if asked else []
 
     def abandon(self) -> list[str]:
-        """Wait no longer for members that do not react to being cancelled; return their names."""
+        """Stop waiting for members that did not end after they were cancelled; return their names."""
         names = self._names()
         for member in self._running:
             member.left.set()
@@ -185,7 +185,7 @@ class RunnableGroup:
         return member
 
     async def _supervise(self, member: _Member) -> None:
-        # In a task of its own: a task group could not leave behind one that sits in a thread.
+        # The member runs in its own task: a task group would have to wait for a member that is blocked in a thread.
         task = asyncio.create_task(self._run(member), name=f"{self.name}: {describe(member.runnable)}: start")
         try:
             await member.left.wait()
@@ -251,7 +251,7 @@ def describe(runnable: object) -> str:
 
 
 class CacheRunnable:
-    """The cache as a runnable: it is ready once synced, and has so long for that."""
+    """The cache as a runnable that is ready once it is synced, which may take up to ``sync_timeout`` seconds."""
 
     name = "cache"
 

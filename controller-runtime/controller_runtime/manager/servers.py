@@ -37,7 +37,7 @@ def build(
     live: Mapping[str, healthz.Checker],
     ready: Mapping[str, healthz.Checker],
 ) -> Servers:
-    """Return the servers that ``options`` turn on; the metrics filter asks ``reviews``.
+    """Return the servers that ``options`` turn on; the metrics filter creates access reviews with ``reviews``.
 
     Raises:
         ServerError: an address is not valid.
@@ -87,7 +87,7 @@ def _metrics_tls(options: Options, runnables: list[Runnable]) -> TLSProvider:
 
 
 class _Reviewer:
-    """Creates access reviews, with errors that the metrics server knows."""
+    """Creates access reviews; raises ReviewError, which the metrics server handles, if that fails."""
 
     def __init__(self, client_: client.LiveClient) -> None:
         self._client = client_

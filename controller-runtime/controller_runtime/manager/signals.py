@@ -1,6 +1,8 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""SIGTERM and SIGINT: the first asks to stop, the second ends the process. SIGUSR1 and SIGUSR2: the log level."""
+"""Signals: the first SIGTERM or SIGINT requests a stop, the second ends the process; SIGUSR1 and SIGUSR2 change the
+verbosity of the log.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +26,8 @@ async def setup_signal_handler(
     """Yield an event that the first signal sets; pass it to ``Manager.start``. The second calls ``exit_now(1)``.
 
     Meanwhile SIGUSR1 raises the log's verbosity by one level, up to trace, and SIGUSR2 restores the initial level.
-    Signals that were ignored are handled, too, as by Go's ``signal.Notify``. The handlers of before are in force again
-    at the end, without a moment in which a signal would raise KeyboardInterrupt.
+    Signals that were ignored are handled, too, as by Go's ``signal.Notify``. At the end, the previous handlers are
+    restored, without a moment in which a signal would raise KeyboardInterrupt.
     """
     stop, configured = anyio.Event(), log.verbosity()
 
@@ -50,7 +52,7 @@ async def setup_signal_handler(
     try:
         yield stop
     finally:
-        # A loop leaves Python's default handlers behind.
+        # remove_signal_handler sets Python's default handlers: block signals until the previous ones are restored.
         blocked = signal.pthread_sigmask(signal.SIG_BLOCK, handlers)
         for number, handler in before.items():
             loop.remove_signal_handler(number)
@@ -59,7 +61,7 @@ async def setup_signal_handler(
 
 
 def more(verbosity: int) -> int:
-    """Return the next of info, debug and trace above ``verbosity``; trace for all that is above that already."""
+    """Return the next of info, debug and trace above ``verbosity``, or ``verbosity`` itself if it is trace or above."""
     return next(
         (level for level in (log.INFO, log.DEBUG, log.TRACE) if level > verbosity), max(verbosity, log.TRACE)
     )

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The registry of series and their text form."""
+"""Metrics: the registry of series, their text format, and the server for them."""
 
 import typing as _typing
 

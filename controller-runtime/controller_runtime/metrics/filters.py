@@ -39,15 +39,15 @@ V = TypeVar("V")
 KNOWN_TTL: Final = 60.0
 """Seconds for which the result of a token review is cached, also for an invalid token."""
 ALLOWED_TTL: Final = 60.0
-"""Seconds for which a permission is cached. Shorter than controller-runtime's five minutes: a client denied
-later is locked out sooner, for one request a minute."""
+"""Seconds for which a permission is cached. Shorter than controller-runtime's five minutes: a client that loses
+its permission is locked out sooner, at the cost of one request a minute."""
 DENIED_TTL: Final = 30.0
 """Seconds for which a denial is cached."""
 _DEADLINE: Final = 10.0
 _AT_ONCE: Final = 4
-"""Concurrent reviews, at most."""
+"""The most concurrent reviews."""
 _REMEMBERED: Final = 1024
-"""Answers kept of each kind: tokens that are made up must not fill the memory."""
+"""The most answers that are kept of each kind: invented tokens must not fill the memory."""
 
 _log = log.logger_from("controller-runtime.metrics")
 
@@ -78,7 +78,7 @@ def with_authentication_and_authorization(reviewer: Reviewer) -> Filter:
 
 
 class _Guard:
-    """Answers 401 to unknown clients, 403 to unauthorized ones, and 500 if the review fails."""
+    """Answers unknown clients with 401, unauthorized ones with 403, and with 500 if the review fails."""
 
     def __init__(self, reviewer: Reviewer) -> None:
         self._reviewer = reviewer
@@ -89,7 +89,7 @@ class _Guard:
         self._verdicts: _Memory[bool] = _Memory()
 
     def __call__(self, handler: Handler) -> Handler:
-        """Return ``handler`` behind the two questions."""
+        """Return ``handler`` behind authentication and authorization."""
 
         async def guarded(request: HTTPRequest) -> HTTPResponse:
             refusal = await self._refuse(request)
@@ -157,14 +157,14 @@ class _Guard:
             _log.error(message, error=error, **fields, **held_back)
 
     async def _ask(self, review: T) -> T:
-        """Return the API server's answer. Few run at a time: invalid tokens must not delay leases and events."""
+        """Return the API server's answer. Few reviews run at once: invalid tokens must not delay leases and events."""
         with anyio.fail_after(_DEADLINE):
             async with self._asking:
                 return await self._reviewer.create(review)
 
 
 class _Memory(Generic[V]):
-    """Answers that are believed for a while; the oldest give way."""
+    """Answers that are kept for a while; when there are too many, the oldest is dropped."""
 
     def __init__(self) -> None:
         self._answers: OrderedDict[Hashable, tuple[float, V]] = OrderedDict()
@@ -177,7 +177,7 @@ class _Memory(Generic[V]):
         return (answer[1],)
 
     def put(self, key: Hashable, value: V, ttl: float) -> None:
-        """Believe ``value`` for ``ttl`` seconds."""
+        """Keep ``value`` for ``ttl`` seconds."""
         self._answers.pop(key, None)
         self._answers[key] = (anyio.current_time() + ttl, value)
         if len(self._answers) > _REMEMBERED:

@@ -31,7 +31,7 @@ _LABEL: Final = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*", re.ASCII)
 _SUFFIXES: Final = {"counter": "_total", "info": "_info"}
 _TYPES: Final = {"info": "gauge", "stateset": "gauge", "gaugehistogram": "histogram", "unknown": "untyped"}
 _APART: Final = ("_created", "_gcount", "_gsum")
-"""Samples that the text format does not know as parts of a family; each kind becomes a gauge."""
+"""Suffixes of samples that the text format does not allow in a family; each of them becomes a gauge of its own."""
 
 
 class Registry(CollectorRegistry):
@@ -170,7 +170,7 @@ CONVERSION_PANICS: Final = _counter(
     "Objects whose conversion raised an unexpected error",
 )
 
-# The way to the API server.
+# Requests to the API server, leadership and certificates.
 REST_REQUESTS: Final = _counter(
     "rest_client_requests_total", "HTTP requests by status, method and host", ["code", "method", "host"]
 )

@@ -26,7 +26,7 @@ from .registry import CONTENT_TYPE, REGISTRY, render
 
 PATH: Final = "/metrics"
 MAX_AGE: Final = 1.0
-"""Seconds for which one rendered text answers all scrapes: rendering blocks the event loop."""
+"""Seconds for which one rendered text is the response to all scrapes, since rendering blocks the event loop."""
 
 Filter = Callable[[Handler], Handler]
 """Wraps every handler of the server, e.g. to authenticate clients."""
@@ -49,7 +49,7 @@ class MetricsServer:
         filter_: Filter | None = None,
         extra: Mapping[str, Handler] | None = None,
     ) -> None:
-        """``filter_`` guards the handlers in ``extra``, too. Raises like :meth:`add_extra_handler`."""
+        """Make a server; ``filter_`` guards the handlers in ``extra``, too. Raises like :meth:`add_extra_handler`."""
         self._registry = registry
         self._filter = filter_
         self._routes: dict[str, Handler] = {}
@@ -82,11 +82,11 @@ class MetricsServer:
         self._routes[path] = handler if self._filter is None else self._filter(handler)
 
     def listen(self) -> None:
-        """Take the address. Raises like :meth:`controller_runtime.serving.Server.listen`."""
+        """Bind the address. Raises like :meth:`controller_runtime.serving.Server.listen`."""
         self._server.listen()
 
     def close(self) -> None:
-        """Give the address back when the server never started."""
+        """Release the address, if the server was never started."""
         self._server.close()
 
     def need_leader_election(self) -> bool:

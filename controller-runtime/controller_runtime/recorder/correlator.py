@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Correlation of repeated events: an event is counted on the previous one, combined with similar ones, or dropped.
 
-The rules and figures are client-go's, so a cluster sees as many events from this process as from a Go one:
-the same event again raises its count; of the tenth event within ten minutes that differs by its message
-alone, one combined event is made; and a source may send 25 events about an object at once, later one
-every five minutes.
+The rules and figures are client-go's, so a cluster sees as many events from this process as from a Go one.
+A repeated event raises the count of the first one. From the tenth on, events that differ only in their messages are
+combined into one event, until none comes for ten minutes. A source may send 25 events about an object at once, and
+after that one every five minutes.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Verdict(msgspec.Struct):
     event: Event
     key: Key
     known: bool
-    """Patch count, lastTimestamp and message of the stored event; else create it."""
+    """Whether to patch count, lastTimestamp and message of the stored event, instead of creating one."""
 
 
 class _Group(msgspec.Struct):
@@ -51,7 +51,7 @@ class _Seen(msgspec.Struct):
 
 
 class _LRU(Generic[V]):
-    """The values used last, up to a limit."""
+    """The most recently used values, up to a limit."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -74,7 +74,7 @@ class _LRU(Generic[V]):
 
 
 class Correlator:
-    """Judges events in the order they come; ``clock`` is monotonic, ``new_name`` names a combined event."""
+    """Judges events in the order in which they come; ``clock`` is monotonic, ``new_name`` names combined events."""
 
     def __init__(
         self, clock: Callable[[], float], new_name: Callable[[str], str], *, max_records: int = MAX_RECORDS
@@ -103,11 +103,11 @@ class Correlator:
         self._seen.put(key, _Seen(event.name, event.first_timestamp, event.count or 1))
 
     def forget(self, key: Key) -> None:
-        """Have the next event of ``key`` created: this one was never stored."""
+        """Forget the event of ``key``, which was not stored, so that the next one is created."""
         self._seen.drop(key)
 
     def _combine(self, event: Event) -> tuple[Event, Key]:
-        """Return the event to count, and under which key: its own, or its group's."""
+        """Return the event to count and its key: the event itself, or the combined event of its group."""
         group_key = _group_key(event)
         now = self._clock()
         group = self._groups.get(group_key)

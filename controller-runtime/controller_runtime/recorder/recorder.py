@@ -49,16 +49,16 @@ class EventRecorder(Protocol):
     """Records events: the part of :class:`SourceRecorder` that controllers use."""
 
     def event(self, obj: Object, event_type: str, reason: str, message: str) -> None:
-        """Queue an event about ``obj``, which needs its name; ``event_type`` is Normal or Warning.
+        """Queue an event about ``obj``, which must have a name; ``event_type`` is Normal or Warning.
 
         Raises:
-            ValueError: the type is another one.
+            ValueError: ``event_type`` is another one.
         """
         ...
 
 
 class SourceRecorder(EventRecorder):
-    """Records events by a broadcaster."""
+    """Records events of one source with a broadcaster."""
 
     def __init__(self, broadcaster: Broadcaster, source: str) -> None:
         self._broadcaster = broadcaster
@@ -70,13 +70,13 @@ class SourceRecorder(EventRecorder):
         self._broadcaster.enqueue(self._source, obj, event_type, reason, message)
 
     def event_once(self, obj: Object, event_type: str, reason: str, message: str, *, key: str = "") -> None:
-        """As :meth:`EventRecorder.event`, but only one event of ``obj``, ``reason`` and ``key`` exists.
+        """Queue an event as :meth:`EventRecorder.event` does, but only once for each ``obj``, ``reason`` and ``key``.
 
-        The event's name follows from them, so the API server refuses a second one, also after a restart; the same
-        process raises the count. It is recorded again if the first has expired.
+        The event's name is derived from them, so the API server rejects a second event, also after a restart. The same
+        message again in the same process raises the count. If the event has expired, it is recorded again.
 
         Raises:
-            ValueError: the type is another one.
+            ValueError: ``event_type`` is another one.
         """
         if event_type not in {NORMAL, WARNING}:
             raise ValueError(f"event type {event_type!r} must be {NORMAL} or {WARNING}")
@@ -84,14 +84,14 @@ class SourceRecorder(EventRecorder):
         self._broadcaster.enqueue(self._source, obj, event_type, reason, message, name=name)
 
     def eventf(self, obj: Object, event_type: str, reason: str, template: str, *args: object) -> None:
-        """As :meth:`EventRecorder.event`, with ``%`` templates."""
+        """Queue an event as :meth:`EventRecorder.event` does, with the message ``template % args``."""
         self.event(obj, event_type, reason, template % args if args else template)
 
 
 class Broadcaster:
     """The runnable that sends recorded events; when stopped, it first sends the queued ones.
 
-    ``writer`` must not throttle reconciling: it is called from one task, one call at a time.
+    The requests of ``writer`` must not delay those of reconcilers. It is called from one task, one call at a time.
     """
 
     name = "event broadcaster"
@@ -124,7 +124,7 @@ class Broadcaster:
     def enqueue(
         self, source: str, obj: Object, event_type: str, reason: str, message: str, *, name: str = ""
     ) -> None:
-        """Queue an event, or lose it when the queue is full. Without ``name`` it gets a unique one."""
+        """Queue an event, or drop it if the queue is full. Without ``name``, it gets a unique name."""
         if len(self._queue) >= self._capacity:
             self._lost += 1
             if self._lost == 1:
@@ -144,7 +144,7 @@ class Broadcaster:
         return False
 
     async def start(self) -> None:
-        """Send until cancelled, and then the rest for as long as ``flush`` seconds."""
+        """Send events until cancelled, and then the queued ones for up to ``flush`` seconds."""
         try:
             while True:
                 if not self._queue:
@@ -203,15 +203,15 @@ class Broadcaster:
             except (TransportError, TimeoutError) as error:
                 _log.debug("Event was not sent and will be", about=_summary(verdict.event), error=error)
             except raised.FAILURES as error:
-                # It cannot be written as JSON, its object's name does not fit into a URL, or the writer has a bug.
-                # No retry changes that, and the other events must not be lost.
+                # The event cannot be written as JSON, its object's name does not fit into a URL, or the writer has a
+                # bug. A retry would not help, and the other events must not be lost.
                 failure = raised.as_error(error)
                 self._correlator.forget(verdict.key)
                 _log.error("Event cannot be sent", about=_summary(verdict.event), error=failure)
                 return
             else:
                 return
-            # Many processes that lost the same server must not come back together.
+            # Many processes may have lost the same server: they must not all retry at the same time.
             await anyio.sleep(_RETRY_DELAY * (self._rng() if attempt == 0 else 1.0))
         self._correlator.forget(verdict.key)
         _log.error("Event was given up", about=_summary(verdict.event), tries=_TRIES)
@@ -225,7 +225,7 @@ class Broadcaster:
             try:
                 stored = await self._writer.patch(event, raw_patch(MERGE, msgspec.json.encode(patch)))
             except NotFoundError:
-                # Events expire after an hour: the one to count on may be deleted.
+                # Events expire after an hour, so the stored one may be deleted.
                 about = event.involved_object.name if event.involved_object else None
                 event.metadata = ObjectMeta(name=self._new_name(about or ""), namespace=event.namespace)
                 stored = await self._writer.create(event)

@@ -135,7 +135,7 @@ class TokenFile(Credentials):
 
 
 class PluginCredentials(Credentials):
-    """A token that the library obtains from an exec plugin, an OIDC issuer or gcloud.
+    """A token that kubernetes-asyncio obtains from an exec plugin, an OIDC issuer or gcloud.
 
     It is renewed when it expires and when the server refuses it. Concurrent requests share one renewal and its failure.
     """
@@ -167,7 +167,7 @@ class PluginCredentials(Credentials):
         return (self._headers, self.issued and self.issued.cert) != before
 
     async def _load_once(self) -> None:
-        """Load, or share the outcome of a load that another task finished meanwhile."""
+        """Load the token, or use the outcome of a load that another task finished while this one waited."""
         loads = self._loads
         async with self._loading:
             if self._loads == loads:

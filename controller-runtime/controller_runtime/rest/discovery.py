@@ -27,7 +27,7 @@ from .roundtrip import RoundTripper
 MISS_TTL: Final = 10.0
 """Seconds for which a kind that was not served is assumed to be still missing."""
 MISSES: Final = 64
-"""The most groups and versions remembered as missing; beyond, only those in the server's group list are requested."""
+"""The most groups and versions remembered as missing; beyond that, only those that the server lists are requested."""
 
 _INDEX: Final = "/openapi/v3"
 _DOCUMENT: Final = Bounds(64 << 20, 60.0)

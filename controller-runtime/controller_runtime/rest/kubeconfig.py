@@ -34,7 +34,7 @@ _log: Final = log.logger_from("rest")
 
 
 class Access:
-    """One context: its cluster and its user; error texts name ``source``."""
+    """One context: its cluster and its user. Error messages name ``source``."""
 
     def __init__(self, source: str, loader: Loader, cluster: Entry, user: Entry, namespace: str) -> None:
         self.source = source
@@ -70,7 +70,7 @@ class Access:
             host = f"{'https' if self._mentions_tls() else 'http'}://{host}"
         if problem := _bad_address(host):
             raise self._cluster.error("server", f"{http1.shown(host)!r} {problem}")
-        # As other credentials, a user name and password in the URL are not sent over plain HTTP.
+        # Like other credentials, a user name and password in the URL are not sent over plain HTTP.
         return host if host.startswith("https:") else http1.shown(host)
 
     @property
@@ -132,7 +132,7 @@ class Access:
         return Impersonation(name, uid, groups, extra) if name else None
 
     async def credentials(self) -> Credentials:
-        """Return the user's credentials after obtaining them once; anonymous ones over plain HTTP.
+        """Return the user's credentials, after checking that they can be obtained; anonymous ones over plain HTTP.
 
         Raises:
             ConfigError: a plugin failed, or a file is missing.

@@ -186,7 +186,7 @@ def not_sent(request: Request, host: str) -> errors.ConnectError:
 
 
 class Throttle:
-    """Sends up to ``qps`` requests per second, ``burst`` of them at once; the rest wait in order."""
+    """Sends ``burst`` requests at once and then up to ``qps`` per second; other requests wait in order."""
 
     def __init__(self, inner: RoundTripper, qps: float, burst: int) -> None:
         self._inner = inner

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Transport: sends requests to an API server over the connections of ``http1``.
 
-It is the only module that does, and converts every error of ``http1`` to a TransportError.
+No other module sends requests. Every error of ``http1`` is converted to a TransportError.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ class _Wire:
             raise errors.ConnectError(str(error), host=self._base) from error
 
     def _retire(self, pool: http1.Pool) -> None:
-        """Stop using the connections of ``pool``: if one hangs, others may, and each would cost a request."""
+        """Stop using the connections of ``pool``: one hangs, others may hang too, and each would fail a request."""
         pool.retire()
         if self._pool is pool:
             self._pool = None
@@ -176,7 +176,7 @@ class _Wire:
                 except http1.Error as error:
                     raise errors.ConnectError(str(error), host=self._base) from error
                 if self._may_write is not None and request.method != "GET" and not self._may_write():
-                    # The fence was passed before the wait for a connection, which may take half a minute.
+                    # The request passed the fence before it waited for a connection, perhaps half a minute ago.
                     pool.free(connection)
                     raise layers.not_sent(request, self._base)
             try:

@@ -21,10 +21,10 @@ from .reader import Reader, State
 from .sharedstate import SharedState
 
 KEEP_ALIVE: Final = 120.0
-"""Seconds an idle connection is kept: longer than the 90 s of an API server, which then never meets a closed one.
-A body or the reading of an answer may rest as long."""
+"""Seconds for which an idle connection is kept: longer than the 90 s of an API server, so that it never uses a closed
+one. A client may pause for as long while it sends a body or reads a response."""
 HEAD_TIMEOUT: Final = 30.0
-"""Seconds that a request's head may take from its first byte on."""
+"""Seconds from the first byte of a request in which its head must be complete."""
 _LINGER: Final = 10.0
 """Seconds for which further input of a rejected client is discarded, so that the client reads the reason."""
 _SLICE: Final = 16 * 1024
@@ -44,8 +44,8 @@ class Connection(asyncio.BufferedProtocol):
         self.active = self._loop.time()
         """When the client last sent something."""
         self.since = self.active
-        """When it began to send the body."""
-        # Queues: requests and ready responses, bytes not parsed, room to write.
+        """When the client began to send the body."""
+        # Requests and ready responses in their order, input that is not parsed yet, and the wait for room to write.
         self._queue: deque[tuple[HTTPRequest | HTTPResponse, bytes]] = deque()
         self._task: asyncio.Task[None] | None = None
         self._rest = b""
@@ -65,7 +65,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def waiting(self) -> bool:
-        """Whether it waits for its client: for a request, the rest of one, or the reading of a response."""
+        """Whether it waits for its client to send a request, or to read a response."""
         return self._task is None or self._room is not None
 
     @property
@@ -74,12 +74,12 @@ class Connection(asyncio.BufferedProtocol):
         return self._reader.kept
 
     def hold_up(self) -> None:
-        """Read no more of the body until :meth:`go_on`."""
+        """Stop reading the body until :meth:`go_on`."""
         self._held_up = True
         self._pause()
 
     def go_on(self) -> None:
-        """Read on."""
+        """Continue reading."""
         self._held_up = False
         if self._task is None and not self._transport.is_closing():
             self._go_on_reading()
@@ -90,7 +90,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport.abort()
 
     def stop(self) -> None:
-        """Close if idle; else the next answer will be the last."""
+        """Close if idle; otherwise close after the next response."""
         if not self.busy:
             self._transport.close()
 
@@ -103,7 +103,7 @@ class Connection(asyncio.BufferedProtocol):
     # Calls of the transport.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin."""
+        """Register the connection, and start its timer."""
         self._transport = cast("asyncio.Transport", transport)
         self._deadline = self._loop.time() + KEEP_ALIVE
         self._timer = self._loop.call_later(HEAD_TIMEOUT, self._tick)
@@ -112,7 +112,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End; a request in progress continues."""
+        """Free the memory; a request in progress continues."""
         del exc
         self._lost, self._rest = True, b""
         self._reader.close()
@@ -129,7 +129,7 @@ class Connection(asyncio.BufferedProtocol):
         return self._shared.buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Parse, or keep until the request in progress is answered."""
+        """Parse the input, or keep it until the request in progress is answered."""
         data = self._shared.buffer[:nbytes]
         self.active = self._loop.time()
         if self._task is not None and not self._reader.discarding:
@@ -144,12 +144,12 @@ class Connection(asyncio.BufferedProtocol):
                 self._shared.hold_up(self)
 
     def eof_received(self) -> bool:
-        """Answer the request in progress nevertheless, if the transport can be half open: TLS cannot."""
+        """Still answer the request in progress, if the transport can stay half open, which TLS cannot."""
         self._eof = True
         return self._task is not None and self._transport.can_write_eof()
 
     def pause_writing(self) -> None:
-        """Take up no further request until the client has read its answers."""
+        """Start no further request until the client has read its responses."""
         self._room = anyio.Event()
         self._deadline = self._loop.time() + KEEP_ALIVE
 
@@ -162,7 +162,7 @@ class Connection(asyncio.BufferedProtocol):
     def _tick(self) -> None:
         now = self._loop.time()
         if self._task is not None and self._room is None:
-            until = now + HEAD_TIMEOUT  # ours is the turn
+            until = now + HEAD_TIMEOUT  # the client waits for us
         elif now < self._deadline:
             # The timer runs at least this often, so that a deadline that is moved forward is still met.
             until = min(self._deadline, now + HEAD_TIMEOUT)
@@ -253,7 +253,7 @@ class Connection(asyncio.BufferedProtocol):
             self._resume()
 
     def _end(self) -> None:
-        """Close after the last answer, once the client had the time to read it."""
+        """Close after the last response, once the client has had time to read it."""
         self._ended, self._rest = True, b""
         self._clear_queue()
         self._shared.changed()
@@ -261,7 +261,7 @@ class Connection(asyncio.BufferedProtocol):
             self._deadline = self._loop.time() + KEEP_ALIVE
             self._transport.close()
             return
-        # A connection closed over unread bytes is reset, and the answer with it.
+        # Closing a connection with unread input would reset it, and the client could lose the response.
         self._deadline = self._loop.time() + _LINGER
         self._timer.cancel()
         self._timer = self._loop.call_at(self._deadline, self._tick)

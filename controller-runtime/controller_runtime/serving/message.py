@@ -20,7 +20,7 @@ _DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _BODILESS: Final = frozenset({204, 304})
 _REMEMBERED: Final = 256
-"""Bytes of the longest target that is remembered."""
+"""The most bytes of a target that is cached."""
 
 
 class ServerError(Exception):
@@ -30,12 +30,12 @@ class ServerError(Exception):
 
 
 class Headers(Mapping[str, str]):
-    """The headers of a request, found by name in any case; of several with one name, the first."""
+    """The headers of a request. Names are case-insensitive; of several headers with one name, the first counts."""
 
     __slots__ = ("_fields",)
 
     def __init__(self, fields: Mapping[bytes, bytes]) -> None:
-        """``fields`` have names in lower case."""
+        """Wrap ``fields``, whose names are in lower case."""
         self._fields = fields
 
     def __getitem__(self, name: str) -> str:
@@ -64,7 +64,7 @@ class HTTPRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HTTPResponse(msgspec.Struct, frozen=True, kw_only=True):
-    """An answer."""
+    """A response with its whole body."""
 
     status: int = 200
     body: bytes = b""
@@ -73,7 +73,7 @@ class HTTPResponse(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def text(cls, text: str, *, status: int = 200) -> HTTPResponse:
-        """Return a plain text answer that browsers do not guess about."""
+        """Return a plain text response whose type browsers must not guess."""
         return cls(status=status, body=text.encode(), headers={"X-Content-Type-Options": "nosniff"})
 
 
@@ -93,7 +93,7 @@ Handler = Callable[[HTTPRequest], Awaitable[HTTPResponse]]
 
 def target(raw: bytes) -> tuple[str, dict[str, list[str]]]:
     """Return the path and the query of a request's target, both decoded."""
-    # Few clients repeat a few requests.
+    # A few clients send the same few requests again and again.
     return _remembered(raw) if len(raw) <= _REMEMBERED else _split(raw)
 
 

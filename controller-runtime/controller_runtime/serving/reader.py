@@ -7,7 +7,7 @@
     IDLE ──first byte──► HEAD ──blank line──► BODY ──last byte──► IDLE, or OVER when it was the last request
       └── malformed input is answered with 4xx or 5xx ──► OVER
 
-Heads that Go's net/http refuses are refused: a proxy on the way could read them in another way.
+Heads that Go's net/http refuses are refused: a proxy in front of the server might interpret them differently.
 A body beyond the limit is delivered at once as a request without a body; the rest of the body is discarded.
 """
 
@@ -25,14 +25,14 @@ from . import message
 from .message import Headers, HTTPRequest, HTTPResponse, Inspection
 
 MAX_HEAD: Final = 64 * 1024
-"""Bytes of a head; one that has not ended by then is refused."""
+"""The most bytes of a head; a longer one is refused."""
 _OVERHEAD: Final = 8
-"""How many times its size a body may take on the wire, where it is sent in chunks."""
+"""A body that is sent in chunks may take this many times its size on the wire."""
 
 _HOST: Final = re.compile(rb"[A-Za-z0-9!$%&'()*+,\-.:;=\[\]_~]*[ \t]*")
 """Hosts that Go's server accepts; an empty one is valid."""
 _PART: Final = 8 * 1024
-"""Bytes of a body that are kept in one part at least."""
+"""The pieces of a body are joined into parts of at least this many bytes."""
 
 Deliver = Callable[[HTTPRequest | HTTPResponse, bytes], None]
 """Takes a request, or the response to a malformed one, and the value of the response's Connection header."""
@@ -42,13 +42,13 @@ _log = logging.getLogger("controller-runtime.http")
 
 
 class State(enum.Enum):
-    """How far the reader is."""
+    """The part of the input that the reader is in."""
 
     IDLE = enum.auto()
     HEAD = enum.auto()
     BODY = enum.auto()
     OVER = enum.auto()
-    """Nothing more is read."""
+    """No further input is parsed."""
 
 
 class _RefusedError(Exception):
@@ -65,7 +65,7 @@ class Reader:
         hold: Callable[[int], None],
         inspection: Inspection | None = None,
     ) -> None:
-        """``hold`` is called with the bytes of bodies that are kept, and with less than zero for released ones.
+        """Make a reader. ``hold`` gets the number of bytes of a body that it keeps, negative if it drops them.
 
         The receiver of a request owns its body, and must release the bytes.
         """
@@ -75,7 +75,7 @@ class Reader:
         self.unread = False
         """The last request was refused before its end."""
         self.expecting = False
-        """The client waits for our word before it sends the body."""
+        """The client waits for ``100 Continue`` before it sends the body."""
         self.kept = 0
         """Bytes of an unfinished body."""
         self._deliver = deliver
@@ -92,7 +92,7 @@ class Reader:
         self._parser = HttpRequestParser(self)
 
     def close(self) -> None:
-        """Read nothing more, and free the memory now, rather than when the reference cycles are collected."""
+        """Stop reading, and free the memory now, rather than when the reference cycles are collected."""
         self.state = State.OVER
         self._let_go()
         self._deliver = _drop
@@ -107,7 +107,7 @@ class Reader:
             self._hold(-kept)
 
     def feed(self, piece: bytes | memoryview) -> None:
-        """Parse a piece; not when it is :attr:`State.OVER`."""
+        """Parse a piece; must not be called in :attr:`State.OVER`."""
         try:
             self._parser.feed_data(piece)
         except HttpParserUpgrade:
@@ -142,12 +142,12 @@ class Reader:
         self._url += piece
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Note a header; a trailer is none."""
+        """Note a header; ignore trailers."""
         if self.state is State.HEAD:
             self._fields.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
-        """Note the head, and whether its body is welcome."""
+        """Check the head, and whether the body may follow."""
         # Of several headers with one name the first counts.
         self._headers = headers = dict(reversed(self._fields))
         self._check_head(headers)
@@ -192,7 +192,7 @@ class Reader:
         raise _RefusedError(text)
 
     def on_body(self, piece: bytes) -> None:
-        """Keep a piece of the body, unless there are too many."""
+        """Keep a piece of the body, unless the body is too long."""
         self._size += len(piece)
         if self.discarding:
             return

@@ -30,7 +30,7 @@ _HANDSHAKE: Final = 10.0
 _GOODBYE: Final = 1.0
 """Seconds that a client may take to agree on the end of TLS."""
 _NO_ACCEPT: Final = 0.5
-"""Seconds without accepting after that failed: file descriptors are used up."""
+"""Seconds to wait after a connection could not be accepted, e.g. because file descriptors are used up."""
 
 _log = logging.getLogger("controller-runtime.http")
 
@@ -39,9 +39,10 @@ class TLSProvider(Protocol):
     """The source of a server's TLS context."""
 
     def context(self) -> ssl.SSLContext:
-        """Return the context for the next connection: another object once another certificate is served.
+        """Return the context for the next connection.
 
-        Called for each connection, so it must return the same object until then.
+        It is called for each connection. It must return the same object until another certificate is to be served,
+        and then another object.
         """
         ...
 
@@ -55,7 +56,7 @@ class TLSOptions:
     ciphers: str = ""
     """Ciphers up to TLS 1.2, in OpenSSL's notation; those of TLS 1.3 cannot be chosen."""
     next_protocols: tuple[str, ...] = (HTTP_1_1,)
-    """Protocols offered by ALPN; the server implements HTTP/1.1 alone. Empty offers none."""
+    """Protocols offered by ALPN, of which the server implements only HTTP/1.1. Empty offers none."""
     client_ca: bytes | Path | None = None
     """Certificate authorities, in PEM, for client certificates; None does not request certificates."""
     client_certificate_required: bool = True
@@ -97,7 +98,7 @@ class TLSOptions:
 
 
 class Address(msgspec.Struct, frozen=True):
-    """Where to listen; no host means all interfaces, port 0 any free one."""
+    """Where to listen; no host means all interfaces, port 0 means any free port."""
 
     host: str
     port: int
@@ -135,7 +136,7 @@ class Server:
         drain: float = _DRAIN,
         name: str = "server",
     ) -> None:
-        """Without ``max_connections``, the limit of the process's file descriptors decides."""
+        """Make a server. The default of ``max_connections`` depends on the limit of the process's file descriptors."""
         self.name = name
         self._address = address
         self._routes = routes
@@ -154,10 +155,12 @@ class Server:
         return int(self._socket.getsockname()[1]) if self._socket is not None else self._address.port
 
     def listen(self) -> socket.socket:
-        """Take the address, so that a taken one is known before anything else starts; once.
+        """Bind the address now, so that an address in use is reported before anything else starts.
+
+        A second call returns the same socket.
 
         Raises:
-            ServerError: it cannot be bound.
+            ServerError: the address cannot be bound.
         """
         if self._socket is not None:
             return self._socket
@@ -173,17 +176,17 @@ class Server:
             else:
                 self._socket = socket.create_server(("", port), backlog=1024)
         except OSError as error:
-            # The library puts the address into strerror; of a name that does not resolve, errno is negative.
+            # The library puts the address into strerror; for a name that does not resolve, errno is negative.
             number = error.errno or 0
             reason = os.strerror(number) if number > 0 else error.strerror or str(error)
             raise ServerError(f"listen on {self._address}: {reason}") from error
         self._socket.setblocking(False)
-        # Connections inherit it: a peer that vanished without a word is noticed in the end.
+        # Connections inherit this option, so that a peer that has disappeared is noticed eventually.
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         return self._socket
 
     def close(self) -> None:
-        """Give the address back when the server never started."""
+        """Release the address, if the server was never started."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None
@@ -257,7 +260,7 @@ class Server:
 
 
 async def _accept(listening: socket.socket, shared: SharedState) -> socket.socket:
-    """Return the next connection; where no file descriptor is left for it, an idle one has to go."""
+    """Return the next connection. If accepting fails for lack of file descriptors, close an idle one and retry."""
     complained = False
     while True:
         try:
@@ -284,7 +287,7 @@ async def _welcome(
                 lambda: Connection(shared),
                 accepted,
                 ssl=context,
-                # Without TLS they may not even be named.
+                # Without TLS, these arguments are not allowed.
                 ssl_handshake_timeout=_HANDSHAKE if context is not None else None,
                 ssl_shutdown_timeout=_GOODBYE if context is not None else None,
             )

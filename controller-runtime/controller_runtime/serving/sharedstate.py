@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""State and limits that the connections of one server share: handlers, their number and the bytes of their bodies.
+"""State and limits that the connections of one server share: handlers, number of connections and bytes of bodies.
 
-A server that is full closes the connection that has waited longest for its client. Too many bytes of bodies stop the
-reading; a body that has not come whole in a second then gives way, the one that began earliest first.
+A server that is full closes the connection that has waited longest for its client. When it keeps too many bytes of
+bodies, it stops reading; if that does not help within a second, it drops incomplete bodies, the oldest first.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from . import message
 from .message import Handler, HTTPRequest, HTTPResponse, Inspection
 
 MAX_HELD: Final = 24 * 1024 * 1024
-"""Bytes of bodies that one server keeps at a time, unread or in progress."""
+"""The most bytes of bodies that one server keeps at a time, incomplete or in progress."""
 _CONNECTIONS: Final = (16, 1024)
 _SHARE: Final = 8
-"""A server takes this part of the process's file descriptors: four servers leave half to the clients."""
+"""A server uses an eighth of the process's file descriptors, so that four servers leave half to the clients."""
 _PATIENCE: Final = 1.0
 """Seconds that a client has to send a body, a request or a handshake while others wait for its place."""
 _GOODBYE: Final = 1.0
@@ -41,19 +41,19 @@ _log = logging.getLogger("controller-runtime.http")
 
 
 def default_max_connections() -> int:
-    """Return how many connections a server takes, by the limit of file descriptors as it is now."""
+    """Return how many connections a server takes, which depends on the current limit of file descriptors."""
     least, most = _CONNECTIONS
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return most if files == resource.RLIM_INFINITY else max(least, min(most, files // _SHARE))
 
 
 class Client(Protocol):
-    """A client's connection, as far as its server decides about it."""
+    """The part of a client's connection that the shared state uses."""
 
     active: float
     """When the client last sent something."""
     since: float
-    """When it began to send the body."""
+    """When the client began to send the body."""
 
     @property
     def busy(self) -> bool:
@@ -61,23 +61,23 @@ class Client(Protocol):
 
     @property
     def waiting(self) -> bool:
-        """Whether it waits for its client: for a request, the rest of one, or the reading of a response."""
+        """Whether it waits for its client to send a request, or to read a response."""
 
     @property
     def kept(self) -> int:
         """Bytes of the body that it is reading."""
 
     def hold_up(self) -> None:
-        """Read no more of the body until :meth:`go_on`."""
+        """Stop reading the body until :meth:`go_on`."""
 
     def go_on(self) -> None:
-        """Read on."""
+        """Continue reading."""
 
     def drop(self) -> None:
         """Close now and free its memory; a request in progress continues."""
 
     def stop(self) -> None:
-        """Close if idle; else the next answer will be the last."""
+        """Close if idle; otherwise close after the next response."""
 
     def abort(self) -> None:
         """Close now, and cancel the request in progress."""
@@ -101,8 +101,8 @@ class SharedState:
         self.inspection = inspection
         self.now = now
         self.closing = False
-        # One for all: it is read to and parsed at one go. Without it, TLS allocates 256 KiB for each record,
-        # which the kernel has to map and take back.
+        # One buffer for all connections, since input is parsed as soon as it is read. Without it, TLS allocates
+        # 256 KiB for each record, which the kernel has to map and take back.
         self.buffer = memoryview(bytearray(_BUFFER))
         self._connections: set[Client] = set()
         self._handshakes: dict[anyio.CancelScope, float] = {}
@@ -114,7 +114,7 @@ class SharedState:
         self._change = anyio.Event()
 
     def enter(self, connection: Client) -> None:
-        """Take a connection in."""
+        """Register a connection."""
         self._connections.add(connection)
 
     def leave(self, connection: Client) -> None:
@@ -130,14 +130,14 @@ class SharedState:
     # Answers.
 
     async def answer(self, request: HTTPRequest) -> HTTPResponse:
-        """Return the answer of the request's handler; 500 if that fails."""
+        """Return the response of the request's handler; a 500 if the handler fails, a 404 if there is none."""
         handler = self.route(request.path)
         if handler is None:
             return _NOT_FOUND
         try:
             return await handler(request)
         except raised.ENDINGS as error:
-            # The handler's own affair, unless the connection is aborted.
+            # Raised by the handler itself, unless the connection was aborted.
             _log.error("Error handling request", exc_info=raised.as_error_of_plain_task(error))
             return _BROKEN
         except Exception:  # a handler's failure is answered with 500, and ends no connection
@@ -156,18 +156,18 @@ class SharedState:
     # How many connections.
 
     def begin_handshake(self) -> anyio.CancelScope:
-        """Count a connection that is not one yet; return the scope that ends it."""
+        """Count a handshake as a connection; return the scope that cancels it."""
         scope = anyio.CancelScope()
         self._handshakes[scope] = asyncio.get_running_loop().time()
         return scope
 
     def end_handshake(self, scope: anyio.CancelScope) -> None:
-        """Count it no longer."""
+        """Stop counting a handshake."""
         del self._handshakes[scope]
         self.changed()
 
     async def place(self) -> None:
-        """Return once there is a place for one more connection; the one that waited longest makes it."""
+        """Return once there is a place for one more connection, for which another one may be evicted."""
         while len(self._connections) + len(self._handshakes) >= self._max_connections:
             self._change = anyio.Event()
             self.evict()
@@ -203,7 +203,7 @@ class SharedState:
         return self._held > self._max_held
 
     def hold_up(self, connection: Client) -> None:
-        """Read no more of a body until others are done, or dropped."""
+        """Stop reading a body until others are done or dropped."""
         connection.hold_up()
         self._held_up.add(connection)
         if self._timer is None:
@@ -223,7 +223,11 @@ class SharedState:
             self._timer = asyncio.get_running_loop().call_later(_PATIENCE, self._make_way)
 
     def _stragglers(self) -> list[Client]:
-        """Return the clients whose bodies stall; if no request is in progress, which would end, all late ones."""
+        """Return the clients to drop, the oldest body first.
+
+        While a request in progress may still release its body, these are only clients that have stopped sending;
+        otherwise, all whose bodies began more than a second ago.
+        """
         latest = asyncio.get_running_loop().time() - _PATIENCE
         receiving = [each for each in self._connections if each.kept]
         if self._held > sum(each.kept for each in receiving):
@@ -240,7 +244,7 @@ class SharedState:
     # The end.
 
     async def drain(self, seconds: float) -> None:
-        """Close every connection: idle ones now, others with their answer, all after ``seconds`` and a moment."""
+        """Close every connection: idle ones at once, busy ones after their response, all soon after ``seconds``."""
         self.closing = True
         for connection in tuple(self._connections):
             connection.stop()

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a manager and its controllers know of tracing; this module does not load OpenTelemetry."""
+"""The interface between a manager, its controllers and tracing; this module does not load OpenTelemetry."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ class Subject:
 
 
 class Instrumentation(Protocol):
-    """Wraps the places where spans begin and end. Without one, nothing is wrapped."""
+    """Wraps the places where spans begin and end."""
 
     def round_tripper(self, inner: rest.RoundTripper) -> rest.RoundTripper:
         """Return ``inner`` with a span for each request of a reconcile."""
         ...
 
     def enter(self, runnable: object, uids: UIDs) -> None:
-        """Record spans of ``runnable`` if it is :class:`Instrumentable`; before its start."""
+        """Record spans of ``runnable`` if it is :class:`Instrumentable`; call this before its start."""
         ...
 
     def reconciler(self, inner: Reconciler, subject: Subject) -> Reconciler:

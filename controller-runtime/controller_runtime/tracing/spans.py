@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tracing: the spans of reconciles and of their requests.
 
-A reconcile is one root span, from the first event that caused it to its end, with a span for the time in the queue and
-one for the reconcile itself, below which are its requests. Its trace ID follows from the uid of the object, so one
-trace shows the whole life of an object, over restarts and replicas. The API server continues the span of a request, by
-the header ``traceparent``.
+A reconcile is one root span, from the first event that caused it until it ends, with a span for the time in the queue
+and one for the reconcile itself, which contains the spans of its requests. The trace ID is derived from the uid of the
+object, so one trace shows the whole life of an object, across restarts and replicas. The header ``traceparent`` lets
+the API server continue the span of a request.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ from .interface import Instrumentable, Subject, UIDs
 
 _SCOPE: Final = "controller_runtime"
 _ALWAYS: Final = -128
-"""Below every verbosity of the log."""
+"""Lower than every verbosity of the log."""
 _MOST_UIDS: Final = 4096
 FLUSH: Final = 5.0
-"""Seconds that the last spans may take at the end of the process."""
+"""Seconds that sending the last spans may take at the end of the process."""
 _ROOTS: Final = ("api", "apis")
 _wanted: Final[ContextVar[int]] = ContextVar("controller-runtime.trace-id", default=0)
 
@@ -50,7 +50,7 @@ T = TypeVar("T", bound=Hashable)
 class Tracing:
     """Records spans with ``provider``, whose ID generator should be a :class:`UIDGenerator`.
 
-    With another generator every reconcile is a trace of its own.
+    With another generator, every reconcile has its own trace.
     """
 
     def __init__(self, provider: TracerProvider, *, now: Callable[[], int] = time.time_ns) -> None:
@@ -63,7 +63,7 @@ class Tracing:
         return TracedRoundTripper(inner, self._tracer)
 
     def enter(self, runnable: object, uids: UIDs) -> None:
-        """Record spans of ``runnable`` if it is :class:`Instrumentable`; before its start."""
+        """Record spans of ``runnable`` if it is :class:`Instrumentable`; call this before its start."""
         if isinstance(runnable, Instrumentable):
             runnable.instrument(self, uids)
 
@@ -75,7 +75,7 @@ class Tracing:
         return _TracedReconciler(inner, subject, origins, self._tracer, self._now)
 
     async def shutdown(self, timeout: float = FLUSH) -> None:
-        """Send the last spans, for at most ``timeout`` seconds; record no more."""
+        """Send the last spans, for at most ``timeout`` seconds, and stop recording."""
         Origins.kept_from = log.DEBUG
         with anyio.move_on_after(timeout, shield=True):
             await anyio.to_thread.run_sync(self._provider.shutdown, abandon_on_cancel=True)
@@ -98,7 +98,7 @@ class _TracedReconciler(Reconciler):
         self._uids: dict[Request, str] = {}
 
     async def reconcile(self, request: Request) -> Result:
-        """Reconcile in spans. The outcome is the inner reconciler's."""
+        """Reconcile within spans; return or raise as the inner reconciler does."""
         uid = self._uid(request)
         wait = self._origins.waited(request)
         began = self._now()
@@ -197,7 +197,7 @@ class Wait:
 
 
 class TimedOrigins(Origins[T]):
-    """Notes origins and their times: the controller takes the origins for its log, and then the tracer the times."""
+    """Notes origins and their times. The controller takes the origins for its log; then the tracer takes the times."""
 
     def __init__(self, now: Callable[[], int] = time.time_ns) -> None:
         super().__init__()
@@ -230,7 +230,7 @@ class TimedOrigins(Origins[T]):
 
 @contextmanager
 def recording(span: trace.Span) -> Iterator[None]:
-    """Record an exception of the body on ``span``; OpenTelemetry's own record replaces exceptions of some shapes."""
+    """Record an exception of the body on ``span``. OpenTelemetry's own method may itself raise for some exceptions."""
     try:
         yield
     except Exception as error:
@@ -259,7 +259,7 @@ class TracedRoundTripper:
 
     async def send(self, request: rest.Request) -> rest.Response:
         """Send ``request``; the span ends with the head of the response."""
-        # A cache that a reconcile starts inherits its context, and outlives it.
+        # A watch that a reconcile starts inherits the context of the reconcile, and outlives it.
         if request.stream or not trace.get_current_span().is_recording():
             return await self._inner.send(request)
         resource, attributes = _described(request)

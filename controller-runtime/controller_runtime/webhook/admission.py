@@ -31,7 +31,7 @@ DELETE: Final = "DELETE"
 CONNECT: Final = "CONNECT"
 
 LONGEST_MESSAGE: Final = 32 * 1024
-"""Characters of the longest reason of a refusal: one error may quote a whole object, and there may be thousands."""
+"""The most characters of a rejection's message: an error may quote a whole object, and there may be thousands."""
 VERDICTS: Final = (StatusError, field.AggregateError, field.FieldError, rest.TransportError, cache.CacheError)
 """The errors that a validator or defaulter raises to reject a request."""
 
@@ -64,11 +64,11 @@ class CustomValidator(ABC, Generic[T]):
 
     @abstractmethod
     async def validate_create(self, obj: T) -> list[str]:
-        """Judge a new object."""
+        """Validate a new object."""
 
     @abstractmethod
     async def validate_update(self, old: T, new: T) -> list[str]:
-        """Judge a change."""
+        """Validate a change."""
 
     @abstractmethod
     async def validate_delete(self, obj: T) -> list[str]:
@@ -80,27 +80,27 @@ class CustomDefaulter(ABC, Generic[T]):
 
     @abstractmethod
     async def default(self, obj: T) -> None:
-        """Change ``obj`` in place; raise to refuse it."""
+        """Change ``obj`` in place; raise to reject it."""
 
 
 class CustomMutator(ABC, Generic[T]):
-    """Changes objects of one kind before validation, with the request and the stored object at hand."""
+    """Changes objects of one kind before validation, given the request and the stored object."""
 
     leaves_undecodable: ClassVar[bool] = False
-    """True to leave an object that cannot be decoded to the schema's validation, whose messages name every field."""
+    """Whether to allow an object that cannot be decoded: the schema's validation rejects it, and names every field."""
 
     def concerns(self, request: AdmissionRequest, old: T | None, new: T) -> bool:
-        """Return False if :meth:`mutate` would change nothing; the answer then costs no comparison. By default True."""
+        """Return False if :meth:`mutate` would change nothing, to save the call and a comparison. By default True."""
         del request, old, new
         return True
 
     @abstractmethod
     async def mutate(self, request: AdmissionRequest, old: T | None, new: T) -> list[str]:
-        """Change ``new`` in place and return warnings; raise to refuse it. ``old`` is None for a new object."""
+        """Change ``new`` in place and return warnings; raise to reject it. ``old`` is None for a new object."""
 
 
 class ValidatorHandler(Handler, Generic[T]):
-    """A validator behind a path."""
+    """Answers requests with a validator."""
 
     def __init__(self, kind: type[T], validator: CustomValidator[T]) -> None:
         self._kind = kind
@@ -139,7 +139,7 @@ class ValidatorHandler(Handler, Generic[T]):
 
 
 class MutatorHandler(Handler, Generic[T]):
-    """A mutator behind a path."""
+    """Answers requests with a mutator."""
 
     def __init__(self, kind: type[T], mutator: CustomMutator[T]) -> None:
         self._kind = kind
@@ -179,7 +179,7 @@ class MutatorHandler(Handler, Generic[T]):
 
 
 class DefaulterHandler(MutatorHandler[T]):
-    """A defaulter behind a path."""
+    """Answers requests with a defaulter."""
 
     def __init__(self, kind: type[T], defaulter: CustomDefaulter[T]) -> None:
         super().__init__(kind, _Defaulting(defaulter))
@@ -227,13 +227,13 @@ def _any(data: bytes | None) -> JSON:
 
 
 def allowed(message: str = "", *, warnings: list[str] | None = None) -> AdmissionResponse:
-    """Return a yes."""
+    """Return a response that allows the request."""
     status = Status(code=200, message=message or None)
     return AdmissionResponse(allowed=True, status=status, warnings=warnings or None)
 
 
 def denied(message: str, *, warnings: list[str] | None = None) -> AdmissionResponse:
-    """Return the rejection: 403, Forbidden."""
+    """Return a rejection with status 403, Forbidden."""
     status = Status(code=403, reason="Forbidden", message=message)
     return AdmissionResponse(allowed=False, status=status, warnings=warnings or None)
 

@@ -15,7 +15,7 @@ from controller_runtime import log, metrics
 from controller_runtime.rest import load_chain
 
 PERIOD: Final = 10.0
-"""Seconds between looks at the files."""
+"""Seconds between checks of the files."""
 _LIFETIME: Final = timedelta(days=365)
 
 _log = log.logger_from("controller-runtime.certwatcher")
@@ -39,8 +39,8 @@ class CertWatcher:
     """Provides a TLS context that follows a certificate file and a key file.
 
     The files are compared every ``period`` seconds by content, since a mounted Secret is replaced by
-    swapping links. A pair that does not fit together is left alone and tried again: files are replaced one
-    after the other. Connections that exist keep the certificate they began with.
+    swapping links. A certificate and a key that do not match are not used, but read again later: files may be
+    replaced one after the other. Existing connections keep the certificate with which they began.
 
     Each pair has a context of its own: OpenSSL keeps one certificate for each type of key, so in a context in use
     an RSA certificate would not replace that of an elliptic curve.

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Conversion: objects between the versions of their kind, each through one version, the hub, and the webhook for them.
+"""Conversion of objects between the versions of their kind, always through one version, the hub; and its webhook.
 
 A :class:`Spoke` converts one other version to the hub and back. :class:`Conversions` contains the versions of several
 kinds, since a webhook server has one path for all of them, :data:`CONVERSION_PATH`. :class:`ConversionWebhook` answers
-ConversionReviews: with all of the objects in one other version, or with none and why some cannot be converted.
+a ConversionReview with all objects in the requested version, or with none and the reasons why some cannot be converted.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ CONVERSION_PATH: Final = "/convert"
 
 _VERSION: Final = "apiextensions.k8s.io/v1"
 _MOST_ERRORS: Final = 20
-"""Failed objects after which the rest of a review is not converted."""
+"""After this many failed objects, no further object of a review is converted."""
 
 _log = log.logger_from("conversion-webhook")
 
@@ -60,7 +60,7 @@ class Spoke(Generic[S, H]):
     """How ``kind`` becomes the hub's version and back.
 
     Both functions return a new object and have no side effects: large objects are converted in a thread. A result
-    without metadata gets the metadata of its source. The API server takes changed labels and annotations, and
+    without metadata gets the metadata of its source. The API server accepts changed labels and annotations, and
     rejects an object whose name, namespace or uid changed.
     """
 
@@ -82,7 +82,7 @@ def spoke_of(kind: type[Any]) -> Spoke[Any, Any]:
 
 
 class Conversions:
-    """The versions of kinds, and the way between any two of them."""
+    """The versions of kinds, and the conversions between any two of them."""
 
     def __init__(self) -> None:
         self._versions: dict[GroupKind, dict[str, Spoke[Any, Any]]] = {}
@@ -91,7 +91,7 @@ class Conversions:
         """Convert ``hub``'s kind between its version and those of ``spokes``.
 
         Raises:
-            ValueError: a spoke is of another kind or version twice, or the kind is registered already.
+            ValueError: a spoke is of another kind, a version is given twice, or the kind is registered already.
         """
         name = hub.gvk.group_kind
         if name in self._versions:
@@ -126,7 +126,7 @@ class Conversions:
         """Return the object in JSON text ``data`` in ``api_version``, as JSON text.
 
         Raises:
-            ConversionError: it has no such version, is not valid, or its converter refuses it.
+            ConversionError: one of the versions is unknown, the object is not valid, or a converter rejects it.
         """
         head = _head(data)
         gvk, wanted = _gvk(head.api_version, head.kind), _gvk(api_version, head.kind)
@@ -221,7 +221,7 @@ class _Response(msgspec.Struct, rename="camel"):
 
 
 class _Review(msgspec.Struct, rename="camel"):
-    """The review that the API server sends; it sends an empty response, too."""
+    """The review that the API server sends; its empty response is ignored."""
 
     api_version: str = ""
     kind: str = ""

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Endpoint: what all webhooks share: metrics, the bounds of bodies, and the response to a body that cannot be read.
+"""Endpoint: the common part of all webhooks: metrics, limits of bodies, and the response to an unreadable body.
 
-A small text may decode to a large object. A large body is counted while it arrives, and is refused before its end once
-it holds more than two objects may.
+A small text may decode to a large object. So the contents of a large body are counted while it arrives, and it is
+rejected before its end if it contains more than two objects may.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from . import envelope
 
 JSON: Final = "application/json"
 MAX_BODY: Final = 7 * 1024 * 1024
-"""Two objects of 3 MB, the most that etcd accepts, and the rest of the review."""
+"""The most bytes of a body: two objects of 3 MB, the most that an API server accepts, and the rest of the review."""
 LARGE: Final = 4 * 1024 * 1024
-"""Bytes of a body that is larger than the review of two objects as etcd stores them, 1.5 MB each."""
+"""A body with more bytes than this is larger than the review of two objects of 1.5 MB, etcd's default limit."""
 BODY: Final = msgspec.structs.replace(
     rawjson.DEFAULT,
     size=MAX_BODY,
@@ -34,7 +34,7 @@ BODY: Final = msgspec.structs.replace(
     items=4 * rawjson.DEFAULT.items,
     depth=rawjson.DEFAULT.depth + 2,
 )
-"""The bounds of two objects and their managedFields, which may be as many again."""
+"""The limits of a body: two objects, and their managedFields, which may be as large again."""
 
 _log = log.logger_from("admission")
 
@@ -86,15 +86,15 @@ class Endpoint(ABC):
 
 
 class BodyInspection:
-    """Looks at bodies while they arrive, see :class:`controller_runtime.serving.Inspection`."""
+    """Inspects bodies while they arrive, see :class:`controller_runtime.serving.Inspection`."""
 
-    size = 64 * 1024  # a smaller one cannot have too many of anything
+    size = 64 * 1024  # a smaller body cannot exceed a limit
 
     def begin(self) -> Callable[[bytes], str | None]:
-        """Return a function that counts the bytes of one body, and refuses it only beyond :data:`LARGE`.
+        """Return a function that counts the contents of one body, and rejects it only beyond :data:`LARGE` bytes.
 
-        A smaller one may be the review of a stored object: its metadata may change and it may be deleted, however much
-        it holds.
+        A smaller body may be the review of a stored object, which may be deleted, and have its metadata changed,
+        however much it contains.
         """
         counter, received, reason = rawjson.Counter(BODY), 0, None
 

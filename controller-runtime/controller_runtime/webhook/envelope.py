@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""AdmissionReviews, decoded around their objects: those stay JSON text until their shape is known."""
+"""AdmissionReviews, decoded except for their objects, which stay JSON text until their shape has been checked."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from controller_runtime.log import CUT, cut
 from controller_runtime.machinery import rawjson
 
 MAX_REST: Final = 256 * 1024
-"""Bytes of a review beside its two objects: the user's groups, the operation's options."""
+"""The most bytes of a review besides its two objects, e.g. for the user's groups and the operation's options."""
 _PIECE: Final = 256 * 1024
 _VERSIONS: Final = ("admission.k8s.io/v1", "admission.k8s.io/v1beta1")
 _KIND: Final = "AdmissionReview"
@@ -92,7 +92,10 @@ class Review(msgspec.Struct):
         return len(self.object or b"") + len(self.old_object or b"")
 
     def only_metadata_changes(self) -> bool:
-        """Return True if both objects differ in metadata and status at most: the API server sorts the fields."""
+        """Return True if the objects differ at most in metadata and status.
+
+        Their texts can be compared, because the API server sorts the fields.
+        """
         if self.object is None or self.old_object is None:
             return False
         try:
@@ -103,7 +106,7 @@ class Review(msgspec.Struct):
 
 
 def without_managed_fields(obj: bytes) -> bytes:
-    """Return an object's text without managedFields; one that is not an object is returned as it is."""
+    """Return an object's text without managedFields; a text without them, or of no object, is returned unchanged."""
     try:
         fields = _PARTS.decode(obj)
         metadata = _PARTS.decode(fields[_METADATA])
@@ -117,7 +120,7 @@ def read(body: bytes) -> Review:
     """Decode a body.
 
     Raises:
-        UnreadableError: it is not an AdmissionReview, or has too much beside its objects.
+        UnreadableError: it is not an AdmissionReview, or contains too much besides its objects.
     """
     try:
         _check_text(body)
@@ -137,7 +140,10 @@ def read(body: bytes) -> Review:
 
 
 def _check_text(body: bytes) -> None:
-    """Raise UnicodeDecodeError unless it is UTF-8; in pieces, of which a text takes up to four times the memory."""
+    """Raise UnicodeDecodeError unless the body is UTF-8.
+
+    It is decoded in pieces, because the whole string could take four times the memory of the body.
+    """
     if body.isascii():
         return
     decode = codecs.getincrementaldecoder("utf-8")().decode

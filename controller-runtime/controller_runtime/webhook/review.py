@@ -25,11 +25,11 @@ from controller_runtime.serving import HTTPRequest, HTTPResponse
 from . import admission, endpoint, envelope
 
 MAX_WAIT: Final = 30.0
-"""Seconds: the longest timeout of a webhook that can be configured in the API server."""
+"""The longest timeout, in seconds, that can be configured for a webhook in the API server."""
 _MARGIN: Final = 0.9
-"""The part of the caller's patience that a handler gets; the rest is for the way back."""
+"""The fraction of the caller's timeout that a handler gets; the remaining time is for the response."""
 _READING: Final = 16
-"""How many times less work it is to pass over the text of an object than to decode it."""
+"""Decoding the text of an object is this many times the work of reading over it."""
 _DURATION: Final = re.compile(r"(?:(\d+)m)?(\d+(?:\.\d+)?)s", re.ASCII)
 _LONGEST_DURATION: Final = 64
 
@@ -110,8 +110,8 @@ class Webhook(endpoint.Endpoint):
         """Return the handler's answer. Raises TimeoutError when it takes longer than ``patience``."""
         loop = asyncio.get_running_loop()
         with anyio.CancelScope() as scope:
-            # Set only for a handler that waits for something, at the loop's next turn: few do, and a timer
-            # costs as much as the rest of this module.
+            # The deadline is set at the loop's next turn, so only for a handler that waits for something. Few do,
+            # and a timer costs as much as all other work of this module.
             arming = loop.call_soon(setattr, scope, "deadline", loop.time() + patience)
             try:
                 # Small objects are not checked, and no coroutine is made for them.
@@ -126,9 +126,9 @@ class Webhook(endpoint.Endpoint):
 async def _refused(review: envelope.Review) -> AdmissionResponse | None:
     """Return the response to a review whose objects must not be decoded, or None if they may be.
 
-    Objects lose their managedFields where only these are too much. Objects that were stored before there were bounds
-    can be made smaller, change their metadata and be deleted: the former object of an update is left out when it alone
-    is too large, so that the new one is validated as if it were created.
+    Objects lose their managedFields if only these are too large. Objects that were stored before there were limits can
+    still be deleted, be made smaller, and have their metadata changed: if only the old object of an update is too
+    large, it is left out, and the new one is validated as if it were created.
     """
     review.object, new = await offload.run(_bounded, review.object)
     review.old_object, old = await offload.run(_bounded, review.old_object)
@@ -179,7 +179,7 @@ def _patience(request: HTTPRequest) -> float:
     return _seconds(text)
 
 
-@lru_cache(maxsize=16)  # an API server sends the one of its configuration
+@lru_cache(maxsize=16)  # an API server always sends the timeout of its configuration
 def _seconds(text: str) -> float:
     asked = _DURATION.fullmatch(text)
     seconds = int(asked[1] or 0) * 60 + float(asked[2]) if asked else MAX_WAIT

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The webhook server: admission handlers by path, over TLS with certificates that may be replaced meanwhile."""
+"""The webhook server: admission handlers by path, over TLS with certificates that may be replaced while it runs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def default_cert_dir() -> Path:
 class Server:
     """A runnable that serves webhooks, also on managers that do not lead.
 
-    It looks for other certificates every ``cert_period`` seconds.
+    It checks every ``cert_period`` seconds whether the certificate files have changed.
     """
 
     name = "webhook server"
@@ -80,11 +80,14 @@ class Server:
         return self._server.port
 
     def use(self, certificates: serving.TLSProvider) -> None:
-        """Serve with ``certificates`` instead of a directory's; before the start. Their owner renews them."""
+        """Serve with ``certificates``, which the caller renews, instead of those in a directory.
+
+        Call it before the start.
+        """
         self._watcher, self._tls = None, certificates
 
     def context(self) -> ssl.SSLContext:
-        """Return the context that connections begin with.
+        """Return the TLS context for new connections.
 
         Raises:
             CertificateError: there are no certificates.
@@ -112,7 +115,7 @@ class Server:
         _log.debug("Registering webhook", path=path)
 
     def started_checker(self) -> healthz.Checker:
-        """Return a health check that fails until webhooks are answered."""
+        """Return a health check that fails while the server does not serve."""
 
         def check() -> None:
             if not self._serving:

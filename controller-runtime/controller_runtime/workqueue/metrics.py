@@ -14,10 +14,10 @@ from controller_runtime import metrics
 T = TypeVar("T", bound=Hashable)
 
 MAX_PRIORITIES: Final = 25
-"""As many priorities have a depth series of their own; the rest share one."""
+"""The most priorities that have their own depth series; all others share one."""
 OTHER_PRIORITIES: Final = "exceeded_cardinality_limit"
 NORMAL_PRIORITY: Final = ""
-"""The label of priority 0, equal to that of a Go manager whose queues have no priorities, the default there."""
+"""The label of priority 0. A Go manager without priority queues, the default there, uses the same."""
 
 
 class QueueSeries(Protocol):
@@ -119,25 +119,25 @@ class Stopwatch(Generic[T]):
             series.watch(self._ages)
 
     def retried(self) -> None:
-        """An item was added with a delay."""
+        """Record that an item was added with a delay."""
         if self._series is not None:
             self._series.retried()
 
     def added(self, item: T, priority: int) -> None:
-        """``item`` became ready."""
+        """Record that ``item`` became ready."""
         if self._series is not None:
             self._series.added()
             self._series.deepened(priority, 1)
             self._ready.setdefault(item, self._clock())
 
     def moved(self, old: int, new: int) -> None:
-        """A ready item changed its priority."""
+        """Record that a ready item changed its priority."""
         if self._series is not None:
             self._series.deepened(old, -1)
             self._series.deepened(new, 1)
 
     def taken(self, item: T, priority: int) -> None:
-        """``item`` was handed out."""
+        """Record that ``item`` was handed out."""
         if self._series is None:
             return
         now = self._taken[item] = self._clock()
@@ -146,12 +146,12 @@ class Stopwatch(Generic[T]):
             self._series.waited(now - since)
 
     def done(self, item: T) -> None:
-        """Work on ``item`` ended."""
+        """Record that the work on ``item`` ended."""
         if self._series is not None and (since := self._taken.pop(item, None)) is not None:
             self._series.worked(self._clock() - since)
 
     def dropped(self, item: T, priority: int) -> None:
-        """A ready item was dropped at shutdown."""
+        """Record that a ready item was dropped at shutdown."""
         if self._series is not None:
             self._ready.pop(item, None)
             self._series.deepened(priority, -1)

@@ -2,15 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """A work queue: it contains each item once, hands it to one worker at a time, and delays it until its time.
 
-An item is waiting (for its time), ready, or in progress; and while it is in progress it may be waiting or ready
-again, but is not handed out before the work is done. Adding an item that is in the queue already keeps
-the higher of the priorities and the earlier of the times. Ready items leave by priority, and first come
-first served within one; an item raised to a higher priority goes to the end of that priority.
+An item is waiting (for its time), ready, or in progress. While it is in progress, it may also be waiting or ready
+again, but it is not handed out again before :meth:`PriorityQueue.done`. Adding an item that is in the queue already
+keeps the higher of the priorities and the earlier of the times. Ready items are handed out by priority, and first come
+first served within a priority; an item raised to a higher priority goes to the end of that priority.
 
-Everything happens on one event loop; no method but the waits yields to it.
+Everything happens on one event loop; only coroutine methods yield to it.
 
-Only an item crosses the queue. Its origins stand beside it, are kept only while the log level is debug or spans are
-recorded, and a lost origin changes no work.
+Workers get only items. The origins of an item, texts that say why it was added, are kept separately for logs and spans,
+and only while the log level is debug or spans are recorded. No work depends on them.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ T = TypeVar("T", bound=Hashable)
 T_contra = TypeVar("T_contra", bound=Hashable, contravariant=True)
 
 MOST_ITEMS: Final = 4096
-"""Items whose origins are kept; the oldest are dropped."""
+"""The most items whose origins are kept; the oldest are dropped."""
 MOST_ORIGINS: Final = 8
-"""Last origins that are kept for an item."""
+"""How many origins are kept for an item: the most recent ones."""
 LOW_PRIORITY: Final = -100
 """The priority of work without urgency: the first list, resyncs."""
 _GONE: Final = -1
@@ -46,7 +46,7 @@ class QueueShutDownError(Exception):
 
 
 class Adder(Protocol[T_contra]):
-    """Takes work."""
+    """Accepts items for a queue."""
 
     def add(
         self, item: T_contra, *, priority: int | None = None, after: float = 0.0, rate_limited: bool = False
@@ -56,7 +56,7 @@ class Adder(Protocol[T_contra]):
 
 
 class DefaultPriority(Adder[T_contra]):
-    """Passes work on, with a default priority."""
+    """Adds items to a queue with a default priority."""
 
     def __init__(self, queue: Adder[T_contra], priority: int) -> None:
         self._queue = queue
@@ -65,7 +65,7 @@ class DefaultPriority(Adder[T_contra]):
     def add(
         self, item: T_contra, *, priority: int | None = None, after: float = 0.0, rate_limited: bool = False
     ) -> None:
-        """Add ``item`` to the queue behind."""
+        """Add ``item`` to the wrapped queue."""
         if priority is None:
             priority = self._priority
         self._queue.add(item, priority=priority, after=after, rate_limited=rate_limited)
@@ -75,7 +75,7 @@ class Origins(Generic[T]):
     """The last origins of each item that waits in a queue."""
 
     kept_from: ClassVar[int] = log.DEBUG
-    """The verbosity of the log from which on origins are kept. Tracing lowers it for the process: spans show them."""
+    """The log verbosity at and above which origins are kept. Tracing lowers it for the process: spans show them."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[T, dict[str, None]] = OrderedDict()
@@ -106,7 +106,7 @@ class Origins(Generic[T]):
 
 
 class Noting(Adder[T]):
-    """Passes work on, and notes its origin."""
+    """Adds items to a queue, and notes their origin."""
 
     def __init__(self, queue: Adder[T], origins: Origins[T], origin: str) -> None:
         self._queue = queue
@@ -116,7 +116,7 @@ class Noting(Adder[T]):
     def add(
         self, item: T, *, priority: int | None = None, after: float = 0.0, rate_limited: bool = False
     ) -> None:
-        """Add ``item`` to the queue behind."""
+        """Add ``item`` to the wrapped queue."""
         self._origins.note(item, self._origin)
         self._queue.add(item, priority=priority, after=after, rate_limited=rate_limited)
 
@@ -131,7 +131,7 @@ class _Entry(Generic[T]):
         self.priority = priority
         self.turn = turn
         self.ready_at = ready_at
-        """When it becomes ready; None when it is."""
+        """When the item becomes ready; None if it is ready."""
 
 
 class PriorityQueue(Generic[T]):
@@ -178,8 +178,8 @@ class PriorityQueue(Generic[T]):
     ) -> None:
         """Add ``item``, ready after ``after`` seconds; ignored once the queue is shut down.
 
-        ``rate_limited`` counts a failure and waits as long as the limiter says, or ``after`` when that is
-        shorter and not zero. Without a ``priority`` it is 0.
+        With ``rate_limited``, count a failure and wait as long as the rate limiter says, or for ``after`` seconds
+        if that is shorter and not zero. The default of ``priority`` is 0.
         """
         if self._shutting_down:
             return
@@ -219,12 +219,12 @@ class PriorityQueue(Generic[T]):
         """Return the next item, waiting for one; call :meth:`done` when its work has ended.
 
         Raises:
-            QueueShutDownError: there will be no more.
+            QueueShutDownError: the queue is shut down, and hands out no more items.
         """
         return (await self.get_with_priority())[0]
 
     async def get_with_priority(self) -> tuple[T, int]:
-        """Return the next item and its priority; as :meth:`get`."""
+        """Return the next item and its priority; wait and raise as :meth:`get` does."""
         while True:
             if self._shutting_down and not (self._draining and self._ready_count):
                 raise QueueShutDownError(f"work queue {self.name or '(unnamed)'} is shut down")
@@ -296,7 +296,7 @@ class PriorityQueue(Generic[T]):
         self._line_up(entry)
 
     def _line_up(self, entry: _Entry[T]) -> None:
-        """Append a ready item, unless it is in progress: then :meth:`done` will."""
+        """Put a ready item in line, unless it is in progress: then :meth:`done` does it."""
         if entry.key in self._working:
             return
         if len(self._ready) > 2 * self._ready_count + _SLACK:
@@ -334,7 +334,7 @@ class PriorityQueue(Generic[T]):
         self._timer = loop.call_at(loop.time() + max(0.0, when - self._clock()), self._time_has_come)
 
     def _time_has_come(self) -> None:
-        """Make due items ready, in the order of their times, and sleep until the next."""
+        """Make due items ready, in the order of their times, and set the timer for the next."""
         self._timer = None
         now = self._clock()
         while self._waiting:
@@ -379,7 +379,7 @@ class PriorityQueue(Generic[T]):
             self._wake_one()
 
     def _check_idle(self) -> None:
-        """Wake the waiters for an empty queue, and the getters, to check the state of the queue again."""
+        """After a shutdown, wake all tasks that wait in :meth:`get` or for the drain, to check the queue again."""
         if not self._shutting_down:
             return
         self._idle.set()

@@ -33,7 +33,7 @@ class LoopClock:
 
 
 class RateLimiter(ABC, Generic[T]):
-    """Decides on delays, by item or for all items together."""
+    """Decides on delays, for each item or for all items together."""
 
     @abstractmethod
     def when(self, item: T) -> float:
@@ -49,7 +49,7 @@ class RateLimiter(ABC, Generic[T]):
 
 
 class ItemExponentialFailureRateLimiter(RateLimiter[T]):
-    """``base`` after the first failure of an item, twice as long after each more, at most ``maximum``."""
+    """Delays an item by ``base`` after its first failure, twice as long after each further one, up to ``maximum``."""
 
     def __init__(self, base: float = BASE_DELAY, maximum: float = MAX_DELAY) -> None:
         self._base = base
@@ -73,7 +73,7 @@ class ItemExponentialFailureRateLimiter(RateLimiter[T]):
 
 
 class ItemFastSlowRateLimiter(RateLimiter[T]):
-    """``fast`` for the first ``attempts`` failures of an item, then ``slow``."""
+    """Delays an item by ``fast`` after each of its first ``attempts`` failures, then by ``slow``."""
 
     def __init__(self, fast: float, slow: float, attempts: int) -> None:
         self._fast = fast
@@ -136,7 +136,7 @@ class MaxOfRateLimiter(RateLimiter[T]):
 
 
 class WithMaxWaitRateLimiter(RateLimiter[T]):
-    """Cuts another limiter's delays at ``maximum``."""
+    """Limits the delays of another limiter to ``maximum``."""
 
     def __init__(self, limiter: RateLimiter[T], maximum: float) -> None:
         self._limiter = limiter
@@ -156,7 +156,7 @@ class WithMaxWaitRateLimiter(RateLimiter[T]):
 
 
 def default_controller_rate_limiter(*, clock: Callable[[], float] | None = None) -> RateLimiter[T]:
-    """Return a controller's limiter: 5 ms to 1000 s by item, and 10 a second beyond a burst of 100 overall."""
+    """Return a controller's limiter: 5 ms to 1000 s for each item, and overall 10 a second after a burst of 100."""
     return MaxOfRateLimiter(
         ItemExponentialFailureRateLimiter(BASE_DELAY, MAX_DELAY),
         BucketRateLimiter(OVERALL_QPS, OVERALL_BURST, clock=clock),

@@ -110,9 +110,9 @@ class Connection(asyncio.BufferedProtocol):
     ) -> Incoming:
         """Return the response, with its body unless it is a successful stream (no ``bounds``).
 
-        The request is aborted after ``deadline``, unless bytes of a whole body arrived within ``timeout``, and always
-        after the time in ``bounds``. A ``bodiless`` response ends with its head, regardless of its headers, and leaves
-        the connection to the caller.
+        The request is aborted at ``deadline``. While the body of a whole response arrives, it is aborted only when no
+        bytes came for ``timeout`` seconds, or when the time in ``bounds`` is over. A ``bodiless`` response ends with
+        its head, regardless of its headers, and leaves the connection to the caller.
 
         Raises:
             GoneError: the connection was closed before the first byte of the response.
@@ -142,7 +142,7 @@ class Connection(asyncio.BufferedProtocol):
         return answer
 
     def give_up(self, answer: Incoming) -> None:
-        """Abort unless ``answer`` is complete: then another request may already use the connection."""
+        """Abort the connection unless ``answer`` is complete, since another request may use it after that."""
         if self._answer is answer:
             self.abort()
 

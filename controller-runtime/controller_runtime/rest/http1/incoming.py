@@ -202,14 +202,14 @@ class ResponseParser:
         self._parser: Any = httptools.HttpResponseParser(self)
 
     def close(self) -> None:
-        """Parse nothing more."""
+        """Stop parsing."""
         self._parser = None
 
     def feed(self, data: memoryview) -> None:
         """Parse the bytes just read.
 
         Raises:
-            Error: the response is malformed, cannot be decoded or is too large; not after its end.
+            Error: the response is malformed, cannot be decoded or is too large. Bytes after its end only set ``extra``.
         """
         try:
             self._parser.feed_data(data)
