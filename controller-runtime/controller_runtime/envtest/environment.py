@@ -119,7 +119,7 @@ class Environment:
 
     @property
     def control_plane(self) -> ControlPlane:
-        """The control plane with its certificates and addresses; EnvtestError if an existing cluster is used."""
+        """The control plane; EnvtestError if the environment is not running, or uses an existing cluster."""
         if self._control_plane is None:
             why = (
                 "the environment uses an existing cluster"

@@ -182,7 +182,7 @@ class Storage:
         force: bool,
         dry_run: bool,
     ) -> Document:
-        """Apply a configuration: set its fields, and remove those that this manager applied before and now omits."""
+        """Apply a configuration: set its fields, and remove the manager's earlier fields that no other manager owns."""
         key, schema = _placed(table, config), table.facts.schema
         who = Manager(manager, "Apply", subresource)
         if key not in table.rows and not subresource:

@@ -54,8 +54,8 @@ class _Kept:
 class History:
     """Every change since the last compaction, in order.
 
-    If ``keep`` is not zero, changes are compacted from time to time, so that between the last ``keep`` changes and
-    twice as many remain.
+    If ``keep`` is not zero, older changes are compacted from time to time: at least the last ``keep`` changes remain,
+    and at most twice as many.
     """
 
     def __init__(self, *, keep: int = 0) -> None:

@@ -84,7 +84,7 @@ class Struct(BaseModel):
             if (extra or extra is None) and not self.takes_any_field:
                 _check_names(type(self), data)
 
-        # With this mark, pydantic does not call the constructor when it decodes, which it would for each nested struct.
+        # Without this mark, pydantic would call the constructor for each nested struct that it decodes.
         __init__.__pydantic_base_init__ = True
 
         def __setattr__(self, name: str, value: Any) -> None:

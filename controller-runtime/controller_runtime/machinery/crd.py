@@ -79,7 +79,7 @@ class CRD(msgspec.Struct, frozen=True, kw_only=True):
     schema: str | None = None
 
     def __post_init__(self) -> None:
-        """Check the values of which a wrong one would end up in the definition without an error.
+        """Check the values for mistakes that would otherwise get into the definition without an error.
 
         Raises:
             TypeError: the message names the value.

@@ -56,7 +56,7 @@ class GVK(NamedTuple):
         """Return the GVK of an ``apiVersion`` and a ``kind``.
 
         Raises:
-            ValueError: ``api_version`` has more than one slash.
+            ValueError: ``api_version`` has more than one slash, or ends with one.
         """
         group, slash, version = api_version.rpartition("/")
         if "/" in group or (slash and not version):

@@ -182,7 +182,7 @@ def load_all(
 def line_of(text: str | bytes, number: int, path: Iterable[str | int]) -> int | None:
     """Return the line of a value in document ``number``, or that of its nearest ancestor in the text.
 
-    Both numbers are counted from one. A second lookup in the same text does not parse it again.
+    Both numbers are counted from one. The lines of the last two texts are kept, so further lookups do not parse them.
     """
     places = _places(text)
     if number > len(places):

@@ -27,7 +27,7 @@ from .server import Server
 _Versions = dict[NamespacedName, str]
 _DENIED: Final = 403
 _MEMORY: Final = 300.0
-"""Seconds for which a request for a watch may count as a failure: it does if the watch lasted only for a few."""
+"""Seconds for which a request for a watch may count as a failure: it does if the watch lasted only a few seconds."""
 _Watch = tuple[Process, str, str]
 
 

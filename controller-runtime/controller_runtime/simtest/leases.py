@@ -20,7 +20,7 @@ from .loop import Process
 from .network import WRITE_METHODS, Observer, is_aside
 
 _PATIENCE: Final = 35.0
-"""Seconds within which a write is answered, and within which a manager ends that has stopped everything else."""
+"""Seconds within which a write is answered, and within which a manager ends after it has stopped everything else."""
 
 
 class Leases:
@@ -123,7 +123,7 @@ class Holders(Observer):
         self._open.setdefault(process, 0)
 
     def sends(self, process: Process, request: Request) -> None:
-        """Count a request, and check that a leader that knows of its replacement sends no more about leases."""
+        """Count a request; fail if it is about leases, and the leader knows already that another has replaced it."""
         if process in self._deposed and "/leases" in request.path:
             self._fail(f"a leader goes on although another holds its lease: {process.name}")
         if request.method in WRITE_METHODS and not is_aside(request):

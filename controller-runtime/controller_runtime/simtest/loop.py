@@ -199,7 +199,7 @@ class SimLoop(asyncio.BaseEventLoop):
         return True
 
     def _take_due(self) -> None:
-        """Make due timers ready; if no callback is ready, advance the clock to the first timer before."""
+        """Make due timers ready. Before that, if no callback is ready, advance the clock to the first timer."""
         timers = self._timers
         if not self._listed:
             while timers and timers[0][2]._cancelled:

@@ -72,7 +72,7 @@ class Network:
     cut_off: set[str] = field(default_factory=set)
     """Names of processes whose requests do not reach the server."""
     slowest: float = 0.005
-    """Seconds that a request or an answer takes at most in good weather."""
+    """Maximum seconds that a request or an answer takes in good weather."""
     slow: list[Callable[[Request], float]] = field(default_factory=list)
     """Functions that each draw the seconds by which the answer to a request is delayed."""
     observers: list[Observer] = field(default_factory=list)

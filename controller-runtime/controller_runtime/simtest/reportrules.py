@@ -132,7 +132,7 @@ class Metrics:
         return counted
 
     def problems(self) -> Iterator[str]:
-        """Yield descriptions of wrong metrics; for a time at which no controller of a running manager works."""
+        """Yield descriptions of wrong metrics. Call it only while no controller of a running manager works."""
         for name, before in self._before.items():
             now = _values(name)
             for result in _RESULTS:
