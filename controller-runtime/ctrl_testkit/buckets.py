@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The operator of the page for users of kopf, and a storage service in memory for it."""
+"""The operator in ``docs/from-kopf.md``, and a storage service in memory for it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PAGE = Path(__file__).parents[1] / "docs" / "from-kopf.md"
 
 @contextmanager
 def imported_page(folder: Path) -> Iterator[ModuleType]:
-    """The page's operator as a module in ``folder``: the descriptions of a CRD are read from its source."""
+    """Import the page's operator from a file in ``folder``: the descriptions of its CRD are read from the source."""
     (block,) = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
     (folder / "buckets.py").write_text(block)
     sys.path.insert(0, str(folder))

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Both sides of HTTP connections: a client's connection to the test itself, without a socket, and a server with its clients."""
+"""Both sides of HTTP connections: a client's connection that ends in the test, without a socket, and a server's."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from controller_runtime.serving.sharedstate import SharedState
 
 
 class Line(asyncio.Transport):
-    """The transport of a connection; it closes in the loop's next iteration, as real ones do."""
+    """The transport of a connection; like a real one, it reports its end in the loop's next iteration."""
 
     def __init__(self, protocol: asyncio.BaseProtocol) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ class Line(asyncio.Transport):
         self.end()
 
     def end(self, error: Exception | None = None) -> None:
-        """The other side, or ours, ends it."""
+        """End the connection, as either side may do."""
         if not self.ended:
             self.ended = True
             asyncio.get_running_loop().call_soon(self._protocol.connection_lost, error)
@@ -51,7 +51,7 @@ class Line(asyncio.Transport):
 
 
 class Wire:
-    """A connection and the notifications of its owner."""
+    """A client's connection, and its owner, which records the connection's notifications."""
 
     def __init__(self) -> None:
         self.told: list[str] = []
@@ -62,7 +62,7 @@ class Wire:
     async def ask(
         self, head: bytes, body: bytes | None = None, **options: Any
     ) -> asyncio.Task[http1.Incoming]:
-        """Send a request; the task returns when its response has begun."""
+        """Send a request; the returned task ends when the response has begun."""
         asking = asyncio.ensure_future(self.connection.ask(head, body, **options))
         await asyncio.sleep(0)
         return asking
@@ -87,7 +87,7 @@ CHUNKED = b"POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n
 
 
 class Service:
-    """The shared server of the connections under test: an echo, and a handler that waits until it is released."""
+    """The shared server of the connections under test, with handlers that echo, wait until released, or fail."""
 
     def __init__(self) -> None:
         self.shared = SharedState(self._route, 1000, now=lambda: 0.0, max_held=2000)
@@ -134,7 +134,7 @@ class Service:
         return HTTPResponse(body=b"x" * 4_000_000)
 
     async def connect(self) -> Client:
-        """Return a client's end."""
+        """Return the client's end of a new connection."""
         ours, theirs = socket.socketpair()
         theirs.setblocking(False)
         loop = asyncio.get_running_loop()
@@ -154,11 +154,11 @@ class Client:
         self._got = b""
 
     async def send(self, data: bytes) -> None:
-        """Send all."""
+        """Send all of ``data``."""
         await self._loop.sock_sendall(self.sock, data)
 
     async def drip(self, data: bytes, *, every: float) -> None:
-        """Send byte by byte."""
+        """Send byte by byte, with ``every`` seconds after each."""
         for byte in data:
             await self.send(bytes([byte]))
             await asyncio.sleep(every)
@@ -198,7 +198,7 @@ class Client:
 
 
 async def settle() -> None:
-    """Let everything happen that needs no time."""
+    """Let all callbacks run that do not wait for a timer."""
     for _ in range(20):
         await asyncio.sleep(0)
 

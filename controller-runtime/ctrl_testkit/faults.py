@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""An API server to break, and a proxy that breaks the way to it: fixtures of the tests of faults."""
+"""Fixtures for tests of faults: an API server that may be broken, and a proxy that breaks the connections to it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _AUDIT_POLICY = {
 
 @dataclasses.dataclass(frozen=True)
 class Seen:
-    """A request as it came by."""
+    """A request that the proxy received."""
 
     at: float
     method: str
@@ -59,11 +59,13 @@ class Seen:
 class Proxy:
     """Stands between a client and the API server, speaks plain HTTP to the client, and misbehaves on request.
 
-    Fault by fault: ``refuse`` answers in the server's place, ``freeze`` leaves connections open and dead,
-    ``cut`` breaks them; ``hold`` says which requests never reach the server, ``answered`` hears of those that it
-    has answered before the client does, ``answers`` keeps their statuses, ``rewrite`` changes the pieces of answers;
-    ``expired`` lists what was answered by 410, at once or while it was watched; ``route`` says which server a
-    request goes to. A server that is away shows as a connection that closes without an answer.
+    ``freeze`` leaves connections open without passing anything on, and ``cut`` breaks them. Attributes with functions
+    cause other faults: ``refuse`` answers in the server's place, ``hold`` returns True for requests that must never
+    reach the server, ``rewrite`` changes the pieces of answers, and ``route`` returns the server for a request.
+    ``answered`` is called with each request that the server has answered, before the client gets the answer. Lists
+    record the rest: ``seen`` the requests, ``answers`` the requests with their status codes, and ``expired`` the
+    requests that got a 410, as their answer or in a watch. If the server is away, the client's connection closes
+    without an answer.
     """
 
     def __init__(self, target: Config) -> None:
@@ -83,16 +85,16 @@ class Proxy:
 
     @property
     def config(self) -> Config:
-        """How to reach the API server through here, as an administrator."""
+        """The client configuration of an administrator who connects through this proxy."""
         return Config(self.url)
 
     def freeze(self, *, new: bool = False) -> None:
-        """Let nothing more through on the connections there are and, if asked, on ``new`` ones."""
+        """Pass on nothing more on the open connections and, with ``new``, on later ones."""
         self._frozen |= self._open.keys()
         self.blackhole = new
 
     def cut(self, *, watches: bool = False) -> None:
-        """Break all connections, or those of ``watches`` alone."""
+        """Break all connections, or with ``watches`` only those whose last request was a watch."""
         for transport, last in list(self._open.items()):
             if isinstance(transport, asyncio.Transport) and (not watches or "watch" in last.query):
                 transport.abort()
@@ -158,7 +160,7 @@ class Proxy:
                         await response.write(chunk if self.rewrite is None else self.rewrite(chunk))
                     await response.write_eof()
                 finally:
-                    # Of an answer that was not read to its end: a graceful TLS end could outlive the loop.
+                    # The answer was not read to its end. Closing TLS gracefully could take longer than the loop runs.
                     if upstream.connection is not None and upstream.connection.transport is not None:
                         upstream.connection.transport.abort()
         except (aiohttp.ClientError, OSError):
@@ -172,7 +174,7 @@ class Proxy:
 
 @pytest.fixture(scope="session")
 def outage_seconds() -> float:
-    """How long outages last: short by default, ``FAULT_SECONDS=30`` for the real thing."""
+    """How long outages last: short by default; ``FAULT_SECONDS=30`` sets a realistic time."""
     return float(os.environ.get("FAULT_SECONDS", "8"))
 
 
@@ -183,7 +185,7 @@ def audit_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def plane(audit_log: Path) -> Iterator[Environment]:
-    """A dedicated API server of this folder: its crashes must not affect other tests."""
+    """An API server only for the tests of faults, because its crashes must not affect other tests."""
     policy = audit_log.with_name("policy.json")
     policy.write_text(json.dumps(_AUDIT_POLICY))
     flags = [f"--audit-policy-file={policy}", f"--audit-log-path={audit_log}", "--audit-log-mode=blocking"]
@@ -194,7 +196,10 @@ def plane(audit_log: Path) -> Iterator[Environment]:
 
 @pytest.fixture
 def writes(audit_log: Path) -> Callable[..., list[dict[str, Any]]]:
-    """The audit log's finished writes to core objects and leases of a namespace, in the order they came in."""
+    """Return a function that reads the finished writes to core objects and leases of a namespace from the audit log.
+
+    They are in the order in which the server received them.
+    """
 
     def read(namespace: str) -> list[dict[str, Any]]:
         whole = audit_log.read_text().rpartition("\n")[0]  # the last line may be half written
@@ -207,7 +212,7 @@ def writes(audit_log: Path) -> Callable[..., list[dict[str, Any]]]:
 
 @pytest.fixture
 async def client(plane: Environment) -> AsyncIterator[LiveClient]:
-    """An administrator's client that goes straight to the server."""
+    """An administrator's client that does not use the proxy."""
     async with Transport(plane.config) as transport:
         yield LiveClient(transport, RESTMapper(transport))
 
@@ -221,7 +226,7 @@ async def namespace(client: LiveClient) -> str:
 
 @pytest.fixture
 async def new_proxy(plane: Environment) -> AsyncIterator[Callable[..., Awaitable[Proxy]]]:
-    """Makes proxies, to the API server or another ``target``, that last as long as the test."""
+    """Return a function that makes proxies to the API server or another ``target``; they run until the test ends."""
     tasks: list[asyncio.Task[None]] = []
 
     async def make(target: Config | None = None) -> Proxy:

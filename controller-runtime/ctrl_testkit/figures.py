@@ -24,7 +24,7 @@ def figure(request: pytest.FixtureRequest) -> Callable[..., None]:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Show what was measured."""
+    """Print the figures that were measured."""
     if lines := config.stash.get(FIGURES, []):
         terminalreporter.section("figures")
         for line in lines:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Managers without a server, and runnables that record their lives in a diary."""
+"""Managers without an API server, and runnables that record their starts and ends in a diary."""
 
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
@@ -94,7 +94,7 @@ def new_manager(handler: Callable[..., Any] = answer, **options: Any) -> Manager
 
 @asynccontextmanager
 async def running(mgr: Manager) -> AsyncIterator[None]:
-    """Run the manager; at the end stop it and wait."""
+    """Run the manager during the block; then stop it and wait until it has ended."""
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(mgr.start)
         yield

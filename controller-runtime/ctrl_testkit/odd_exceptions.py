@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Exceptions of every shape that code of others may raise, and the log that reports them."""
+"""Exceptions with the unusual properties that foreign code may give them, and the log that reports them."""
 
 from __future__ import annotations
 
@@ -139,13 +139,13 @@ Written = Callable[[], list[dict[str, Any]]]
 
 @pytest.fixture(params=SHAPES)
 def odd(request: pytest.FixtureRequest) -> Odd:
-    """Make an exception of each shape."""
+    """Return a function that makes an exception; the test runs once for each shape."""
     return SHAPES[request.param]
 
 
 @pytest.fixture
 def written() -> Iterator[Written]:
-    """Write the log in full; return its lines."""
+    """Log at debug level; return a function that returns the log's lines."""
     before = structlog.get_config()
     level, handlers = logging.root.level, list(logging.root.handlers)
     stream = io.StringIO()

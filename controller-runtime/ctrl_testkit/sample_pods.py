@@ -9,7 +9,7 @@ from typing import Any
 
 
 def pod(number: int, *, version: int = 1) -> dict[str, Any]:
-    """Return pod number ``number`` of a training job, with its own resourceVersion."""
+    """Return pod ``number``, with its own resourceVersion; 20 pods each belong to one training job."""
     job, index = divmod(number, 20)
     name = f"llama-{job}-node-0-{index}"
     return {
@@ -22,7 +22,7 @@ def pod(number: int, *, version: int = 1) -> dict[str, Any]:
 
 
 def line(number: int, *, version: int = 1, event: str = "ADDED") -> bytes:
-    """Return the watch line of that pod, without its line end."""
+    """Return the line of a watch for pod ``number``, without the line feed."""
     told = {"type": event, "object": pod(number, version=version)}
     return json.dumps(told, separators=(",", ":")).encode()
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Two operators that label ConfigMaps: one that works, and one that believes an error to be a success."""
+"""Two operators that label ConfigMaps: one that works, and one that treats an error as a success."""
 
 from __future__ import annotations
 
@@ -66,12 +66,12 @@ def scenario(sim: Simulation, forgiven: type[Exception] | None) -> None:
 
 
 def labelled(sim: Simulation) -> None:
-    """The operator works."""
+    """Run the operator that works."""
     scenario(sim, None)
 
 
 def careless(sim: Simulation) -> None:
-    """The operator takes every error for a success."""
+    """Run the operator that treats every error as a success."""
     scenario(sim, Exception)
 
 

@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """An operator that uses all parts of the library, and its invariants: the scenario that finds bugs of the library.
 
-A ConfigMap has a value and names a PriorityClass. The operator keeps a Secret with both, adds a finalizer to the
-ConfigMap, deletes the ConfigMap when its time to live is over, and deletes the Secret before the ConfigMap goes. It
-records an event for each Secret that it writes, and waits a moment for more changes of a PriorityClass.
+A ConfigMap has a value and the name of a PriorityClass. The operator adds a finalizer to the ConfigMap, and keeps a
+Secret with its value and the value of the class. It deletes the ConfigMap when its time to live is over, and the Secret
+before the ConfigMap is removed. It records an event for each Secret that it writes, and waits a moment for more changes
+of a PriorityClass.
 """
 
 from __future__ import annotations
@@ -55,16 +56,16 @@ NAMESPACES = ("default", "other")
 BROKEN = "broken"
 QUIET = 60.0
 BUSY = 480.0
-"""Seconds after which nothing goes wrong."""
+"""Seconds of a life after which the operator's own code and the rivals cause no more trouble."""
 LEADER = "leader"
 BATCH = 2.0
-"""Seconds for which some changes of a class are collected."""
+"""Seconds by which some requests for a changed class are delayed, so that several changes are handled together."""
 PERSON = "maintenance"
-"""The name under which a person takes the lease."""
+"""The holder identity with which a person takes the lease."""
 
 
 class Trouble:
-    """What fails in the operator's own code, each time, in the calm part of a life."""
+    """The failure that the operator's own code causes each time, while it is set in the calm part of a life."""
 
     now: ClassVar[str] = ""
 
@@ -116,7 +117,7 @@ class Keeper:
         left = None if due is None else due - datetime.now(UTC)
         if left is not None and left <= timedelta():
             await self._client.delete(source, preconditions={"uid": source.metadata.uid or ""})
-            # The event of this deletion is an own write's and does not come: go on.
+            # The event of an own write does not cause a reconcile, so this one goes on.
             return await self._reconcile(await self._client.get(ConfigMap, source.key))
         await self._keep_secret(source)
         await self._note(source)
@@ -124,7 +125,7 @@ class Keeper:
 
     @staticmethod
     async def _cancel_now_and_then() -> None:
-        """Fail as code does that waits for something that is cancelled by others, or in another way."""
+        """Fail sometimes, as code that awaits a future which other code has cancelled, or with an error."""
         if Trouble.now == "raised":
             raise OSError("a service that the operator needs is away")
         is_due = random.random() < 0.03 and anyio.current_time() - LOOP_START < BUSY
@@ -139,9 +140,9 @@ class Keeper:
         return await self._client.patch(wanted, merge_from(source, optimistic_lock=True))
 
     async def _note(self, source: ConfigMap) -> None:
-        """Note the value that the Secret has, and read it back.
+        """Write the Secret's value to an annotation, and read the ConfigMap back.
 
-        Without a lock: the patch may follow changes that were not read.
+        The patch has no optimistic lock, so it may follow changes that were not read.
         """
         value = (source.data or {})["value"]
         if (source.metadata.annotations or {}).get(NOTED) != value:
@@ -189,7 +190,7 @@ class Census:
     of: ClassVar[dict[str, Census]] = {}
     """By the name of the process."""
     wrong: ClassVar[list[str]] = []
-    """What was wrong with events. A cache only logs errors of handlers, and replicas may have been replaced since."""
+    """Wrong events of all replicas, also of ended ones; they are kept here because a cache only logs handlers' errors."""
 
     def __init__(self) -> None:
         process = CURRENT_PROCESS.get()
@@ -221,7 +222,7 @@ class Census:
 
 
 async def events_are_complete(sim: Simulation) -> None:
-    """The handlers of each replica know the objects that exist, in their newest state."""
+    """Check that the handlers of each replica know the existing objects in their newest states."""
     stored = {
         each["metadata"]["uid"]: each["metadata"]["resourceVersion"]
         for kind in (ConfigMap, Secret)
@@ -269,7 +270,7 @@ async def setup(mgr: ctrl.Manager, workers: int = 3) -> None:
 
 
 class Users:
-    """Actions of people, on few objects, so that they meet."""
+    """Actions of people, on few objects, so that several act on the same object."""
 
     def __init__(self) -> None:
         self._values = 0
@@ -289,7 +290,7 @@ class Users:
             )
 
     async def stray(self, sim: Simulation, rng: random.Random) -> None:
-        """Create a Secret, in most cases one without a ConfigMap; again after it is deleted."""
+        """Create a Secret, in most cases one without a ConfigMap; create it again if it was deleted meanwhile."""
         key = self._key(rng)
         for _ in range(3):
             with suppress(AlreadyExistsError):
@@ -297,14 +298,14 @@ class Users:
             await anyio.sleep(rng.random() * 0.05)
 
     async def edit(self, sim: Simulation, rng: random.Random, name: str = "", *, lives: bool = False) -> None:
-        """Change the data several times; if it ``lives``, its time to live is over much later."""
+        """Change the data of a ConfigMap one to four times; if it ``lives``, it does not expire soon."""
         name = name or self._key(rng)["name"]
         for _ in range(rng.choice([1, 1, 2, 4])):
             await self.change(sim, rng, name, lives=lives)
             await anyio.sleep(rng.random() * 0.02)
 
     async def change(self, sim: Simulation, rng: random.Random, name: str, *, lives: bool = False) -> None:
-        """Change the data once."""
+        """Change the data of a ConfigMap once."""
         source = ConfigMap.from_dict({"metadata": self._key(rng, name)})
         data = self._data(rng) | ({"ttl": "900"} if lives else {})
         with ignore_not_found():
@@ -315,7 +316,7 @@ class Users:
             await sim.client().delete(ConfigMap.from_dict({"metadata": self._key(rng)}))
 
     async def replace(self, sim: Simulation, rng: random.Random, name: str = "") -> None:
-        """Delete with force, and create another object of the same name at once."""
+        """Delete a ConfigMap without its finalizer, and create another one of the same name at once."""
         key, data = self._key(rng, name), self._data(rng)
         with ignore_not_found():
             source = ConfigMap.from_dict({"metadata": key})
@@ -325,7 +326,7 @@ class Users:
                 await sim.client().create(ConfigMap.from_dict({"metadata": key, "data": data}))
 
     async def tamper(self, sim: Simulation, rng: random.Random, name: str = "") -> None:
-        """Change or delete a Secret, which is the operator's."""
+        """Change or delete a Secret that the operator manages."""
         secret = Secret.from_dict({"metadata": self._key(rng, name)})
         with ignore_not_found():
             if rng.random() < 0.5:
@@ -360,7 +361,10 @@ class Users:
 
 
 async def vanish(sim: Simulation, rng: random.Random, name: str) -> None:
-    """Delete a Secret twice, the second time before watches report it; caches learn from a list that it is gone."""
+    """Delete a Secret, and delete it again soon after the operator has created it.
+
+    Watches are late, and then compacted and cut, so that caches learn of the deletions from a list.
+    """
     key = {"namespace": "default", "name": name}
     with sim.server.watches.delays.during(lambda _: 0.3):
         with ignore_not_found():
@@ -376,7 +380,7 @@ async def vanish(sim: Simulation, rng: random.Random, name: str) -> None:
 
 
 class Rivals:
-    """Writers that react to the writes of others within milliseconds, most often while these are still under way."""
+    """Writers that react to writes of others within 40 ms, often before the answer or the watch event has arrived."""
 
     def __init__(self, sim: Simulation, users: Users) -> None:
         self._sim = sim
@@ -386,7 +390,7 @@ class Rivals:
         self._called = anyio.Event()
 
     def see(self, event: Event) -> None:
-        """Note that something was written in the first eight minutes."""
+        """Note the write of an object, until the busy part of the life is over."""
         if self._sim.loop.time() - LOOP_START > BUSY:
             return
         if event.table.facts.gvk.kind in ("ConfigMap", "Secret") and self._rng.random() < 0.2:
@@ -406,9 +410,9 @@ class Rivals:
 
 
 class Overtakers(Observer):
-    """Users who act on each object once more when the operator writes it, within milliseconds of the request.
+    """Users who change an object within milliseconds of the operator's request to write it, each object at most once.
 
-    They change a ConfigMap when it is written, and delete or change a Secret.
+    They change a ConfigMap, and delete or change a Secret.
     """
 
     def __init__(self, sim: Simulation, rng: random.Random, users: Users) -> None:
@@ -430,7 +434,7 @@ class Overtakers(Observer):
             self._called.set()
 
     async def run(self) -> None:
-        """Change what is due, until cancelled."""
+        """Change the objects that are due, until cancelled."""
         while True:
             await self._called.wait()
             due, self._due, self._called = self._due, [], anyio.Event()
@@ -450,7 +454,7 @@ async def collect_garbage(sim: Simulation) -> None:
 
 
 async def act_calmly(sim: Simulation) -> None:
-    """Create an object that expires, and mend a broken one while the server fails: the operator must follow both."""
+    """Create an object that expires, and repair a broken one while the server fails; the operator must handle both."""
     broken, expiring = (
         ConfigMap.from_dict({"metadata": {"namespace": "default", "name": name}, "data": data})
         for name, data in (
@@ -459,8 +463,8 @@ async def act_calmly(sim: Simulation) -> None:
         )
     )
     for process in sim.processes.values():
-        process.drift = 0.0  # the clock that the server's times are compared with
-    await anyio.sleep(120.0)  # a time to live that was measured before is over then
+        process.drift = 0.0  # the operator compares the server's times with this clock
+    await anyio.sleep(120.0)  # longer than any delay that was computed with the old clock
     await all_is_kept(sim)
     await sim.client().create(broken)
     await sim.client().create(expiring)
@@ -477,9 +481,9 @@ async def act_calmly(sim: Simulation) -> None:
 
 
 async def change_calmly(sim: Simulation) -> None:
-    """Edit all objects while requests fail, and change a class: the operator must follow soon.
+    """Edit all objects while requests or the operator's own code fail, and change classes.
 
-    The objects have failed before, and a part of them waits for its end.
+    The operator must handle the changes soon, although the same objects have failed before.
     """
     rng, users = random.Random(f"{sim.seed}/calm"), Users()
     await sim.client().create(Namespace.from_dict({"metadata": {"name": "other"}}))
@@ -523,7 +527,7 @@ async def change_calmly(sim: Simulation) -> None:
 
 @asynccontextmanager
 async def late_watches(sim: Simulation, rng: random.Random) -> AsyncIterator[None]:
-    """Deliver changes after the answers to writes."""
+    """Delay watches, so that changes arrive after the answers to writes."""
     seconds = rng.choice([0.05, 0.3])
     with sim.server.watches.delays.during(lambda _: seconds * rng.random()):
         yield
@@ -531,7 +535,7 @@ async def late_watches(sim: Simulation, rng: random.Random) -> AsyncIterator[Non
 
 @asynccontextmanager
 async def late_answers(sim: Simulation, rng: random.Random) -> AsyncIterator[None]:
-    """Answer writes after the watches have delivered them, some after caches have listed them."""
+    """Delay the answers to writes, so that they arrive after watches have delivered or caches have listed the changes."""
     seconds = rng.choice([0.2, 2.0])
 
     def late(request: Request) -> float:
@@ -544,7 +548,7 @@ async def late_answers(sim: Simulation, rng: random.Random) -> AsyncIterator[Non
 
 @asynccontextmanager
 async def missed_changes(sim: Simulation, rng: random.Random) -> AsyncIterator[None]:
-    """Let caches learn from lists what changes after a moment; some lists take long."""
+    """Hold back changes after a moment, so that caches must learn them from lists; some lists take long."""
     seconds = rng.choice([0.0, 0.3])
 
     def late(request: Request) -> float:
@@ -568,7 +572,10 @@ async def overtake(
     users: Users,
     hinderers: Sequence[Callable[..., AbstractAsyncContextManager[None]]],
 ) -> None:
-    """Change objects while the operator writes them, and something is late: it must follow the last change."""
+    """Change objects while the operator writes them and watches, answers or lists are late.
+
+    The operator must handle the last change.
+    """
     overtakers = Overtakers(sim, rng, users)
     sim.network.observers.append(overtakers)
     async with AsyncExitStack() as stack:
@@ -586,7 +593,7 @@ async def overtake(
 
 
 async def restart(sim: Simulation, rng: random.Random, users: Users, which: str) -> None:
-    """Change and delete objects while no replica leads, or none runs."""
+    """End the leader or all replicas, and change and delete objects while no replica leads."""
     holders = {str(each["spec"].get("holderIdentity")) for each in sim.server.objects(Lease)}
     for name in sorted(sim.processes):
         if which != LEADER or sim.rules.replicas[name].identity in holders:
@@ -625,7 +632,7 @@ async def campaign(sim: Simulation, rng: random.Random) -> None:
 
 
 async def all_is_kept(sim: Simulation) -> None:
-    """Each ConfigMap has its Secret, each Secret its ConfigMap, and nothing is overdue."""
+    """Check that each ConfigMap has its Secret, that each Secret has its ConfigMap, and that nothing is overdue."""
     sources = {each["metadata"]["name"]: each for each in sim.server.objects(ConfigMap)}
     secrets = {each["metadata"]["name"]: each for each in sim.server.objects(Secret)}
     classes = {each["metadata"]["name"]: each["value"] for each in sim.server.objects(PriorityClass)}
@@ -644,7 +651,7 @@ async def all_is_kept(sim: Simulation) -> None:
 
 
 async def nothing_is_written(sim: Simulation) -> None:
-    """In a quiet cluster the operator writes nothing."""
+    """Check that the operator writes nothing in a quiet cluster."""
     lines = len(sim.timeline)
     due = [due for each in sim.server.objects(ConfigMap) if (due := expires(each)) is not None]
     await anyio.sleep(QUIET)
@@ -658,7 +665,7 @@ async def nothing_is_written(sim: Simulation) -> None:
 
 
 def keeper(sim: Simulation) -> None:
-    """Two replicas of the operator, with one worker to three; half of the seeds list by pages of two objects."""
+    """Run two replicas of the operator, with one to three workers; half of the seeds list in pages of two objects."""
     options = simtest.options(
         controller=ControllerOptions(skip_name_validation=True),
         cache=cache.Options(stream_lists=sim.seed % 2 == 0, page_size=2),

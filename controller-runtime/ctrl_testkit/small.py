@@ -32,7 +32,7 @@ class CountedName(str):
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """Return the path of every value within ``value``, from the whole to the leaves."""
+    """Return the paths of ``value`` itself and of every value in it; a value comes before those inside it."""
     below: list[tuple[Any, Any]] = []
     if isinstance(value, dict):
         below = list(value.items())

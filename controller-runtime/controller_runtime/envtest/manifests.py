@@ -30,7 +30,7 @@ WEBHOOK_KINDS: Final = frozenset({"ValidatingWebhookConfiguration", "MutatingWeb
 
 
 def read_manifests(*sources: Path | Manifest) -> list[dict[str, JSON]]:
-    """Return the objects in files and in the ``.json``, ``.yaml`` and ``.yml`` files of folders, by file name.
+    """Return the objects in files and, sorted by name, in the ``.json``, ``.yaml`` and ``.yml`` files of folders.
 
     A list (``kind: List``) is replaced by its items. Sources that are objects are returned unchanged.
 
@@ -48,7 +48,10 @@ def read_manifests(*sources: Path | Manifest) -> list[dict[str, JSON]]:
 
 
 async def apply_manifests(client: Writer, objects: Iterable[Manifest], *, owner: str = FIELD_OWNER) -> None:
-    """Server-side apply ``objects`` in order; repeating it is harmless, and no annotation limits their size."""
+    """Server-side apply ``objects`` in order.
+
+    It may be repeated. Unlike ``kubectl apply``, it writes no annotation that would limit their size.
+    """
     for data in objects:
         await client.apply(Unstructured.wrap(dict(data)), field_owner=owner, force=True)
 
@@ -150,7 +153,7 @@ def open_crd(
 
 
 def kind_of(manifest: Manifest) -> tuple[str, str]:
-    """Return the group and kind that a CRD defines, or empty strings if ``crd`` is not a CRD."""
+    """Return the group and kind that a CRD defines, or empty strings if ``manifest`` is not a CRD."""
     spec = manifest.get("spec") if manifest.get("kind") == "CustomResourceDefinition" else None
     return (spec["group"], spec["names"]["kind"]) if spec else ("", "")
 
@@ -168,7 +171,7 @@ def _conditions(crd: Unstructured) -> dict[str, object]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class WebhookServing:
-    """The webhook server's address: values for a manager's ``webhook_host``, ``…_port`` and ``…_cert_dir``."""
+    """The webhook server's address, for a manager's ``webhook_host``, ``webhook_port`` and ``webhook_cert_dir``."""
 
     host: str
     port: int
@@ -182,7 +185,7 @@ class WebhookServing:
 
     @property
     def certificate(self) -> bytes:
-        """The certificate, which signs itself."""
+        """The server's self-signed certificate, PEM."""
         return (self.cert_dir / "tls.crt").read_bytes()
 
 
@@ -225,7 +228,7 @@ def point_at(manifest: Manifest, url: str, authority: bytes, *, name: str = "") 
 def point_conversion_at(crd: Manifest, serving: WebhookServing) -> dict[str, JSON]:
     """Return a CRD that converts its versions at ``serving``, at its own path or the default ``/convert``.
 
-    ``strategy: Webhook`` is set if it is missing.
+    Its strategy is ``Webhook``, even if it was ``None`` before.
     """
     changed = copy.deepcopy(dict(crd))
     conversion = changed["spec"].get("conversion") or {}

@@ -27,8 +27,11 @@ def free_ports(
 
     They are chosen at random below the ephemeral range, so that an outgoing connection does not take one before its
     server listens. The reservation is a file in ``reservations``, by default a directory of this user for temporary
-    files: no other call of this function, in whatever process, returns the same port meanwhile. The rule is that of
-    controller-runtime's ``pkg/internal/testing/addr``.
+    files: no other call of this function, in this or another process, returns the same port meanwhile. The rule is that
+    of controller-runtime's ``pkg/internal/testing/addr``.
+
+    Raises:
+        OSError: there are not enough free ports.
     """
     choose = choose or random.SystemRandom()
     folder = private_directory(
@@ -52,7 +55,7 @@ def free_ports(
 
 
 def _reserve(path: Path) -> bool:
-    """Create the file ``path``; False while another call's reservation of it holds."""
+    """Create the file ``path`` and return True; return False while another call's reservation of the port holds."""
     with suppress(FileNotFoundError):
         if time.time() - path.stat().st_mtime > _RESERVED_SECONDS:
             path.unlink()

@@ -8,8 +8,8 @@ process, even if it is killed; untied ones outlive it, and the directory's next 
 pid files.
 
 A pid alone is not enough, because the system reuses pids. A component's pid file therefore also records the
-command line and the start time, and a process is considered ours only if all three match. Of the command line, the
-arguments have to match: a script runs as an interpreter, or replaces itself with another program.
+command line and the start time, and a process is considered ours only if all three match. Of the command line, only the
+arguments are compared, because a script runs as an interpreter, or replaces itself with another program.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from controller_runtime.envtest.files import private_directory, write_private
 
 _PROC: Final = Path("/proc/self/stat")
 _PAUSES: Final = (0.0, 0.005, 0.02)
-"""Seconds before each look at a command line: a process that replaces itself has none for a moment."""
+"""Seconds before each attempt to read a command line: a process that replaces itself has none for a moment."""
 _POLL: Final = 0.05
 _TAIL_LINES: Final = 12
 # Sets the signal that this process receives when its parent dies, checks that the parent has not died meanwhile,
@@ -140,7 +140,7 @@ class PidFiles:
         for file in self._directory.glob("*.pid"):
             with suppress(OSError, ValueError, TypeError, RecursionError):
                 found.append((file.stat().st_mtime, Identity(**json.loads(file.read_bytes()))))
-        # Two that are started one right after the other may have the same time: file systems have a coarse clock.
+        # Files written one right after the other may have the same time, because file systems have a coarse clock.
         return [identity for _, identity in sorted(found, key=lambda pair: (pair[0], pair[1].pid))]
 
     def end_leftovers(self) -> list[str]:
@@ -378,9 +378,9 @@ class Supervisor:
             raise died or failed  # type: ignore[misc] # one of them is set
 
     async def stop(self, *names: str, grace: float = 10) -> list[str]:
-        """Request the named components to end, all at once, and return when they have.
+        """Stop the named components, all at the same time, and return when they have ended.
 
-        A component that does not end within ``grace`` seconds is killed. The names of the killed are returned.
+        A component that does not end within ``grace`` seconds is killed; the names of these are returned.
         """
         ending = [self.processes[name] for name in names if name in self.processes]
         for process in ending:
@@ -396,7 +396,7 @@ class Supervisor:
         return killed
 
     def kill(self, names: Iterable[str] | None = None) -> None:
-        """Kill components without waiting for an event loop: for a cluster that is not needed any more."""
+        """Kill the named components, by default all, and block until they have ended; no event loop is needed."""
         ending = [self.processes[name] for name in list(self.processes if names is None else names)]
         for process in ending:
             process.stopping = True

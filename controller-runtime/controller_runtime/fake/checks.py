@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The writes of any kind that an API server refuses: for names, metadata, versions, uids, conflicts of fields."""
+"""The checks of an API server on writes of any kind: names, metadata, versions, UIDs and conflicts of managers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FOREGROUND: Final = "foregroundDeletion"
 _PLAIN_FINALIZERS: Final = frozenset({ORPHAN, FOREGROUND, "kubernetes"})
 _METADATA: Final = field.Path("metadata")
 _ANNOTATIONS: Final = 256 * 1024
-"""Bytes of all annotations of an object."""
+"""Maximum size in bytes of all annotations of an object."""
 _NAMES: Final = {"Namespace": names.is_dns1123_label, "Service": names.is_dns1035_label}
 
 
@@ -54,7 +54,7 @@ def _problems(metadata: Document, *, custom: bool) -> Iterator[field.FieldError]
         yield from (field.invalid(path, value, text) for text in names.is_label_value(value))
     path = _METADATA.child("annotations")
     for key in annotations:
-        # They are validated in lower case.
+        # The keys of annotations are validated in lower case.
         yield from (field.invalid(path, key, text) for text in names.is_label_key(key.lower()))
     if sum(len(f"{key}{value}".encode()) for key, value in annotations.items()) > _ANNOTATIONS:
         yield field.too_long(path, _ANNOTATIONS)
@@ -92,7 +92,7 @@ def _problems_of_owners(path: field.Path, owners: list[OwnerReference]) -> Itera
 
 
 def check_version(table: Table, document: Document, live: Document) -> None:
-    """Raise ConflictError if a write has a resourceVersion that is not the newest."""
+    """Raise ConflictError if a write's resourceVersion is not the newest; ServerError if it is not a number."""
     given = document["metadata"].get("resourceVersion")
     if not given or given == live["metadata"].get("resourceVersion"):
         return
@@ -102,7 +102,7 @@ def check_version(table: Table, document: Document, live: Document) -> None:
 
 
 def check_uid(table: Table, document: Document, live: Document) -> None:
-    """Raise InvalidError if a patch is for another object of the same name."""
+    """Raise InvalidError if a patch has the UID of another object."""
     uid = document["metadata"].get("uid")
     if uid and uid != live["metadata"].get("uid", uid):
         text = f'Invalid value: "{uid}": field is immutable'

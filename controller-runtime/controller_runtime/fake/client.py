@@ -52,12 +52,12 @@ class Call:
 class FakeClient(client.LiveClient):
     """A LiveClient of an API server in memory that records its calls; also a FieldIndexer.
 
-    ``objects`` are stored unchanged, including their status; fields that a server sets are only set on objects created
-    later. ``indexes`` maps (kind, field) to the function that extracts the values, as in a cache: lists that name such
-    a field are selected by it.
+    ``objects`` are stored unchanged, including their status. Fields that a server sets are set only on objects that are
+    created later, except for a missing resourceVersion. ``indexes`` maps (kind, field) to the function that extracts
+    the values, as in a cache; a list whose field selector names such a field uses the index.
     ``crds`` are CustomResourceDefinitions, which define a kind's scope, its status subresource and which of its lists
-    merge. ``with_status`` lists the other custom kinds whose status is a subresource; None means those whose model
-    has a status, and those without a model.
+    merge. ``with_status`` lists the other custom kinds whose status is a subresource. If it is None, the model decides:
+    its ``crd_kind`` markers, or without markers whether it has a status; kinds without a model have the subresource.
     """
 
     def __init__(
@@ -99,11 +99,11 @@ class FakeClient(client.LiveClient):
         return FakeSubResource(self, name)
 
     def add(self, obj: Object) -> None:
-        """Store an object unchanged and unchecked, without recording a call."""
+        """Store an object unchanged and unchecked, without recording a call; AlreadyExistsError if it exists."""
         self.storage.seed(self._kinds.table(type(obj), obj.key), _document_of(obj))
 
     def table(self, kind: type[Object]) -> Table:
-        """Return the stored objects of a kind, to look at them or to change them without the rules of the API."""
+        """Return the stored objects of a kind, to inspect them or to change them without the rules of the API."""
         return self._kinds.table(kind)
 
     def collect_garbage(self) -> None:
@@ -158,7 +158,7 @@ class FakeClient(client.LiveClient):
         return found
 
     async def _indexed(self, gvk: GVK, wanted: Mapping[str, str]) -> set[NamespacedName]:
-        """Return the keys of the objects that the indices have under all of these values."""
+        """Return the keys of the objects that have all of these values in the indices."""
         found: list[set[NamespacedName]] = []
         for name, value in wanted.items():
             kind, extract = self._indexes[gvk, name]
@@ -184,7 +184,7 @@ class FakeClient(client.LiveClient):
         await super().delete_all_of(kind, **options)
 
     async def apply_lazily(self, obj: T, **options: Unpack[client.ApplyOptions]) -> LazyObject[T]:
-        """Apply as :meth:`apply` does, which a subclass may override."""
+        """Apply by calling :meth:`apply`, which a subclass may override."""
         return LazyObject.of(await self.apply(obj, **options))
 
     async def patch_lazily(
@@ -224,7 +224,7 @@ class FakeClient(client.LiveClient):
         subresource: str = "",
         options: Mapping[str, object] | None = None,
     ) -> None:
-        """Add to :attr:`calls`; for a subclass that refuses a call itself."""
+        """Add a call to :attr:`calls`; for subclasses that reject a call without sending it."""
         self._kinds.table(kind, key)
         given = options or {}
         if verb not in ("list", "delete_all_of"):
@@ -265,7 +265,7 @@ class _InProcess:
 
 
 class _Kinds(rest.RESTMapper):
-    """Has the server serve each kind from its first use."""
+    """Makes the server serve each kind when it is first used."""
 
     def __init__(self, server: Server, with_status: Collection[type[Object]] | None) -> None:
         self._server = server
@@ -277,7 +277,7 @@ class _Kinds(rest.RESTMapper):
         self._tables[facts.gvk] = self._server.add(facts)
 
     def table(self, kind: type[Object], key: NamespacedName | None = None) -> Table:
-        """Return the objects of a kind; if nothing says whether it has namespaces, its first object does."""
+        """Return the objects of a kind; if its scope is unknown, the key of its first object decides it."""
         gvk = kind.gvk
         if gvk not in self._tables:
             self.add(self._facts(kind))

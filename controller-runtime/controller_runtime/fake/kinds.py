@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The properties of a kind in an API server: its resource, its status subresource and the rules of its writes.
 
-Kubernetes' own kinds are those of the record in :mod:`controller_runtime.machinery.openapi`. A custom
-resource is described by its CustomResourceDefinition, otherwise by its model; a kind without either is assumed to have
-a status subresource and atomic lists.
+The properties of Kubernetes' own kinds are read from the record in :mod:`controller_runtime.machinery.openapi`. A
+custom resource is described by its CustomResourceDefinition if there is one, otherwise by its model. A kind without
+either is assumed to have a status subresource and atomic lists.
 """
 
 from __future__ import annotations
@@ -73,13 +73,13 @@ class Facts:
     schema: MergeSchema
     scope_is_known: bool = True
     status: bool = True
-    """The status is a subresource."""
+    """True if the status is a subresource."""
     generation: bool = True
-    """Objects count changes outside metadata and status in ``metadata.generation``."""
+    """True if ``metadata.generation`` counts changes outside metadata and status."""
     needs_version: bool = True
-    """An update must carry a resourceVersion."""
+    """True if an update must have a resourceVersion."""
     orphans: bool = False
-    """A delete without a propagation policy orphans the dependents."""
+    """True if a delete without a propagation policy orphans the dependents."""
     custom: bool = True
 
 
@@ -89,7 +89,7 @@ def is_custom(gvk: GVK) -> bool:
 
 
 def facts_for(kind: type[Object], *, status: bool | None = None) -> Facts:
-    """Return the properties of ``kind`` without a CustomResourceDefinition.
+    """Return the properties of ``kind`` that are known without a CustomResourceDefinition.
 
     ``status`` sets whether a custom resource has a status subresource; None uses the model.
     """
@@ -107,7 +107,7 @@ def facts_for(kind: type[Object], *, status: bool | None = None) -> Facts:
             status = model is None or "status" in model.model_fields
     schema = openapi.merge_schema_of_crd({}) if model is None else crd.merge_schema(model)
     resource = kind.resource or _guess(gvk)
-    if not is_custom(gvk):  # of another release than the record
+    if not is_custom(gvk):  # a kind of another Kubernetes release than the recorded one
         return _kubernetes(gvk, resource, schema, status=status)
     return Facts(gvk, resource, schema, kind.resource is not None, status=status)
 

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Field ownership of server-side apply, on plain JSON, for the in-memory API server.
 
-A field set is a set of paths. A step of a path is a map's key, an :class:`Item` of a list whose items are
-identified by key fields, or a :class:`Member` of a list that is a set. The
-kind's :class:`~controller_runtime.machinery.openapi.MergeSchema` has the type of each list and map.
+A field set is a set of paths. A step of a path is a map's key, an :class:`Item` of a list whose items are identified by
+key fields, or a :class:`Member` of a list that is a set. The kind's
+:class:`~controller_runtime.machinery.openapi.MergeSchema` has the type of each list and map.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from controller_runtime.machinery.patch import same
 
 
 class Item(NamedTuple):
-    """The item of a list whose key fields have these values."""
+    """Identifies the item of a list whose key fields have these values."""
 
     keys: tuple[tuple[str, JSON], ...]
     defaults: tuple[tuple[str, JSON], ...] = ()
@@ -29,7 +29,7 @@ class Item(NamedTuple):
 
 
 class Member(NamedTuple):
-    """The member of a set with this value."""
+    """Identifies the member of a set that has this value."""
 
     value: JSON
 
@@ -57,10 +57,7 @@ def _can_be_owned(path: Path) -> bool:
 def difference(
     old: Mapping[str, JSON], new: Mapping[str, JSON], schema: MergeSchema
 ) -> tuple[FieldSet, FieldSet]:
-    """Return the paths that ``new`` sets and ``old`` lacks or has differently, and those that only ``old`` sets.
-
-    Equal parts are compared, but not walked.
-    """
+    """Return the paths that ``new`` adds or changes, and the paths that only ``old`` has."""
     written: list[Path] = []
     removed: list[Path] = []
     if same(old, new):

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Requests and answers of an API server in memory: the objects that a request is about, and answers in bytes."""
+"""Parse the requests to an API server in memory, and encode its answers."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _FALSE_WHEN_UNSET: Final = frozenset({"spec.hostNetwork", "spec.unschedulable"})
 
 @dataclass(slots=True)
 class Place:
-    """A request, understood."""
+    """A parsed request: its verb, and the objects that it is about."""
 
     verb: str
     table: Table
@@ -59,7 +59,7 @@ class Place:
     query: Mapping[str, str]
     request: Request
     picks: Callable[[Document], bool]
-    """Whether an object is in the namespace of the request, and its selectors pick it."""
+    """Returns True for an object that is in the namespace of the request and matches its selectors."""
 
     @property
     def gvk(self) -> GVK:
@@ -68,7 +68,7 @@ class Place:
 
     @property
     def dry_run(self) -> bool:
-        """Whether nothing is stored."""
+        """True if the request is a dry run, so that nothing is stored."""
         return self.query.get("dryRun") == "All"
 
     @property
@@ -78,16 +78,16 @@ class Place:
 
     @property
     def is_apply(self) -> bool:
-        """Whether it is a server-side apply."""
+        """True if the request is a server-side apply."""
         return self.content_type == _APPLY
 
     @property
     def metadata_only(self) -> bool:
-        """Whether the client wants metadata alone."""
+        """True if the client asks for objects with only their metadata."""
         return "as=PartialObjectMetadata" in self.request.headers.get("Accept", "")
 
     def check_subresource(self) -> None:
-        """Raise NotFoundError for a subresource other than ``status``, or if the kind does not have that."""
+        """Raise NotFoundError for a subresource that is not ``status``, or for ``status`` if the kind lacks it."""
         if self.subresource and (self.subresource != "status" or not self.table.facts.status):
             raise self.table.no_subresource(self.key.name)
 
@@ -111,7 +111,7 @@ class Place:
         )
 
     def shown(self, document: Document) -> Document:
-        """Return an object as the client wants it."""
+        """Return an object in the form that the client asks for: whole, or only its metadata."""
         if self.metadata_only:
             return {**_META, "kind": "PartialObjectMetadata", "metadata": document["metadata"]}
         gvk = self.gvk
@@ -130,11 +130,12 @@ class Place:
 
 
 def place_of(request: Request, tables: Tables) -> Place:
-    """Return the place that a request names.
+    """Return the parsed request.
 
     Raises:
-        NotFoundError: nothing is served there.
-        BadRequestError: a selector cannot be read.
+        NotFoundError: the kind is not served.
+        BadRequestError: a selector is malformed, or names a field that servers do not support.
+        MethodNotAllowedError: the method is not one of GET, POST, PUT, PATCH and DELETE.
     """
     table, namespace, rest = _table_of(request.path, tables)
     if table is None:
@@ -323,7 +324,7 @@ class Answer(Response):
             yield line
 
     async def close(self) -> None:
-        """There is no connection to give up."""
+        """Do nothing: the answer holds no connection."""
 
 
 class Stream(Response):
@@ -354,7 +355,7 @@ def success(body: Any, status: int = 200) -> Answer:
 
 
 def refusal(error: errors.StatusError) -> Answer:
-    """Return the answer that a refusal is."""
+    """Return an error as an answer with a metav1.Status."""
     headers = dict(_HEADERS)
     if error.retry_after is not None:
         headers["Retry-After"] = str(int(error.retry_after))

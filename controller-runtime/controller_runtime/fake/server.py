@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""An API server in memory that is spoken to in bytes, as the real one is: requests come in, answers go out.
+"""An API server in memory: like a real one, it gets requests and returns answers as bytes.
 
-Objects are kept by the rules of :mod:`.storage`. This module adds the parts of a server above them: paths, discovery,
-lists with pages, watches with bookmarks and streaming lists, compaction, kinds that come and go.
+Objects are stored by the rules of :mod:`.storage`. This module adds the other parts of a server: paths, discovery,
+lists with pages, watches with bookmarks and streaming lists, compaction, and kinds that are added or changed later.
 """
 
 from __future__ import annotations
@@ -25,16 +25,17 @@ from .writes import Writes, completer
 
 _READS: Final = ("get", "list", "watch")
 _TOO_NEW: Final = 3.0
-"""Seconds for which a list waits for the version that it names."""
+"""Seconds for which a list waits until its view has reached the requested version."""
 
 
 class Server:
     """The objects of a cluster, and the answers to requests about them.
 
-    ``complete`` has, by kind, functions that get each object before it is stored: they set defaults and drop unknown
-    fields, and leave a completed object as it is. ``admit`` has, by kind, functions that are called one after the
-    other for each write of an object, and ``admit_subresource``, by kind and name, those for its subresources. With
-    ``check_namespaces``, the namespace of a new object must exist.
+    ``complete`` maps a kind to a function through which each of its objects passes before it is stored. It sets
+    defaults and drops unknown fields, and must not change an object that it has completed before. ``admit`` maps a kind
+    to the functions that are called one after the other for each write of an object. ``admit_subresource`` maps a kind
+    and the name of a subresource to the functions for writes of that subresource. With ``check_namespaces``, the
+    namespace of a new object must exist.
     """
 
     def __init__(
@@ -59,7 +60,7 @@ class Server:
     # Kinds.
 
     def serve(self, *kinds_: type[Object]) -> None:
-        """Serve kinds by their models."""
+        """Serve kinds as their models describe them."""
         for kind in kinds_:
             self.add(kinds.facts_for(kind))
 
@@ -72,7 +73,7 @@ class Server:
                     self.complete[facts.gvk] = completer(schema)
 
     def add(self, facts: kinds.Facts) -> Table:
-        """Serve a kind, and return its objects."""
+        """Serve a kind, and return the table of its objects."""
         place = _place(facts)
         if (table := self.tables.get(place)) is None:
             table = self.tables[place] = Table(facts)
@@ -80,7 +81,7 @@ class Server:
         return table
 
     def replace(self, table: Table, facts: kinds.Facts) -> None:
-        """Serve the objects of a kind as the kind is now known."""
+        """Serve the objects of a kind with the resource and the other properties in ``facts``."""
         del self.tables[_place(table.facts)]
         table.learn(facts)
         self.tables[_place(facts)] = table
@@ -88,7 +89,7 @@ class Server:
     # Requests.
 
     async def handle(self, request: Request, user: str, view: View | None = None) -> Response:
-        """Return the answer to a request; lists and watches read from ``view``, by default what is stored."""
+        """Return the answer to a request; lists and watches read ``view``, by default the stored objects."""
         view = view or self._current
         try:
             place = self._understood(request, user)
@@ -102,14 +103,14 @@ class Server:
             return _refusal(error)
 
     def handle_at_once(self, request: Request, user: str, view: View) -> Response:
-        """Return the answer to a request that has nothing to wait for: no version in ``view``, and no review."""
+        """Return the answer to a request without waiting for a version in ``view`` and without reviews of writes."""
         try:
             return self._answer(self._understood(request, user), user, view)
         except (errors.StatusError, ValueError) as error:
             return _refusal(error)
 
     def _understood(self, request: Request, user: str) -> Place | requests.Answer:
-        """Return the place that a request of a user names; the answer to a discovery."""
+        """Return the parsed request of a user, or the answer if it asks for discovery."""
         tables = self.served_to(user)
         if (found := requests.discovery(request.path, tables)) is not None:
             return requests.success(found)
@@ -135,12 +136,12 @@ class Server:
                 return _written(place, self.writes.unreviewed(place, user), known=known)
 
     def served_to(self, user: str) -> requests.Tables:
-        """Return the kinds that a user finds."""
+        """Return the tables of the kinds that are served to a user: all, unless a subclass hides some."""
         del user
         return self.tables
 
     def check_permission(self, place: Place, user: str) -> None:
-        """Raise ForbiddenError if the user may not make the request."""
+        """Raise ForbiddenError if the user may not make the request; without a subclass, every user may."""
 
     # Reads.
 
@@ -198,7 +199,7 @@ class Server:
 
 
 async def _reach(place: Place, view: View) -> None:
-    """Wait until a view has reached the version from which a request lists."""
+    """Wait until a view has reached the version that a list requests; ServerTimeoutError if it does not."""
     version = place.query.get("resourceVersion", "")
     exact = place.query.get("resourceVersionMatch") == "Exact"
     if place.verb != "list" or version == "" or exact or place.query.get("continue"):
@@ -211,7 +212,7 @@ async def _reach(place: Place, view: View) -> None:
 
 
 def _written(place: Place, document: Document, *, known: bool) -> Response:
-    """Return the answer to a write; ``known``: the object existed before it."""
+    """Return the answer to a write; ``known`` is True if the object existed before."""
     match place.verb:
         case "create":
             return requests.success(place.shown(document), 201)

@@ -3,8 +3,8 @@
 """How an API server stores objects, on plain JSON: the rules that hold for every kind.
 
 It implements resourceVersion, uid, generation, optimistic locking, generateName, finalizers, grace periods,
-propagation, the status subresource, field owners and watches as a real server does. It does not implement schemas
-(defaults, validation, pruning), admission, garbage collection and permissions.
+propagation, the status subresource, field owners and watch events as a real server does. It does not implement schemas
+(defaults, validation, pruning), admission, garbage collection or permissions.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _NEVER_STORED: Final = ("managedFields", "selfLink")
 
 _OF: Final = {"Orphan": ORPHAN, "Foreground": FOREGROUND, "Background": None}
 _GRACE: Final = 30
-"""Seconds."""
+"""The grace period in seconds of pods that do not set one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class Storage:
         return str(self._version)
 
     def seed(self, table: Table, document: Document) -> None:
-        """Store an object unchanged, except for a missing resourceVersion."""
+        """Store an object unchanged, except for a missing resourceVersion; AlreadyExistsError if it exists."""
         metadata = document.setdefault("metadata", {})
         metadata.setdefault("resourceVersion", self.version)
         key = key_of(document)
@@ -182,7 +182,7 @@ class Storage:
         force: bool,
         dry_run: bool,
     ) -> Document:
-        """Apply a configuration: set its fields, and remove those that this manager applied before and now omits."""
+        """Apply a configuration: set its fields, and remove the manager's earlier fields that no other manager owns."""
         key, schema = _placed(table, config), table.facts.schema
         who = Manager(manager, "Apply", subresource)
         if key not in table.rows and not subresource:
@@ -209,7 +209,10 @@ class Storage:
         return self._replace(table, key, row, Stored(after, others | {who: mine}), dry_run=dry_run)
 
     def delete(self, table: Table, key: NamespacedName, options: DeleteOptions) -> Document | None:
-        """Delete an object, or mark it while finalizers or a grace period keep it; return it while it exists."""
+        """Delete an object, or mark it while finalizers or a grace period keep it.
+
+        Return the marked object, or None if it was deleted.
+        """
         row = table.find(key)
         checks.check_preconditions(table, row.document, options.preconditions)
         left = _marked(table, row.document, options, self._now())
@@ -326,7 +329,10 @@ def _main_part(table: Table, document: Document) -> Document:
 
 
 def _combined(table: Table, old: Document, new: Document, subresource: str) -> Document:
-    """Return ``old`` after a PUT of ``new``, which sets either the status or all but the status and server fields."""
+    """Return ``old`` after a PUT of ``new``.
+
+    A PUT to a subresource sets only the status; any other sets all fields except the status and those of the server.
+    """
     if subresource:
         result = {k: v for k, v in old.items() if k != "status"}
         result["metadata"] = dict(old["metadata"])

@@ -33,7 +33,7 @@ class Change(NamedTuple):
     type: str
     document: Document
     before: Document | None = None
-    """The state before it, if there was one."""
+    """The state before the change, if the object existed."""
 
 
 @dataclass(slots=True)
@@ -48,7 +48,7 @@ class Follower(Protocol):
     """Receives the changes of one kind."""
 
     def notify(self, change: Change) -> None:
-        """Take a change."""
+        """Receive a change."""
         ...
 
 
@@ -66,14 +66,17 @@ class Table:
         return self.facts.resource
 
     def learn(self, facts: Facts) -> None:
-        """Replace the properties of the kind; a sole owner of an object gets the fields by the new schema."""
+        """Replace the properties of the kind.
+
+        The fields of objects with a single owner are computed again with the new schema.
+        """
         self.facts = facts
         for row in self.rows.values():
             if len(row.owners) == 1:
                 row.owners = {who: ownership.fields_of(row.document, facts.schema) for who in row.owners}
 
     def key(self, namespace: str, name: str) -> NamespacedName:
-        """Return the key of an object as in the URL of a request.
+        """Return the key of an object; the namespace is dropped for a cluster-scoped kind.
 
         Raises:
             InvalidRequestError: the name, or the namespace of a namespaced kind, is empty.
@@ -102,7 +105,7 @@ class Table:
         return row
 
     def notify(self, change: Change) -> None:
-        """Report a change."""
+        """Report a change to the followers."""
         for follower in self.followers:
             follower.notify(change)
 

@@ -39,7 +39,7 @@ class Event:
     document: Document
     before: Document | None
     lines: dict[tuple[str, bool], bytes] = field(default_factory=dict)
-    """The lines of watches that are shown the change, by the kind of the event and whether they show metadata alone."""
+    """The lines of watches for this change, by the type of the event and by whether they show only metadata."""
 
 
 @dataclass(slots=True)
@@ -54,7 +54,8 @@ class _Kept:
 class History:
     """Every change since the last compaction, in order.
 
-    With ``keep``, all but about that many of the last changes are compacted from time to time.
+    If ``keep`` is not zero, older changes are compacted from time to time: at least the last ``keep`` changes remain,
+    and at most twice as many.
     """
 
     def __init__(self, *, keep: int = 0) -> None:
@@ -143,11 +144,11 @@ class View(ABC):
     @property
     @abstractmethod
     def applied(self) -> int:
-        """The version up to which the changes are seen."""
+        """The version up to which the view shows all changes."""
 
     @abstractmethod
     def expect(self, event: Event) -> None:
-        """Take note of a change."""
+        """Record a stored change, which the view may show later."""
 
     @abstractmethod
     def documents(self, table: Table) -> list[Document]:
@@ -155,21 +156,24 @@ class View(ABC):
 
     @abstractmethod
     def latest(self, table: Table) -> int:
-        """Return the version of the last change of a kind that is seen."""
+        """Return the version of the last change of a kind that the view shows."""
 
     @abstractmethod
     def plan(self, table: Table | None) -> None:
-        """Make sure that the next change of a kind, or of any, is seen once its time has come."""
+        """Make sure that waiting tasks are woken when the view shows the next change of a kind, or of any for None."""
 
     async def change(self, table: Table | None = None, until: float = math.inf) -> None:
-        """Return at a time, or when the objects of a kind, or of any, change here, or their watchers are woken."""
+        """Wait until the view shows a change of a kind, or of any for None, or until the loop's time ``until``.
+
+        :meth:`wake` ends the wait early.
+        """
         loop = asyncio.get_running_loop()
         waiter: asyncio.Future[None] = loop.create_future()
         waiting = self._waiting.setdefault(table, [])
         waiting.append(waiter)
         if len(waiting) == 1:
             self.plan(table)
-        # In a context of its own: no process's end stops a timer.
+        # In a context of its own, so that the end of a simulated process does not stop the timer.
         timer = loop.call_at(until, _end, waiter, context=Context()) if until < math.inf else None
         try:
             await waiter
@@ -201,13 +205,13 @@ class Current(View):
         return int(self._storage.version)
 
     def expect(self, event: Event) -> None:
-        """Wake who waits for the change."""
+        """Wake the tasks that wait for the change."""
         self._latest[event.table] = event.version
         self.wake(event.table)
         self.wake(None)
 
     def plan(self, table: Table | None) -> None:
-        """Do nothing: each change is seen at once."""
+        """Do nothing: each change is shown at once."""
 
     def documents(self, table: Table) -> list[Document]:
         """Return the objects of a kind, by namespace and name."""
@@ -228,7 +232,7 @@ _DEFAULT_TIMEOUT: Final = 1800.0
 
 
 class Watch:
-    """One watch: the version that it has sent, and its state."""
+    """One watch: the version up to which it has sent changes, and its state."""
 
     def __init__(self, place: Place, view: View, version: int) -> None:
         self.place = place
@@ -236,7 +240,7 @@ class Watch:
         self.version = version
         """Changes up to here have been sent."""
         self.is_cut = False
-        """The server ends it."""
+        """True once the server wants to end the watch."""
         self.ended = False
 
     @property
@@ -274,7 +278,7 @@ class Watches:
         self._history = history
 
     def open(self, place: Place, view: View, newest: str) -> Response:
-        """Begin a watch.
+        """Return the stream of a new watch.
 
         Raises:
             ExpiredError: the version that it begins from has been compacted.
@@ -295,7 +299,7 @@ class Watches:
         return Stream(lines, lambda: self._end(watch))
 
     def cut(self, which: Callable[[Watch], bool] = lambda _: True) -> int:
-        """End watches; return how many."""
+        """End the watches that ``which`` selects, by default all; return their number."""
         found = [watch for watch in self.open_watches if which(watch)]
         for watch in found:
             self.cut_one(watch)
@@ -313,7 +317,7 @@ class Watches:
             self.open_watches.remove(watch)
 
     async def _sent(self, watch: Watch, lines: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
-        """Yield lines as they arrive."""
+        """Yield lines as they arrive; at the end, remove the watch from the open ones."""
         try:
             async with aclosing(lines):
                 async for line in lines:
@@ -350,7 +354,7 @@ class Watches:
             yield bookmark_line(watch, initial=True)
 
     def _pending(self, watch: Watch) -> list[bytes]:
-        """Return the lines of the changes that the view has seen since the last, oldest first."""
+        """Return the lines of the changes that the view shows and the watch has not sent yet, oldest first."""
         applied = watch.view.applied
         events = self._history.between(watch.table, watch.version, applied)
         watch.version = max(watch.version, applied)

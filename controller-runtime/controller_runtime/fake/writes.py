@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Writes to an API server in memory: patches, defaults and pruning, admission, and namespaces that end.
+"""Writes to an API server in memory: patches, defaults and pruning, admission, and namespaces that are being deleted.
 
 Objects are not validated.
 """
@@ -32,7 +32,10 @@ _OF_EVERY_OBJECT: Final = ("apiVersion", "kind", "metadata")
 
 
 def completer(schema: Schema) -> Callable[[Document], Document]:
-    """Return the function that completes objects of a schema; objects without a schema stay as they are."""
+    """Return a function that completes objects by a schema: it sets defaults, and drops unknown fields and nulls.
+
+    ``apiVersion``, ``kind`` and ``metadata`` stay as they are.
+    """
 
     def complete(document: Document) -> Document:
         own = {name: value for name, value in document.items() if name in _OF_EVERY_OBJECT}
@@ -75,13 +78,13 @@ def _object(value: dict[str, JSON], schema: Schema) -> dict[str, JSON]:
 
 _SUCCESS: Final = {"kind": "Status", "apiVersion": "v1", "status": "Success", "metadata": {}}
 Change = Callable[[Place, str, bool], Document]
-"""Stores what a request of a user wants, or computes it alone, and returns the object."""
+"""Makes the write that a user requests, or only computes it in a dry run, and returns the object."""
 Admit = Callable[["Review"], Awaitable[None]]
 
 
 @dataclass(slots=True)
 class Review:
-    """A write that is about to happen; who looks at it may change ``new`` or raise a StatusError."""
+    """A write before it is stored; a reviewer may change ``new``, or raise a StatusError to refuse the write."""
 
     operation: str
     gvk: GVK
@@ -93,7 +96,7 @@ class Review:
 
 
 class Writes:
-    """Stores what requests write, once it is complete and admitted."""
+    """Stores the objects that requests write, after they were completed and admitted."""
 
     def __init__(self, storage: Storage, tables: Tables, *, check_namespaces: bool = False) -> None:
         self._check_namespaces = check_namespaces
@@ -166,7 +169,7 @@ class Writes:
         return self._updated if place.verb == "update" else self._patched
 
     async def _changed(self, place: Place, user: str, change: Change) -> Document:
-        """Compute the object after a write, have it reviewed, and store it; again when it changed meanwhile."""
+        """Compute the object after a write, have it reviewed, and store it; start again if it changed meanwhile."""
         while True:
             before = place.table.rows.get(place.key)
             wanted = change(place, user, True)
@@ -213,7 +216,7 @@ class Writes:
         )
 
     def _deleted(self, place: Place) -> Document:
-        """Delete an object; return it while it waits for its end."""
+        """Delete an object; return it if finalizers or a grace period keep it, otherwise a Status."""
         left = self._storage.delete(place.table, place.key, place.delete_options())
         return dict(_SUCCESS) if left is None else left
 
@@ -226,14 +229,14 @@ class Writes:
         return place.collection([], int(self._storage.version))
 
     def _complete(self, table: Table, document: Document) -> Document:
-        """Return an object as it is stored: as its schema has it, with the changes of admission."""
+        """Return an object as it is stored: completed by its schema, with the changes of admission."""
         complete = self.complete.get(table.facts.gvk, _unchanged)
         document = complete(document)
-        # What a webhook added passes the schema, too.
+        # Fields that a webhook added are completed by the schema, too.
         return complete(patches.apply_merge_patch(document, self._admitted)) if self._admitted else document
 
     def _check_namespace(self, place: Place) -> None:
-        """Check that the namespace of a new object exists. Raises NotFoundError; ForbiddenError if it ends."""
+        """Raise NotFoundError if a new object's namespace is missing, ForbiddenError if it is being deleted."""
         namespace = place.key.namespace
         if not self._check_namespaces or not place.table.resource.namespaced or not namespace:
             return
@@ -270,9 +273,10 @@ def patched(table: Table, document: Document, body: JSON, content_type: str) -> 
     """Return a copy of ``document`` with the patch ``body`` applied.
 
     Raises:
-        BadRequestError: the patch is not an object or a list of operations, or changes the name of the object.
-        InvalidError: the patch cannot be applied to the object.
+        BadRequestError: the patch is not an object or a list of operations, or changes the name or the namespace.
+        InvalidError: the patch cannot be applied to the object, or changes its apiVersion or kind.
         StatusError: the kind does not support patches of this type.
+        NotImplementedError: a strategic merge patch of a Kubernetes kind that is not recorded.
     """
     _check_type(table, body, content_type)
     try:

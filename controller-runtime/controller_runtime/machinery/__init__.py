@@ -1,8 +1,9 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The parts of apimachinery that kinds and clients need: the base of kinds, and modules of functions by their subject.
+"""The parts of Kubernetes' apimachinery that kinds and clients need: base classes of kinds, and a module per subject.
 
-The helpers of several packages are here, too: :mod:`.offload`, :mod:`.raised` and :mod:`.tokenbucket`.
+Helpers that several packages of the library share are here, too: :mod:`.offload`, :mod:`.raised` and
+:mod:`.tokenbucket`.
 
 metav1's structs are in :mod:`controller_runtime.apis.meta.v1`.
 """

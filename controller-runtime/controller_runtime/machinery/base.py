@@ -7,9 +7,9 @@ not written, an empty list or map is. Fields that the model does not declare, fo
 server, are kept as decoded JSON and written back. Decoding is strict about JSON types, as in Go: the string
 ``"3"`` is not an integer.
 
-What JSON or Kubernetes cannot hold is an error when it is decoded, constructed or written: floats that are not finite,
-and times without a time zone. Sets are written in order, so that equal objects have equal texts. Computed fields are
-written; their values are not read, because the class computes them.
+Floats that are not finite and times without a time zone raise an error when they are decoded, passed to a constructor
+or written, because JSON or Kubernetes cannot represent them. Sets are written sorted, so that equal objects have equal
+texts. Computed fields are written; decoding ignores their values, because the class computes them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _MOST_ERRORS: Final = 1000
 def camel(name: str) -> str:
     """Return the wire name of an attribute: ``restart_policy`` → ``restartPolicy``; ``from_`` → ``from``.
 
-    Names with capitals in a row (``podIP``) carry an explicit ``alias``.
+    Fields whose wire name has several capitals in a row (``podIP``) need an explicit ``alias``.
     """
     first, *rest = name.rstrip("_").split("_")
     return first + "".join(part[:1].upper() + part[1:] for part in rest)
@@ -73,7 +73,7 @@ class Struct(BaseModel):
                 TypeError: the model does not declare a field.
                 pydantic.ValidationError: a value has the wrong type.
             """
-            # Unknown fields are looked for where there may be some: a comparison of names would cost as much again.
+            # Names are compared only if validation failed or left extra fields; always doing so would double the cost.
             try:
                 self.__pydantic_validator__.validate_python(data, self_instance=self)
             except ValidationError:
@@ -84,7 +84,7 @@ class Struct(BaseModel):
             if (extra or extra is None) and not self.takes_any_field:
                 _check_names(type(self), data)
 
-        # pydantic calls no constructor that is marked so when it decodes: it would be called for each nested struct.
+        # Without this mark, pydantic would call the constructor for each nested struct that it decodes.
         __init__.__pydantic_base_init__ = True
 
         def __setattr__(self, name: str, value: Any) -> None:
@@ -125,7 +125,7 @@ class Struct(BaseModel):
             return cls.model_validate(data, by_alias=True, by_name=False)
         except ValidationError as error:
             _check_number(error)
-        # Enums and times, which JSON has as texts, are texts only where JSON is decoded.
+        # Enums and times are texts in JSON; strict pydantic accepts such texts only when it decodes JSON text.
         return cls.model_validate_json(to_json(_without_nulls(data)), by_alias=True, by_name=False)
 
     @classmethod
@@ -201,7 +201,7 @@ def _check_aliases(model: type[Struct], name: str, field: FieldInfo) -> None:
 def _with_rules_of_the_wire(
     model: type[Struct], schema: CoreSchema, handler: GetCoreSchemaHandler
 ) -> CoreSchema:
-    """Return a struct's schema with the rules that the module's text names."""
+    """Return a struct's schema with the rules that the module's docstring lists."""
     _add_rules(schema, handler, set())
     computed = frozenset(computed_wire_names(model).values())
     if not computed:
@@ -218,7 +218,7 @@ def _with_rules_of_the_wire(
 
 
 def _add_rules(part: object, handler: GetCoreSchemaHandler, seen: set[str]) -> None:
-    """Add the rules to a part of a schema, and to those of typed dicts and dataclasses; other models have their own."""
+    """Add the rules to a part of a schema and to the typed dicts and dataclasses in it; other models add their own."""
     if isinstance(part, list | tuple):
         for each in part:
             _add_rules(each, handler, seen)
@@ -247,7 +247,7 @@ def _add_rules_to_definition(part: CoreSchema, handler: GetCoreSchemaHandler, se
     seen.add(reference)
     try:
         target = handler.resolve_ref_schema(part)
-    except LookupError:  # a class around this one
+    except LookupError:  # a class that contains this one and is not complete yet
         return
     if target["type"] in ("typed-dict", "dataclass"):
         _add_rules(target, handler, seen)
@@ -284,7 +284,7 @@ _VALUES: Final = frozenset({"default", "expected", "members", "metadata", "confi
 
 
 def _check_number(error: ValidationError) -> None:
-    """Raise one error that replaces very many, because describing each of them would take longer than decoding did."""
+    """Replace a very large number of errors by one: describing each of them would take longer than decoding did."""
     if error.error_count() > _MOST_ERRORS:
         text = f"{error.error_count()} values have another type than their fields"
         details: InitErrorDetails = {"type": PydanticCustomError("too_many", text), "input": None}
@@ -292,7 +292,7 @@ def _check_number(error: ValidationError) -> None:
 
 
 def _may_set(model: type[Struct], name: str) -> bool:
-    """Return True for a private attribute, one of the class such as a property, and any if the model takes any."""
+    """Return True if ``name`` is private or an attribute of the class, or if the model takes any field."""
     return name.startswith("_") or model.takes_any_field or hasattr(model, name)
 
 
@@ -360,8 +360,8 @@ def _copy(value: JSON) -> JSON:
 def is_unset(value: Struct) -> bool:
     """Return True if no field of a struct, or of the structs in its fields, was set.
 
-    This is for fields that Go embeds by value (``spec``, ``template``): in Python they always exist, on the wire
-    only after one of their fields was set.
+    This is for fields that Go embeds by value (``spec``, ``template``): in Python they always exist, but they are
+    written only after one of their fields was set.
     """
     if value.__pydantic_fields_set__ or value.__pydantic_extra__:
         return False

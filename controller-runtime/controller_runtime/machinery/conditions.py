@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Lists of conditions: one per type; the transition time changes only with the status."""
+"""Read and change lists of conditions: one per type, whose transition time changes only with its status."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ def set_status_condition(
 ) -> bool:
     """Add or update the condition of ``new``'s type; return True if ``conditions`` changed.
 
-    When the status changes, the transition time is set to that of ``new``, or to ``now`` if it has none; ``now`` is the
-    clock's time by default. The list does not keep a reference to ``new``.
+    A condition that is added, or whose status changes, gets the transition time of ``new``, or ``now`` if ``new`` has
+    none. ``now`` is the current time by default. The list does not keep a reference to ``new``.
     """
     existing = find(conditions, new.type)
     if existing is None:

@@ -79,7 +79,7 @@ class CRD(msgspec.Struct, frozen=True, kw_only=True):
     schema: str | None = None
 
     def __post_init__(self) -> None:
-        """Check the values whose mistakes would pass into the definition.
+        """Check the values for mistakes that would otherwise get into the definition without an error.
 
         Raises:
             TypeError: the message names the value.
@@ -147,9 +147,9 @@ _BOUNDS: Final = frozenset(
     }
 )
 _FORMATS: Final = frozenset({"date", "date-time", "uuid", "email", "uri", "ipv4", "ipv6", "password"})
-"""Formats that the API server checks, and reads as pydantic does."""
+"""Formats that the API server checks, and reads in the same way as pydantic."""
 _TEXT_ONLY: Final = (Rule("self == self", "must be a string"),)
-"""Without a rule that reads the value, the API server admits lists where a string has a format."""
+"""Without a rule that reads the value, the API server admits a list in place of a string that has a format."""
 _NULL: Final = {"type": "null"}
 _ANYTHING: Final = {"x-kubernetes-preserve-unknown-fields": True}
 _DECIMAL: Final = {"type": "string", "pattern": r"^[+-]?[0-9]+(\.[0-9]+)?$"}
@@ -164,12 +164,13 @@ class _NoSchemaError(TypeError):
 def custom_resource_definition(kind: type[Object]) -> Schema:
     """Return the CustomResourceDefinition of ``kind`` with its single version.
 
-    Types, bounds and required fields are those of the model; a default is in it only if a marker has it, because the
-    API server would write it into the objects.
+    Types, bounds and required fields are those of the model. Defaults of the model are left out, because the API server
+    would write them into the objects; only defaults of markers are included.
 
     Raises:
-        TypeError: it is not a class with the names of a kind, or a field has a type without a structural schema; the
-            message names the class and the field.
+        TypeError: ``kind`` is not a class with the names of a kind, or a field has a type without a structural schema;
+            the message names the class and the field.
+        ValueError: ``kind`` has no plural name.
     """
     if not (isinstance(kind, type) and issubclass(kind, Object) and hasattr(kind, "gvk")):
         shown = kind.__name__ if isinstance(kind, type) else f"an instance of {type(kind).__name__}"
@@ -311,17 +312,17 @@ def _annotated(
 def _written(
     function: Any, declared: object, above: tuple[type[Struct], ...], metadata: Iterable[object]
 ) -> Schema:
-    """Return the schema of what a serializer writes: bounds of the value do not apply to it, markers for CRDs do."""
+    """Return the schema of a serializer's output: the markers for CRDs apply to it, bounds of the value do not."""
     schema = _type(_returned(function, declared), above)
     _constrain(schema, [each for each in metadata if isinstance(each, CRD)])
     return schema
 
 
 def _returned(function: Any, declared: object) -> object:
-    """Return the type of what a serializer or a computed field writes.
+    """Return the type that a serializer or a computed field writes.
 
     Raises:
-        _NoSchemaError: it is not declared.
+        _NoSchemaError: the type is not declared.
     """
     if declared is not PydanticUndefined:
         return declared
@@ -339,7 +340,7 @@ def _getter(computed: ComputedFieldInfo) -> object:
 
 
 def _item(annotation: Any, above: tuple[type[Struct], ...], named: str | None = None) -> Schema:
-    """Return the schema of an item of a list or a value of a map: a None there is written, unlike that of a field."""
+    """Return the schema of an item of a list or a value of a map; unlike in a field, a None there is written."""
     schema = _type(annotation, above, named)
     return _nullable(schema) if _has_none(annotation) else schema
 
@@ -391,17 +392,17 @@ def _without_parts(annotation: Any, above: tuple[type[Struct], ...]) -> Schema:
         return _type(supertype, above)
     if isinstance(annotation, type) and issubclass(annotation, Struct):
         return _struct(annotation, above)
-    # The fields of typed dicts and dataclasses are named by the settings of the struct that they are in.
+    # The settings of the struct around typed dicts and dataclasses determine the names of their fields in JSON.
     holder = pydantic.create_model("Holder", __config__=above[-1].model_config, value=(annotation, ...))
     schema = holder.model_json_schema()
     return _structural(schema["properties"]["value"], schema.get("$defs", {}))
 
 
 def _structural(schema: Schema, definitions: Mapping[str, Schema], above: tuple[str, ...] = ()) -> Schema:
-    """Return a JSON schema of pydantic as the API server takes it: references replaced, one type at each place.
+    """Return pydantic's JSON schema as the API server accepts it: without references, and with one type per value.
 
     Raises:
-        _NoSchemaError: it cannot be written so.
+        _NoSchemaError: the schema cannot be expressed so.
     """
     if reference := schema.get("$ref"):
         name = reference.rpartition("/")[2]
@@ -471,7 +472,7 @@ def _bounds(schema: Schema) -> Schema:
 
 
 def _constrain(schema: Schema, metadata: Iterable[object]) -> None:
-    """Add the constraints of a field: of markers for CRDs, and of pydantic's, such as those of ``Field(ge=1)``."""
+    """Add a field's constraints: those of markers for CRDs, and those of pydantic such as ``Field(ge=1)``."""
     others = [each for each in metadata if not isinstance(each, CRD)]
     if others and (known := _TYPES.get(schema.get("type", ""))) is not None:
         adapted: Any = Annotated[(known, *others)]
@@ -501,7 +502,7 @@ def _add_rules(schema: Schema, rules: tuple[Rule, ...]) -> None:
 
 
 def _class_text(model: type[object]) -> str | None:
-    text = vars(model).get("__doc__")  # its own
+    text = vars(model).get("__doc__")  # not an inherited one
     return None if text is None else _paragraphs(inspect.cleandoc(text))
 
 
@@ -537,7 +538,7 @@ def _paragraphs(text: str) -> str:
 
 @lru_cache(maxsize=256)
 def merge_schema(model: type[Struct]) -> openapi.MergeSchema:
-    """Return how a custom resource merges by its model and the markers of the fields."""
+    """Return how a custom resource merges according to its model and the markers of the fields."""
     return openapi.merge_schema_of_crd(_merge_struct(model))
 
 

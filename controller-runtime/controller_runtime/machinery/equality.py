@@ -37,7 +37,7 @@ def _empty(value: object) -> bool:
 def _equal_structs(a: Struct, b: Struct) -> bool:
     quantities = _quantity_fields(type(a))
     for name, left in a.__dict__.items():
-        right = b.__dict__.get(name, left)  # a cached property may be computed in one of them
+        right = b.__dict__.get(name, left)  # a cached property may have been computed in only one
         if not (_equal_quantities(left, right) if name in quantities else deep_equal(left, right)):
             return False
     return deep_equal(a.unknown_fields, b.unknown_fields)

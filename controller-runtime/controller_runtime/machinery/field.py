@@ -46,7 +46,7 @@ _TEXT: Final = {
 }
 _WITHOUT_VALUE: Final = {ErrorType.REQUIRED, ErrorType.FORBIDDEN, ErrorType.TOO_LONG, ErrorType.INTERNAL}
 OMITTED: Final = object()
-"""A bad value that messages do not show, as the API server does with objects and lists that break a CEL rule."""
+"""Stands for a bad value that the message does not show, such as an object or list that violates a CEL rule."""
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -212,14 +212,14 @@ def forbidden(path: Path, detail: str) -> FieldError:
 
 
 def too_long(path: Path, limit: int) -> FieldError:
-    """Return the error for a value of more than ``limit`` bytes; a negative limit is not reported."""
+    """Return the error for a value of more than ``limit`` bytes; the message does not show a negative limit."""
     unit = "byte" if limit == 1 else "bytes"
     detail = f"may not be more than {limit} {unit}" if limit >= 0 else "value is too long"
     return FieldError(ErrorType.TOO_LONG, str(path), "<value omitted>", detail)
 
 
 def too_many(path: Path, actual: int, limit: int) -> FieldError:
-    """Return the error for a list of more than ``limit`` items; a negative limit is not reported."""
+    """Return the error for a list of more than ``limit`` items; the message does not show negative numbers."""
     unit = "item" if limit == 1 else "items"
     detail = f"must have at most {limit} {unit}" if limit >= 0 else "has too many items"
     return FieldError(ErrorType.TOO_MANY, str(path), actual if actual >= 0 else OMITTED, detail)

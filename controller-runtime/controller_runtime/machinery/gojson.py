@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Format values as Go does: JSON in struct order, ``%v`` and ``%q``. Only messages that quote values use it."""
+"""Format values as Go does: JSON in struct order, ``%v`` and ``%q``. Used only for messages that quote values."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def go_json(value: object) -> str:
 
 def quote(text: str) -> str:
     """Return ``text`` as Go's ``%q`` writes it."""
-    if _SIMPLE.fullmatch(text):  # as names of objects
+    if _SIMPLE.fullmatch(text):  # such as most names of objects
         return f'"{text}"'
     return '"' + "".join(_quoted(character) for character in text) + '"'
 

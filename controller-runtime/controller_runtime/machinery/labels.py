@@ -160,7 +160,7 @@ def selector(like: LabelSelectorLike | None) -> Selector:
 
     Raises:
         SelectorError: the text is not a valid selector. The syntax of a map's keys and values is not checked.
-        TypeError: a map's value is neither a string nor several.
+        TypeError: a map's value is neither a string nor an iterable of strings.
     """
     if like is None:
         return EVERYTHING
@@ -262,7 +262,7 @@ class _Parser:
 
     @staticmethod
     def _check_key(key: str) -> None:
-        for error in _key_errors(key, "<nil>"):  # Go has no path here, and its message says so
+        for error in _key_errors(key, "<nil>"):  # Go passes no path here, so its message shows <nil>
             raise SelectorError(str(error))
 
     def _binary(self, key: str) -> Requirement:

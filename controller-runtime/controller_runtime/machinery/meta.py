@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""metav1: the structs that the kinds of all groups are made of, and its times, which are RFC 3339 in UTC."""
+"""metav1: the structs that kinds of all API groups share, and functions for its times, which are RFC 3339 in UTC."""
 
 from __future__ import annotations
 
@@ -170,10 +170,10 @@ def format_micro_time(moment: datetime) -> str:
 
 
 def parse_time(text: str) -> datetime:
-    """Parse a time in either form; the result is in UTC.
+    """Parse a metav1.Time, a metav1.MicroTime or another ISO 8601 time with a time zone; the result is in UTC.
 
     Raises:
-        ValueError: ``text`` is not an RFC 3339 time, has no time zone, or is before the year 1 or after 9999 in UTC.
+        ValueError: ``text`` is not such a time, has no time zone, or is before the year 1 or after 9999 in UTC.
     """
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:

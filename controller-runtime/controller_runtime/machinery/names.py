@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Names: those that identify a kind, a resource and an object, and the checks of names, labels and ports.
+"""The names that identify kinds, resources and objects, and checks of names, labels and ports.
 
-Each check returns the API server's error messages.
+A check that returns a list returns the API server's error messages; the list is empty if the value is valid.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class GVK(NamedTuple):
         """Return the GVK of an ``apiVersion`` and a ``kind``.
 
         Raises:
-            ValueError: ``api_version`` has more than one slash.
+            ValueError: ``api_version`` has more than one slash, or ends with one.
         """
         group, slash, version = api_version.rpartition("/")
         if "/" in group or (slash and not version):
@@ -92,7 +92,8 @@ class NamespacedName(NamedTuple):
         """Return a (namespace, name) pair as a key.
 
         Raises:
-            TypeError: it is not a pair. A name alone is not; its characters must not be mistaken for one.
+            TypeError: ``pair`` is not a tuple of two. A plain string is not accepted, because one of two characters
+                could be mistaken for a pair.
         """
         if isinstance(pair, NamespacedName):
             return pair
@@ -224,7 +225,7 @@ def is_qualified_name(value: str) -> list[str]:
 
 
 def is_label_key(value: str) -> list[str]:
-    """Return the errors of a key of labels or annotations, or of a finalizer: a qualified name by another name."""
+    """Check a key of labels or annotations, or a finalizer, with the rules of :func:`is_qualified_name`."""
     return [each.replace("a qualified name", "a valid label key") for each in is_qualified_name(value)]
 
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Object, the base class of all kinds with metadata; LazyObject, an object that is still text; Scheme, the known kinds.
+"""Object, the base class of all kinds; LazyObject, an object that is decoded when it is read; Scheme, the known kinds.
 
 Watch events, cached reads and responses to writes contain lazy objects. Most handlers and writers need only a key, a
 version or an owner, and decoding an object costs a hundred times as much as extracting these from its text.
@@ -83,7 +83,11 @@ class Object(Struct):
             cls.resource = Resource(group, version, plural, namespaced) if plural else None
 
     def model_post_init(self, context: object, /) -> None:
-        """Set ``apiVersion`` and ``kind`` if the caller did not. Another kind is an error."""
+        """Set ``apiVersion`` and ``kind`` if the caller did not.
+
+        Raises:
+            ValueError: ``kind`` is not that of the class; PartialObjectMetadata takes any kind.
+        """
         gvk = getattr(type(self), "gvk", None)
         if gvk is None:
             return
@@ -182,7 +186,7 @@ class Object(Struct):
 
 
 class Unstructured(Object):
-    """An object whose content is plain JSON; ``obj["spec"]``, ``obj.nested("spec", "template")``."""
+    """An object whose content is plain JSON, read as ``obj["spec"]`` or ``obj.nested("spec", "template")``."""
 
     takes_any_field: ClassVar[bool] = True
 
@@ -279,7 +283,7 @@ class LazyObject(Generic[T_co]):
         self.kind = kind
         self.text = text
         self.own_write = False
-        """True if a write through the cache's own client produced this state, without any later change."""
+        """True if a write through the cache's own client produced this state, and nothing changed it since."""
         self._object = known
         self._metadata: ObjectMeta | None = None
         self._view: msgspec.Struct | None = None
@@ -296,14 +300,14 @@ class LazyObject(Generic[T_co]):
 
     @property
     def object(self) -> T_co:
-        """The object."""
+        """The decoded object."""
         if self._object is None:
             self._object = self._decode()
         return self._object
 
     @property
     def metadata(self) -> ObjectMeta:
-        """The metadata, possibly without ``managedFields``. The rest is not decoded and may be malformed."""
+        """The metadata, possibly without ``managedFields``; other parts of the object may be malformed."""
         if self._object is not None:
             return self._object.metadata
         if self._metadata is None:
@@ -311,9 +315,9 @@ class LazyObject(Generic[T_co]):
         return self._metadata
 
     def part(self, name: str, kind: type[S]) -> S:
-        """Return the field ``name``, which is the same in JSON and of class ``kind``; empty if it is absent.
+        """Return the field ``name`` as an instance of ``kind``, an empty one if the field is absent.
 
-        The rest of the object is not decoded, and may be malformed.
+        The attribute and the field in JSON must have the same name. Other parts of the object may be malformed.
         """
         if self._object is None and (decoded := self._decode_part(name, kind)) is not None:
             return decoded
@@ -321,9 +325,10 @@ class LazyObject(Generic[T_co]):
         return held
 
     def view(self, shape: type[V]) -> V | None:
-        """Return the fields that ``shape`` declares; the readers of one shape share it.
+        """Return the fields that ``shape`` declares; consecutive readers of one shape share the result.
 
-        None if the whole object is to be read instead: it is decoded already, or its text does not fit ``shape``.
+        None means that the caller must read :attr:`object` instead: it is decoded already, or its text does not fit
+        ``shape``.
         """
         if self._object is not None:
             return None

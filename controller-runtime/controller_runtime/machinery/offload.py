@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Work on large objects, away from the event loop, depending on the bytes that it has to process.
+"""Run work on large objects in a thread, so that it does not block the event loop; work on small ones runs at once.
 
-Only one piece of work runs at a time. More threads would not make any of them faster, and each takes an equal part
-of the interpreter's time from the loop.
+Only one piece of work runs in a thread at a time. More threads would not finish the work sooner, and each would take
+an equal share of the interpreter's time from the loop.
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ _turn: Final[anyio.lowlevel.RunVar[anyio.CapacityLimiter]] = anyio.lowlevel.RunV
 
 
 class weighing:  # noqa: N801  # reads as the context manager that it is
-    """Set the size in bytes of the object that the block and its tasks work on; of several, the largest counts."""
+    """Set the size in bytes of the object that the block, and tasks started in it, work on.
+
+    Of nested blocks, the largest size counts.
+    """
 
     __slots__ = ("_size", "_token")
 
@@ -36,7 +39,7 @@ class weighing:  # noqa: N801  # reads as the context manager that it is
         self._token: Token[int] | None
 
     def __enter__(self) -> None:
-        # A small object changes no answer of ``is_large``.
+        # A size up to LARGE does not change the result of ``is_large``.
         heavier = self._size > LARGE and self._size > _weight.get()
         self._token = _weight.set(self._size) if heavier else None
 
@@ -51,9 +54,10 @@ def is_large(size: int = 0) -> bool:
 
 
 async def run(work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """Return the result of ``work``; work on more than :data:`LARGE` bytes runs in a thread.
+    """Return the result of ``work``; in a block of :class:`weighing` with a large object, it runs in a thread.
 
-    ``work`` must not use shared mutable state. When the caller is cancelled, it runs to its end first.
+    ``work`` must not use shared mutable state. If the caller is cancelled while the thread runs, the cancellation is
+    raised after ``work`` has ended.
     """
     if _weight.get() <= LARGE:
         return work(*args, **kwargs)

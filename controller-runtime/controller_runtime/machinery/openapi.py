@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The OpenAPI schemas of kinds: those of Kubernetes' own kinds, recorded, and how lists and maps merge by a schema.
+"""The recorded OpenAPI schemas of Kubernetes' own kinds, and how lists and maps merge according to a schema.
 
-``kubernetes_schema.json`` contains every kind that an API server serves, by its discovery and the documents below
-``/openapi/v3``, without descriptions.
+``kubernetes_schema.json`` contains every kind that an API server serves. It was recorded from discovery and from the
+documents below ``/openapi/v3``, without descriptions.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ _FIXED: Final[dict[str, Schema]] = {
     "meta.v1.Time": {"format": "date-time", "type": "string"},
 }
 
-# Differences of a CRD generated from the Go types to the API server's schemas: an embedded reference makes the
-# whole struct atomic, a default that names a constant is omitted, and conditions are validated.
+# A CRD generated from the Go types differs from the API server's schemas: a struct that embeds a reference is atomic
+# as a whole, a default that names a Go constant is omitted, and conditions are validated.
 _ATOMIC: Final = (
     "core.v1.ConfigMapEnvSource",
     "core.v1.ConfigMapProjection",
@@ -97,18 +97,18 @@ class Kind(msgspec.Struct, frozen=True):
     plural: str
     namespaced: bool
     status: bool
-    """Its status is a subresource."""
+    """True if its status is a subresource."""
 
 
 class _Record(msgspec.Struct, rename="camel"):
     kubernetes_version: str
     kinds: dict[str, dict[str, Kind]]
-    """By group and version, and by kind."""
+    """The kinds, by ``group/version`` and then by name."""
     definitions: dict[str, msgspec.Raw]
 
 
 def definition(name: str) -> Schema:
-    """Return a new, self-contained schema for CustomResourceDefinitions of a struct, such as ``core.v1.EnvVar``.
+    """Return a new schema of a struct, such as ``core.v1.EnvVar``, for CustomResourceDefinitions: without references.
 
     Raises:
         KeyError: the struct is not recorded.
@@ -121,7 +121,9 @@ def definition(name: str) -> Schema:
 
 @cache
 def published(name: str) -> Schema:
-    """Return the schema of a struct as published; references are names. It is shared and must not be changed.
+    """Return the schema of a struct as the API server publishes it; it is shared and must not be changed.
+
+    The ``$ref`` of a reference is the name of another struct.
 
     Raises:
         KeyError: the struct is not recorded.
@@ -136,7 +138,7 @@ def has_definition(name: str) -> bool:
 
 
 def name_of(model: type[object]) -> str:
-    """Return the name that the struct of a class has in the record, such as ``core.v1.EnvVar``, if it is one."""
+    """Return the name under which the struct of a class would be recorded, such as ``core.v1.EnvVar``."""
     module = model.__module__.removeprefix("controller_runtime.apis.")
     return f"{'meta.v1' if module == _META else module}.{model.__name__}"
 
@@ -187,11 +189,11 @@ _NOTHING: Final[Mapping[str, JSON]] = {}
 
 
 class MergeSchema:
-    """How the value at one place of an object merges, in server-side apply and in strategic merge patches.
+    """How the value of a field or an item merges, in server-side apply and in strategic merge patches.
 
-    The schema of the place says it: ``x-kubernetes-list-type`` and its relatives for server-side apply,
-    ``x-kubernetes-patch-strategy`` and ``x-kubernetes-patch-merge-key`` for strategic merge patches. Without them,
-    lists are replaced and maps merge.
+    This is read from its schema: ``x-kubernetes-list-type``, ``x-kubernetes-list-map-keys`` and
+    ``x-kubernetes-map-type`` for server-side apply, ``x-kubernetes-patch-strategy`` and
+    ``x-kubernetes-patch-merge-key`` for strategic merge patches. Without them, lists are replaced and maps merge.
     """
 
     __slots__ = ("_fields", "_item", "_schema")
@@ -264,7 +266,7 @@ class MergeSchema:
 
 
 UNKNOWN: Final = MergeSchema(_NOTHING)
-"""The schema of a place of which nothing is known."""
+"""The schema of a field or an item about which nothing is known."""
 
 
 @cache
@@ -295,5 +297,5 @@ def _at(schema: Mapping[str, JSON]) -> MergeSchema:
         return MergeSchema(schema)
     if len(schema) == 1:
         return merge_schema(target)
-    # Markers beside a reference count before those of what it refers to.
+    # Markers beside a reference take precedence over those of the referenced struct.
     return MergeSchema({**published(target), **schema})

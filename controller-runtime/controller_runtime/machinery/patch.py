@@ -2,13 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The three kinds of patches: merge patches (RFC 7386), JSON patches (RFC 6902), and strategic merge patches.
 
-The functions do not change their arguments, except :func:`strategic_merge_patch`; results may share parts with them.
+The functions do not change their arguments, except :func:`strategic_merge_patch` and :func:`merge_list`. Results may
+share parts with the arguments.
 
 In a strategic merge patch maps merge, and lists of named items merge by their key: :class:`.openapi.MergeSchema` says
 which lists merge, and by which key. Other lists are replaced as a whole, other fields merge as plain JSON. Merged items
-that are in the patch take the patch's order; the others keep their relative position as far as possible. Directives:
-``$patch: replace|delete`` in a map or an item, ``$retainKeys``, ``$deleteFromPrimitiveList/<field>``,
-``$setElementOrder/<field>``; a null deletes.
+that are in the patch take the patch's order; the others keep their relative position as far as possible. A null deletes
+a field. Directives: ``$patch: replace|delete`` in a map or an item, ``$retainKeys``,
+``$deleteFromPrimitiveList/<field>`` and ``$setElementOrder/<field>``.
 """
 
 from __future__ import annotations
@@ -193,7 +194,7 @@ def _remove(document: JSON, path: list[str]) -> tuple[JSON, JSON]:
 class StrategicMergeError(ValueError):
     """The patch does not fit the object; the message is the API server's.
 
-    ``path`` has the names of the fields above the problem, without the positions in lists.
+    ``path`` is the path to the problem as a list of field names, without the indexes of list items.
     """
 
     def __init__(self, message: str) -> None:
@@ -316,7 +317,10 @@ def _target(directive: str, what: str) -> str:
 
 
 def merge_list(original: list[JSON], patch: list[JSON], schema: MergeSchema) -> list[JSON]:
-    """Return ``original`` with the items of ``patch`` merged into it, as :func:`strategic_merge_patch` does."""
+    """Return ``original`` with the items of ``patch`` merged into it, as :func:`strategic_merge_patch` does.
+
+    Both lists and their items are consumed.
+    """
     if not original and not patch:
         return original
     items = [*original, *patch]
@@ -360,7 +364,11 @@ def _list_directives(original: list[JSON], patch: list[JSON], key: str) -> tuple
 
 
 def _in_order(merged: list[JSON], order: list[JSON], live: list[JSON], key: str) -> list[JSON]:
-    """Sort the items in ``order`` by it and the others by ``live``, and merge both by their order in ``live``."""
+    """Return the merged items in the order that the API server gives them.
+
+    The items in ``order`` are sorted as there, and the others as in ``live``; the two sequences are then merged by
+    their places in ``live``.
+    """
     if key:
         for item in (*merged, *order, *live):
             _key_of(item, key)
@@ -485,7 +493,7 @@ def _change_members(patch: Document, name: str, old: list[JSON], new: list[JSON]
 
 
 def _by_key(items: list[JSON], key: str) -> dict[Hashable, Document] | None:
-    """Return the items by the value of their key, or None if it does not identify them."""
+    """Return the items by the value of their key, or None if a key is missing, duplicate or not a scalar."""
     found: dict[Hashable, Document] = {}
     for item in items:
         value = item.get(key) if isinstance(item, dict) else None

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Text that strangers wrote, made safe for terminals and logs."""
+"""Make text from untrusted sources safe to print on terminals and in logs."""
 
 from __future__ import annotations
 
@@ -14,29 +14,34 @@ _UNPRINTABLE: Final = re.compile(
     "\uffa0\ufff0-\ufffb\ufffe\uffff\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3"
     "\U0001d173-\U0001d17a\U0001fffe\U0001ffff\U0002fffe\U0002ffff\U0003fffe-\U0010ffff]"
 )
-"""One rule for terminals and logs: control characters, line breaks, marks of text direction and format, characters that
-are invisible by default (joiners, variation selectors, fillers, tags), halves of surrogate pairs, private use and
-noncharacters. So an emoji or a script that needs joiners may show escapes, which is better than a forged line or name.
+"""The characters that are escaped for terminals and logs: control characters, line breaks, marks of text direction and
+format, characters that are invisible by default (joiners, variation selectors, fillers, tags), halves of surrogate
+pairs, private use and noncharacters. An emoji or a script that needs joiners may therefore be shown with escapes, which
+is better than a forged line or name.
 """
 _SHORT: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 def printable_line(text: str) -> str:
-    """Return ``text`` on one line."""
+    """Return ``text`` on one line, with unprintable characters escaped."""
     return _replaced(text, _escape)
 
 
 def printable(text: str, indent: str = "") -> str:
-    """Return the lines of ``text``; tabs stay, and every line except the first begins with ``indent``.
+    """Return ``text`` with unprintable characters escaped, except tabs and line feeds.
 
-    With an indent, no line of the text can be mistaken for a line beside it.
+    ``indent`` is put before every line except the first. With an indent, no line of the text can be mistaken for a
+    line of the text around it.
     """
     lines = ("\t".join(map(printable_line, line.split("\t"))) for line in text.split("\n"))
     return f"\n{indent}".join(lines)
 
 
 def printable_json(text: str) -> str:
-    """Return JSON of the same value, in the same lines; other text becomes the same with JSON's escapes."""
+    """Return JSON text with unprintable characters escaped as in JSON; its value and its lines stay the same.
+
+    Text that is not JSON is escaped in the same way.
+    """
     return "\n".join(_replaced(line, _json_escape) for line in text.split("\n"))
 
 

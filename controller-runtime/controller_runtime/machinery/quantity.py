@@ -49,7 +49,7 @@ class Amount(msgspec.Struct, frozen=True):
         return Amount(self.nanos + other.nanos, self.format if self.nanos else other.format)
 
     def __sub__(self, other: Amount) -> Amount:
-        """Return the difference; the format as in a sum."""
+        """Return the difference, in the format that a sum would have."""
         return Amount(self.nanos - other.nanos, self.format if self.nanos else other.format)
 
     def __mul__(self, factor: int) -> Amount:

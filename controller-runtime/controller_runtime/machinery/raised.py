@@ -1,21 +1,21 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Exceptions of code that is not ours: their texts, parts and tracebacks, and those that end more than their call.
+"""Read exceptions raised by code that is not ours, and convert those that would end more than the call.
 
-``__str__`` may raise, causes may form a circle, groups may be nested hundreds deep or contain the same member many
-times. Reading an exception never raises, recurses or takes a number of steps without a bound; only KeyboardInterrupt
-passes.
+The ``__str__`` of such an exception may raise, its causes may form a circle, its groups may be nested hundreds deep or
+contain the same member many times. The functions that read it do not recurse, take a bounded number of steps, and raise
+nothing except KeyboardInterrupt.
 
-Code that awaits a future which another task cancelled gets a ``CancelledError`` although its own task goes on. A
-task group drops such an error, and the task ends without a trace. A ``SystemExit``, as parsers of command lines raise
-it, would end the event loop and everything else that runs on it. Callers of code that is not their own convert both::
+Code that awaits a future which another task cancelled gets a ``CancelledError`` although its own task was not
+cancelled. A task group drops such an error, so the task would end without a trace. A ``SystemExit``, which command-line
+parsers raise, would end the event loop and everything else that runs on it. Callers of foreign code convert both::
 
     try:
         await reconciler.reconcile(request)
     except raised.ENDINGS as error:
         raise raised.as_error(error) from error
 
-:data:`FAILURES` are these and all errors, for callers that handle both alike.
+:data:`FAILURES` contains both and ``Exception``, for callers that handle them alike.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ ENDINGS: Final = (asyncio.CancelledError, SystemExit)
 FAILURES: Final = (Exception, *ENDINGS)
 Failure = Exception | asyncio.CancelledError | SystemExit
 MOST: Final = 10_000
-"""Parts of an exception that are looked at."""
+"""Maximum number of parts of an exception that are read."""
 _PRINTABLE: Final = 256
-"""Parts of an exception up to which it is printed as Python does, which recurses into groups."""
+"""An exception with at most this many parts is printed by Python's own formatter, which recurses into groups."""
 _PRINTED: Final = 16
-"""Parts of a larger exception that are printed."""
+"""Maximum number of parts that are printed of a larger exception."""
 
-# The values that Python itself keeps; a class may define properties of the same names.
+# Read the values that Python itself keeps: a class may define properties of the same names.
 _name: Final[Any] = vars(type)["__name__"]
 _cause: Final[Any] = vars(BaseException)["__cause__"]
 _context: Final[Any] = vars(BaseException)["__context__"]
@@ -55,7 +55,7 @@ def name(error: object) -> str:
 
 
 def text(error: object) -> str:
-    """Return ``str(error)``, which can be encoded, or a text that says why there is none."""
+    """Return ``str(error)`` in a form that can be encoded as UTF-8; if ``str`` raises, return a text that says so."""
     try:
         found = "".join([str(error)])  # a plain string: ``__str__`` may return an instance of a subclass
         return found if found.isascii() else found.encode("utf-8", "backslashreplace").decode()
@@ -80,7 +80,10 @@ def cause(error: BaseException) -> BaseException | None:
 
 
 def parts(error: BaseException, *, causes: bool = True) -> Iterator[BaseException]:
-    """Yield ``error``, its members and, unless ``causes`` is False, its causes: each once, up to :data:`MOST`."""
+    """Yield ``error`` and, recursively, the members of groups and the causes: each once, at most :data:`MOST`.
+
+    If ``causes`` is False, causes are left out.
+    """
     seen: set[int] = set()
     waiting = [error]
     while waiting and len(seen) < MOST:
@@ -95,18 +98,18 @@ def parts(error: BaseException, *, causes: bool = True) -> Iterator[BaseExceptio
 
 
 def leaves(error: BaseException) -> Iterator[BaseException]:
-    """Yield ``error``, or the exceptions of a group and of the groups in it."""
+    """Yield ``error`` itself, or for a group the exceptions in it and in its inner groups that are not groups."""
     return (each for each in parts(error, causes=False) if not members(each))
 
 
 def first_of(kinds: tuple[type[Exception], ...], error: BaseException) -> BaseException | None:
-    """Return the first of the leaves if each of them is of one of ``kinds``, else None."""
+    """Return the first leaf of ``error`` if every leaf is an instance of one of ``kinds``, else None."""
     found = list(leaves(error))
     return found[0] if found and all(issubclass(type(each), kinds) for each in found) else None
 
 
 def stack(error: BaseException) -> str:
-    """Return the traceback of ``error`` and of its parts; nothing if none of them was ever raised."""
+    """Return the traceback of ``error`` and of its parts; it is empty if none of them was ever raised."""
     if all(_traceback.__get__(each) is None for each in parts(error)):
         return ""
     try:
@@ -125,7 +128,7 @@ def _own_stack(error: BaseException) -> str:
 
 
 def _is_printable(error: BaseException) -> bool:
-    """Return True if Python prints ``error`` in few steps; it counts a member as often as groups contain it."""
+    """Return True if Python prints ``error`` in few steps; a member counts once for each group that contains it."""
     waiting = [error]
     for _ in range(_PRINTABLE):
         if not waiting:
@@ -149,7 +152,9 @@ class StrayCancellationError(Exception):
 
 
 def as_error(error: Failure) -> Exception:
-    """Return ``error``, or an ordinary error in its place; for tasks of a task group, in the handler that caught it.
+    """Return ``error``, or an ordinary exception in place of a ``CancelledError`` or ``SystemExit``.
+
+    Call it in a task of an anyio task group, in the handler that caught ``error``.
 
     Raises:
         CancelledError: a cancel scope around the caller is cancelled, so the error is genuine.
@@ -165,7 +170,11 @@ def as_error(error: Failure) -> Exception:
 
 
 def as_error_of_plain_task(error: Failure) -> Exception:
-    """Do the same as :func:`as_error` for tasks that ``Task.cancel`` cancels and no scope does."""
+    """Do the same as :func:`as_error` in a task that is cancelled by ``Task.cancel`` and not by a cancel scope.
+
+    Raises:
+        CancelledError: the task is being cancelled, so the error is genuine.
+    """
     task = asyncio.current_task()
     if issubclass(type(error), asyncio.CancelledError) and task is not None and task.cancelling():
         raise error
@@ -173,7 +182,7 @@ def as_error_of_plain_task(error: Failure) -> Exception:
 
 
 def _converted(error: Failure) -> Exception:
-    if not issubclass(type(error), ENDINGS):  # by the class: ``isinstance`` asks attributes of the error
+    if not issubclass(type(error), ENDINGS):  # ``isinstance`` would read an attribute of the error
         return cast("Exception", error)
     said = text(error)
     detail = f": {said}" if said else ""

@@ -1,14 +1,14 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""JSON texts before they are decoded: limits on their shape, and the texts of their members.
+"""Check JSON texts against limits before they are decoded, and cut them into the texts of their fields and items.
 
 A decoded object takes up to a thousand times the memory of its text: 1.3 MB of ``{},{},…`` match the schema of many
 kinds and block the event loop for seconds. Counting bytes costs a small fraction of that and does not depend on the
 shape.
 
 The decoder raises RecursionError at a depth of about 1,000, also for values that it only skips. API servers accept
-ten times as much, so one object could make the list of its kind undecodable. :func:`fields` and :func:`items` cut a
-text of any depth. They take a microsecond for each bracket, string and comma: call them after a RecursionError only.
+ten times that depth, so one object could make the list of its kind undecodable. :func:`fields` and :func:`items` cut a
+text of any depth. They take a microsecond for each bracket, string and comma: call them only after a RecursionError.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ DEFAULT: Final = Limits()
 A TrainJob with 100 complete pod overrides has half of these counts.
 """
 WIDE: Final = Limits(containers=40_000, items=80_000)
-"""For objects that programs derive from those, and for single reads: up to 200 ms and 60 MiB."""
+"""For objects that programs generate from those of users, and for single reads: up to 200 ms and 60 MiB."""
 _DIGITS: Final = bytes.maketrans(b"123456789", b"000000000")
 _BRACKETS: Final = bytes.maketrans(b"[]", b"{}")
 _OTHERS: Final = bytes(set(range(256)) - set(b'[]{},"'))
@@ -86,7 +86,7 @@ class Counter:
         self._limits = limits
         self._containers = self._items = self._depth = 0
         self._string = -1  # bytes of an unfinished string at the end; negative if there is none
-        self._backslash = b""  # the text ends within an escape sequence
+        self._backslash = b""  # a backslash if the text so far ends within an escape sequence
         self._digits = 0  # digits of a number at the end
 
     def feed(self, data: bytes) -> str | None:
@@ -160,7 +160,7 @@ class Counter:
 
 
 def metadata_text(text: bytes) -> bytes:
-    """Return the text of an object's metadata. Raises like :func:`parts`; KeyError if there is none."""
+    """Return the text of an object's metadata. Raises like :func:`parts`, and KeyError if it has none."""
     return bytes(parts(text)["metadata"])
 
 

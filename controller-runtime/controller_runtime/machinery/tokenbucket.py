@@ -9,9 +9,9 @@ from collections.abc import Callable
 
 
 class TokenBucket:
-    """``burst`` tokens, refilled at ``rate`` a second; it begins full, and may owe tokens.
+    """A bucket of at most ``burst`` tokens that gains ``rate`` tokens per second.
 
-    The time is that of ``clock``, by default of the event loop that runs.
+    It starts full, and may owe tokens. The time is read from ``clock``, by default from the running event loop.
     """
 
     __slots__ = ("_at", "_burst", "_clock", "_rate", "_tokens")
@@ -23,7 +23,7 @@ class TokenBucket:
         self._at: float | None = None
 
     def tokens(self) -> float:
-        """Return the tokens left, less than zero when some are owed."""
+        """Return the number of tokens left; it is negative while the bucket owes tokens."""
         now = (self._clock or asyncio.get_running_loop().time)()
         if self._at is not None:
             self._tokens = min(self._burst, self._tokens + max(0.0, now - self._at) * self._rate)
@@ -31,17 +31,17 @@ class TokenBucket:
         return self._tokens
 
     def take(self, tokens: float = 1) -> float:
-        """Take tokens, future ones if need be; return the seconds until they are there."""
+        """Take tokens, even if the bucket then owes some; return the seconds until it owes none."""
         self._tokens = self.tokens() - tokens
         return max(0.0, -self._tokens / self._rate)
 
     def try_take(self) -> bool:
-        """Take a token if there is one; return True if there was."""
+        """Take a token if at least one is left; return True if one was taken."""
         if self.tokens() < 1:
             return False
         self._tokens -= 1
         return True
 
     def give_back(self) -> None:
-        """Return a token that was taken and not used."""
+        """Put back a token that was taken and not used."""
         self._tokens += 1

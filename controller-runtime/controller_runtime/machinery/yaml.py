@@ -10,8 +10,9 @@ dump        the text of a value
 The rules are those of ``go.yaml.in/yaml/v2`` (``resolve.go``, ``decode.go``): ``0o17``, ``1e3`` and ``yes`` are not
 strings, ``12:30`` and ``2026-01-01`` are; keys become strings; ``<<`` merges only as a key.
 
-The text may be a tenant's. libyaml splits it into events without recursion, and the values are built in a loop
-that ends at the first event beyond a bound: levels, values, and values and text that aliases and merges add.
+The text may come from a tenant, so the work on it is bounded. libyaml splits it into events without recursion, and the
+values are built in a loop that stops at the first event beyond a limit. There are limits on the nesting depth, on the
+number of values, and on the values and text that aliases and merges add.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ MOST_VALUES: Final = 100_000
 MOST_VALUES_OF_FILES: Final = 10_000_000
 """The same for files that the user names: one may hold thousands of objects."""
 _MOST_ALIASED_TEXT: Final = 4 << 20
-"""Maximum number of characters that aliases may add: they share a text here, and each repeats it in JSON."""
+"""Maximum number of characters that aliases may add: in memory they share a text, in JSON each alias repeats it."""
 _MOST_DIRECTIVES: Final = 20
 _LONGEST_DIRECTIVE: Final = 200
 _LONGEST_PATH: Final = 80
@@ -106,7 +107,7 @@ class YAMLError(ValueError):
 
     @property
     def message(self) -> str:
-        """The problem with its path, of which a long one is cut."""
+        """The path and the problem; a long path is cut."""
         path = render_path(self.path)
         if len(path) > _LONGEST_PATH:
             path = f"{path[:_LONGEST_PATH]} ..."
@@ -158,8 +159,8 @@ def load_all(
 ) -> Iterator[tuple[int, JSON]]:
     """Yield each document with its number, counted from one. Empty documents are counted and skipped.
 
-    A text that begins with a bracket is read as JSON values if it is JSON, as kubectl does; ``is_json`` demands it.
-    Raises like :func:`load`.
+    A text that begins with a bracket is read as JSON values if it is JSON, as kubectl does. With ``is_json``, a text
+    that is not JSON is an error. Raises like :func:`load`.
     """
     start = text.lstrip()[:1]
     if is_json or start in ("{", "[", b"{", b"["):
@@ -181,7 +182,7 @@ def load_all(
 def line_of(text: str | bytes, number: int, path: Iterable[str | int]) -> int | None:
     """Return the line of a value in document ``number``, or that of its nearest ancestor in the text.
 
-    Both numbers are counted from one. The time of a second lookup in a text does not grow with the text.
+    Both numbers are counted from one. The lines of the last two texts are kept, so further lookups do not parse them.
     """
     places = _places(text)
     if number > len(places):
@@ -339,7 +340,7 @@ class _Composer:
         self._values = 0
         """How many values were read; those of aliases count each time."""
         self._aliased = 0
-        """How many of them are those of aliases."""
+        """How many of these values aliases added."""
         self._characters = 0
         """The length of all texts; those of aliases count each time."""
         self._aliased_characters = 0
@@ -459,7 +460,7 @@ class _Composer:
             frame.lines[key] = mark.line + 1
 
     def _merge(self, into: dict[str, JSON], value: Any, *, is_alias: bool) -> None:
-        """Merge a map, or a list of maps of which the first takes precedence, into a map as it is by now."""
+        """Merge a map, or a list of maps of which the first takes precedence, into the map as read so far."""
         sources = value[::-1] if isinstance(value, list) and not is_alias else [value]
         for source in sources:
             if not isinstance(source, dict):
@@ -491,7 +492,7 @@ def _copied(value: Any) -> Any:
 
 
 def _resolved(event: Any) -> Any:
-    """Return the value of a scalar; integral floats stay floats, as the text of a key depends on it."""
+    """Return the value of a scalar; integral floats stay floats, because they are written differently as keys."""
     text: str = event.value
     if event.tag is not None:
         return _tagged(event.tag, text)
@@ -556,7 +557,7 @@ def _is_timestamp(text: str) -> bool:
 
 
 def _as_json(value: Any) -> JSON:
-    """Return a value as a reader of Go's JSON finds it."""
+    """Return a value as it is read from the JSON that Go writes for it."""
     if isinstance(value, float):
         if not math.isfinite(value):
             raise YAMLError(f"{value} is not a number in JSON")
@@ -606,7 +607,7 @@ def _json_values(text: str | bytes, *, strict: bool) -> list[JSON]:
 
     Raises:
         json.JSONDecodeError: it is not JSON.
-        YAMLError: a number has no place in JSON, a key is given twice, or the text is nested too deeply.
+        YAMLError: JSON cannot represent a number, a key is given twice, or the text is nested too deeply.
     """
     try:
         decoded = text.decode("utf-8-sig") if isinstance(text, bytes) else text.removeprefix("\ufeff")
@@ -630,7 +631,7 @@ def _json_values(text: str | bytes, *, strict: bool) -> list[JSON]:
         error.line = error.line_in(decoded)
         raise
     except YAMLError:
-        with _located(decoded):  # YAML's events have lines
+        with _located(decoded):  # read as YAML, the error has a line
             for _ in _documents(decoded, strict=strict, most_values=MOST_VALUES_OF_FILES):
                 pass
         raise
@@ -692,14 +693,14 @@ def _whole(value: Any) -> Any:
 
 
 class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc] # the C dumper is not typed
-    """Writes no aliases, and quotes each string that some reader would take for something else."""
+    """Writes no aliases, and quotes each string that some reader would read as another type."""
 
     def ignore_aliases(self, data: object) -> bool:
         """Write no aliases."""
         return True
 
     def text(self, data: str) -> yaml.ScalarNode:
-        """Return a string: lines as a block, quoted if Go reads the plain text otherwise."""
+        """Represent a string: several lines as a block, others quoted if Go would not read them as a string."""
         style = "|" if "\n" in data else None if isinstance(_plain(data), str) else '"'
         node: yaml.ScalarNode = self.represent_scalar(f"{_TAG}str", data, style=style)
         return node

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Profiles of the running process over HTTP: stacks, a sampling profile, and the memory that tracemalloc knows of.
+"""Profiles of the running process over HTTP: stacks, a sampling profile, and the memory that tracemalloc has traced.
 
 A manager serves them with ``Options(pprof_bind_address="127.0.0.1:6060")``. There is no authorization:
 bind to loopback.
@@ -36,7 +36,7 @@ _SCHEMA: Final = "https://www.speedscope.app/file-format-schema.json"
 Stack = tuple[CodeType, ...]
 """The functions of a stack, the outermost first."""
 _MOST_NAMES: Final = 5
-"""How many names are shown of the tasks that have the same stack."""
+"""Maximum number of names that are listed of tasks with the same stack."""
 _DEEPEST: Final = 200
 _FRAMES: Final = ("cr_frame", "gi_frame", "ag_frame")
 _AWAITED: Final = ("cr_await", "gi_yieldfrom", "ag_await")
@@ -155,7 +155,7 @@ class Profile:
     """How often each stack of each thread was seen."""
 
     seconds: float = 0
-    """How long the process was sampled."""
+    """For how long samples were taken."""
     samples: int = 0
     """How many samples were taken."""
     threads: dict[str, Counter[Stack]] = field(default_factory=dict)
@@ -195,7 +195,7 @@ class Profile:
 def sample(seconds: float, hz: float, stop: threading.Event) -> Profile:
     """Return a profile of all threads except the calling one, over ``seconds`` or until ``stop`` is set.
 
-    It blocks: call it in a thread. A sample blocks all Python code for some tens of microseconds per thread.
+    It blocks, so call it in a thread. A sample takes tens of microseconds per thread, and blocks other Python code.
     """
     profile, own = Profile(), threading.get_ident()
     began = due = time.monotonic()
@@ -206,7 +206,7 @@ def sample(seconds: float, hz: float, stop: threading.Event) -> Profile:
                 stack = tuple(each.f_code for each in _frames_of(frame))
                 profile.threads.setdefault(names.get(ident, str(ident)), Counter())[stack] += 1
         profile.samples += 1
-        # Do not make up for missed samples: the process was too busy for them.
+        # Overdue samples are left out: the process was too busy for them.
         due = max(due + 1 / hz, time.monotonic())
     profile.seconds = time.monotonic() - began
     return profile
@@ -222,15 +222,16 @@ def _text(name: str) -> str:
 
 
 def _stacks() -> str:
-    """Return the stacks of threads, then of tasks; tasks with equal stacks are counted together, most frequent first.
+    """Return the stacks of threads, then those of tasks. Call it in the event loop's thread.
 
-    The innermost call is last. Call it in the event loop's thread.
+    Tasks with the same stack are counted together, and the most frequent stack is first. In a stack, the innermost call
+    is last.
     """
     return "\n".join([*_thread_stacks(), *_task_stacks()])
 
 
 def _frames_of(frame: FrameType | None) -> list[FrameType]:
-    """Return a thread's frames, the outermost first; if there are more than 200, only the innermost."""
+    """Return a thread's frames, the outermost first; if there are more than 200, only the innermost 200."""
     frames: list[FrameType] = []
     while frame is not None and len(frames) < _DEEPEST:
         frames.append(frame)
@@ -259,7 +260,7 @@ def _task_stacks() -> Iterator[str]:
 
 
 def _awaited(coroutine: object) -> Iterator[str]:
-    """Yield the place where a coroutine waits, then the place in the coroutine that it awaits, and so on."""
+    """Yield where a coroutine waits, then where the coroutine that it awaits does, and so on."""
     for _ in range(_DEEPEST):
         if coroutine is None:
             return

@@ -1,6 +1,9 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Deterministic simulation of operators: one integer decides every order, delay and failure of a cluster's life."""
+"""Deterministic simulation of operators: a seed determines every order, delay and failure in a cluster's life.
+
+A life is one run of a simulated cluster; the seed is an integer.
+"""
 
 from controller_runtime.fake.requests import Answer as Answer
 from controller_runtime.fake.requests import kind_of as kind_of

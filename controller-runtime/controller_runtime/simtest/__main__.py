@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""``python -m controller_runtime.simtest``: replay a seed, or check that lives repeat."""
+"""``python -m controller_runtime.simtest``: replay the life of a seed, check that lives repeat, or record them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Loaded(NamedTuple):
     size: Size
 
     def run(self, seed: int, *, trace: bool = False) -> Outcome:
-        """Live the life of a seed."""
+        """Run the life of a seed."""
         return run(self.scenario, seed, trace=trace, **self.size)
 
 
@@ -81,7 +81,7 @@ def _replay(given: argparse.Namespace) -> int:
 
 
 def _check(given: argparse.Namespace) -> int:
-    """Live each seed twice here, the second time after all the others, and once in each of two new processes."""
+    """Compare the lives of each seed: two in this process, the second after all others, and two in new processes."""
     seeds = range(given.first, given.first + given.seeds)
     first = _lives(given, seeds)
     others = {"again in this process": _lives(given, seeds)}
@@ -112,14 +112,14 @@ def _lives(given: argparse.Namespace, seeds: Sequence[int]) -> list[Life]:
 
 
 def _sized(given: argparse.Namespace) -> Loaded:
-    """Return the test that is named, with the sizes that are given instead of its own."""
+    """Return the named test; sizes that were given on the command line replace its own."""
     test = load(given.scenario)
     own: dict[str, float] = {name: value for name in _SIZES if (value := getattr(given, name)) is not None}
     return test._replace(size={**test.size, **own})  # type: ignore[typeddict-item]
 
 
 def load(named: str) -> Loaded:
-    """Return what a test lives. Raises SystemExit if the test does not exist."""
+    """Return the scenario and the size of a test. Raises SystemExit if the test does not exist."""
     file, _, name = named.partition("::")
     path = Path(file).resolve()
     if not name or not path.is_file():

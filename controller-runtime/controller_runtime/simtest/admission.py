@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Admission by the webhooks of the managers under test: AdmissionReviews in bytes, answered by their webhook servers.
 
-The API server picks a replica that is ready, as a Service does. The review is answered in the process of that replica:
-it takes its time, and ends without an answer when the process is killed or paused.
+The API server picks a replica that is ready, as a Service does. The review takes some time on its way and is answered
+in the process of that replica; if the process is killed or paused meanwhile, there is no answer in time.
 
 Differences from a real API server: webhooks of one kind are called one after the other, mutating ones once
 (``reinvocationPolicy`` is ``Never``); warnings and audit annotations of answers are dropped; CONNECT and deletions of
@@ -38,7 +38,7 @@ from .server import Server
 
 _TIMEOUT: Final = 10.0
 _SLOWEST: Final = 0.02
-"""Seconds that a review takes at most on its way, without a fault."""
+"""Maximum seconds that a review is on its way, without a fault."""
 _SUBRESOURCES: Final = ("status",)
 _NAMESPACE: Final = "kubernetes.io/metadata.name"
 """The label of a namespace that the API server sets."""
@@ -66,7 +66,7 @@ class Listener(webhook.Server):
 
     @property
     def is_serving(self) -> bool:
-        """Whether a Service would send requests here."""
+        """True if a Service would send requests here."""
         return self._serving
 
     async def answer(self, path: str, body: bytes, seconds: float) -> HTTPResponse:
@@ -100,7 +100,7 @@ class Webhooks:
         self._rng = rng
         self._endpoints: dict[str, _Endpoint] = {}
         self.delays = Delays(lambda: self._rng.random() * _SLOWEST)
-        """How long a review is on its way."""
+        """Draws the seconds that a review is on its way."""
         self.unreachable = 0
         """The API server reaches no replica while this is positive."""
 
@@ -174,7 +174,11 @@ class _Call:
         self._namespaces = _selector(hook, "namespaceSelector")
 
     async def review(self, review: Review) -> None:
-        """Ask the webhook if a rule matches, and change the object as it says. Raises StatusError on a denial."""
+        """Call the webhook if one of its rules matches the write, and apply its patch to the object.
+
+        Raises:
+            StatusError: the webhook denied the write, or the call failed and its failure policy is not Ignore.
+        """
         if not any(self._matches(rule, review) for rule in self._hook["rules"]) or not self._picks(review):
             return
         if review.dry_run and self._hook.get("sideEffects") not in ("None", "NoneOnDryRun"):
@@ -200,7 +204,7 @@ class _Call:
             review.new = patched(self._table, review.new, patch, JSON_PATCH)
 
     def _patch_of(self, response: Mapping[str, Any]) -> list[Any]:
-        """Return the operations of an answer. Raises ValueError if there may be none, or they are malformed."""
+        """Return the patch in an answer. Raises ValueError if it is malformed, or comes from a validating webhook."""
         encoded = response.get("patch")
         if not encoded:
             return []
@@ -209,7 +213,7 @@ class _Call:
         return msgspec.json.decode(base64.b64decode(encoded), type=list[Any])
 
     def _picks(self, review: Review) -> bool:
-        """Return True if the selectors pick the namespace, and the object before or after the write."""
+        """Return True if the selectors match the namespace, and the object before or after the write."""
         documents = [each for each in (review.new, review.old) if each is not None]
         if not any(self._objects.matches(each["metadata"].get("labels")) for each in documents):
             return False
@@ -251,7 +255,7 @@ class _Call:
 
 
 def _order(configuration: Mapping[str, Any]) -> tuple[str, str]:
-    """Sort mutating configurations first, then by name."""
+    """Return the sort key of a configuration: mutating ones come first, then the order is by name."""
     return str(configuration["kind"]), str((configuration.get("metadata") or {}).get("name") or "")
 
 

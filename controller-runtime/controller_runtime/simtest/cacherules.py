@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The rules for caches: the changes that one has received, its agreement with the server, and requests of watches.
+"""The rules for caches: they miss no change, they agree with the server, and their watches are resumed.
 
-A watch that is refused for a moment is resumed, not begun again with a list.
+A watch that was refused for a short time is resumed; it does not begin again with a list.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from .server import Server
 _Versions = dict[NamespacedName, str]
 _DENIED: Final = 403
 _MEMORY: Final = 300.0
-"""Seconds for which a request may count as a failure: a watch that lasts for less than some seconds does."""
+"""Seconds for which a request for a watch may count as a failure: it does if the watch lasted only a few seconds."""
 _Watch = tuple[Process, str, str]
 
 
 def disagreements(server: Server, engine: SharedInformer) -> Iterator[str]:
-    """Yield the differences of a cache from the server; there are none in a cluster at rest."""
+    """Yield descriptions of the differences between a cache and the server; a cluster at rest has none."""
     table = _table_of(server, engine)
     if not engine.has_synced or not is_unselective(engine) or table is None:
         return
@@ -50,7 +50,7 @@ def disagreements(server: Server, engine: SharedInformer) -> Iterator[str]:
 
 
 def missed(server: Server, engine: SharedInformer) -> Iterator[str]:
-    """Yield the changes up to the version that a watch has reached, and that the cache does not have."""
+    """Yield descriptions of the changes that a cache lacks although its watch has reached their versions."""
     table, feed = _table_of(server, engine), engine._informers.get("")
     if table is None or feed is None or not feed.synced or feed._found is not None:
         return
@@ -68,7 +68,7 @@ def missed(server: Server, engine: SharedInformer) -> Iterator[str]:
 
 
 def is_ghost(engine: SharedInformer, key: NamespacedName) -> bool:
-    """Return True if a read finds an own write although the watch has passed it, and not by this state."""
+    """Return True if reads find an own write that the watch has not reported, although it has passed its version."""
     feed, write = engine._informers.get(""), engine.store._writes.get(key)
     return (
         feed is not None
@@ -86,7 +86,7 @@ def is_readable(engine: SharedInformer) -> bool:
 
 
 def held_back(engine: SharedInformer) -> Iterator[tuple[NamespacedName, int]]:
-    """Yield the changes that handlers have not received because their objects are being written."""
+    """Yield, for each object, the key and the id of the first change held back from handlers during a write."""
     for key, writing in engine.processor._held._writing.items():
         for change, _ in writing.held[:1]:
             yield key, id(change)
@@ -136,15 +136,15 @@ def is_unselective(engine: SharedInformer) -> bool:
 
 
 class Resumes(Observer):
-    """Follows the watches of all processes; ``fail`` takes the description of a broken rule."""
+    """Follows the watches of all processes; ``fail`` is called with the description of a broken rule."""
 
     def __init__(self, fail: Callable[[str], None], now: Callable[[], float]) -> None:
         self._fail = fail
         self._now = now
         self._sent: dict[_Watch, list[float]] = {}
-        """When a watch with a version was sent."""
+        """When requests for watches that start at a version were sent."""
         self._refused: set[_Watch] = set()
-        """Watches with a version whose last answer was a refusal."""
+        """Watches whose last request started at a version and was refused."""
 
     def sends(self, process: Process, request: Request) -> None:
         """Check a watch that begins with a list."""
@@ -159,7 +159,7 @@ class Resumes(Observer):
         self._refused.discard(watch)
 
     def answered(self, process: Process, request: Request, response: Response) -> None:
-        """Note a refusal of a watch that has a version."""
+        """Note a refusal of a watch that starts at a version."""
         query = dict(request.query)
         if query.get("watch") == "true" and "sendInitialEvents" not in query and response.status == _DENIED:
             self._refused.add(_watch(process, request))

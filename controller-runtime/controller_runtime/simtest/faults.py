@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The faults of a life, each as one function that causes it and takes it back."""
+"""The faults of a life: each is one function that causes the fault and ends it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def _stop(sim: Simulation, rng: random.Random) -> None:
 
 
 async def _roll_out(sim: Simulation, rng: random.Random) -> None:
-    """Stop one manager after the other, some while the server stores that they lead."""
+    """Stop one manager after the other, some of them at the moment when they acquire the lease."""
     for _ in range(rng.randint(2, 4)):
         sim.stop(_some_manager(sim, rng))
         moment = Campaign()
@@ -56,7 +56,7 @@ async def _roll_out(sim: Simulation, rng: random.Random) -> None:
 
 
 async def _expire_events(sim: Simulation, _: random.Random) -> None:
-    """Delete all events, as a server does with those of more than an hour ago."""
+    """Delete all events, as a server does an hour after they were written."""
     table = sim.server.table(Event)
     for key in list(table.rows):
         sim.server.storage.delete(table, key, DeleteOptions())
@@ -85,7 +85,7 @@ async def _slow_watches(sim: Simulation, rng: random.Random) -> None:
 
 
 async def _silence(sim: Simulation, rng: random.Random) -> None:
-    """Let the watches of one kind on one replica of the server deliver nothing for a while, though they stay open."""
+    """Hold back the lines of all watches of one kind on one replica for a while; the watches stay open."""
     kind = rng.choice(sorted(str(table.resource.group_resource) for table in sim.server.tables.values()))
     replica, until = rng.choice(sim.server.replicas), sim.loop.time() + rng.choice([5.0, 30.0, 75.0])
 
@@ -106,7 +106,7 @@ async def _cut_off(sim: Simulation, rng: random.Random) -> None:
 
 
 async def miss_changes(sim: Simulation, seconds: float) -> None:
-    """Keep changes from watches for a while, then forget them: caches learn from lists what has changed."""
+    """Hold back changes from watches, then compact them and cut the watches: caches must read them from lists."""
     until = sim.loop.time() + seconds
     with sim.server.watches.delays.during(lambda _: max(0.0, until - sim.loop.time())):
         await anyio.sleep(seconds * 0.99)
@@ -151,7 +151,7 @@ async def _forbid(sim: Simulation, rng: random.Random) -> None:
 
 
 async def _miss(sim: Simulation, rng: random.Random) -> None:
-    """Serve managers one custom kind no more for a while, as a server does that starts or replaces its definition."""
+    """Stop serving a custom kind to managers for a while, as a server does when it starts or its CRD is replaced."""
     tables = [table for table in sim.server.tables.values() if table.facts.custom]
     if not tables:
         return
@@ -165,7 +165,7 @@ async def _miss(sim: Simulation, rng: random.Random) -> None:
 
 
 async def _slow_webhooks(sim: Simulation, rng: random.Random) -> None:
-    """Let reviews take their time, some more than a webhook has."""
+    """Delay reviews, some of them beyond the timeout of a webhook."""
     seconds = rng.choice([0.5, 5.0, 15.0])
     with sim.webhooks.delays.during(lambda: seconds * rng.random()):
         await anyio.sleep(rng.uniform(2, 20))

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The rules for leases: one that is renewed stays with its holder, and a manager that is stopped gives its lease up."""
+"""The rules for leases: a renewed lease stays with its holder, and a manager that is stopped releases its lease."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from .loop import Process
 from .network import WRITE_METHODS, Observer, is_aside
 
 _PATIENCE: Final = 35.0
-"""Seconds within which a write gets its answer, and a manager that has stopped all else ends."""
+"""Seconds within which a write is answered, and within which a manager ends after it has stopped everything else."""
 
 
 class Leases:
-    """Follows the leases of a cluster by the time at which the server stored them."""
+    """Follows the leases of a cluster; a lease counts from the time at which the server stored it."""
 
     def __init__(self, now: Callable[[], float], is_manager: Callable[[str], bool] = lambda _: True) -> None:
         """``is_manager`` returns True for the name of a manager; a person may take any lease."""
@@ -34,7 +34,7 @@ class Leases:
         """By uid, when a lease was last written."""
 
     def see(self, event: Event) -> None:
-        """Check a change. Raises AssertionError if a lease was taken from a holder whose time was not over."""
+        """Check a change. Raises AssertionError if a lease was taken before it expired, or if its term is wrong."""
         if event.table.facts.gvk != Lease.gvk or event.type == "DELETED":
             return
         metadata, spec = event.document["metadata"], _spec(event.document)
@@ -51,7 +51,7 @@ class Leases:
 
     @staticmethod
     def _check_term(name: str, before: dict[str, Any], spec: dict[str, Any]) -> None:
-        """A renewal keeps the begin of the term, and another holder begins the next one."""
+        """Check that a renewal does not change ``acquireTime``, and that a new holder adds one transition."""
         began, terms = "acquireTime", "leaseTransitions"
         same = before.get("holderIdentity") == spec.get("holderIdentity")
         if same and before.get(began) != spec.get(began):
@@ -61,7 +61,7 @@ class Leases:
             raise AssertionError(f"a lease has had {spec.get(terms)} transitions, not {wanted}: {name}")
 
     def left(self, lease: dict[str, Any]) -> float:
-        """Return the seconds until a stored lease lapses."""
+        """Return the seconds until a stored lease expires."""
         now = self._now()
         written = self._stored.get(lease["metadata"]["uid"], now)
         return written + float(_spec(lease).get("leaseDurationSeconds") or 0) - now
@@ -75,7 +75,7 @@ class Campaign(Observer):
         self._name = ""
 
     async def begun(self) -> str:
-        """Return the name of the first process that sends a lease which another or no process held."""
+        """Wait for the first process that sends a request to acquire a lease, and return its name."""
         await self._begun.wait()
         return self._name
 
@@ -90,7 +90,7 @@ class Campaign(Observer):
 
 
 class Holders(Observer):
-    """Follows what processes do with their leases; ``fail`` takes the description of a broken rule."""
+    """Follows the requests of processes about leases; ``fail`` is called with the description of a broken rule."""
 
     def __init__(
         self,
@@ -104,18 +104,18 @@ class Holders(Observer):
         self._now = now
         self._given_up: set[Process] = set()
         self._leading: set[Process] = set()
-        """Those that know that they have acquired the lease."""
+        """Processes that know that they have acquired the lease."""
         self._deposed: set[Process] = set()
-        """Those of them that know that another holds it."""
+        """Processes that knew this, and have since read that another holds the lease."""
         self._unanswered: dict[Process, dict[int, tuple[Request, float]]] = {}
-        """By identity, the writes, not of leases and events, that got no answer, and when they were sent."""
+        """By process and id: the unanswered writes except those of leases and events, and when they were sent."""
         self._identities: dict[Process, str] = {}
         self._fail = fail
         self._open: dict[Process, int] = {}
-        """Of stopped processes, how many requests had no success since then."""
+        """By stopped process: how many of its later requests about leases had no success."""
 
     def follow(self, process: Process, identity: str) -> None:
-        """Note the name of a process on leases."""
+        """Record the holder identity of a process."""
         self._identities[process] = identity
 
     def stop(self, process: Process) -> None:
@@ -123,7 +123,7 @@ class Holders(Observer):
         self._open.setdefault(process, 0)
 
     def sends(self, process: Process, request: Request) -> None:
-        """Count a request, and check that a leader that another has replaced ends."""
+        """Count a request; fail if it is about leases, and the leader knows already that another has replaced it."""
         if process in self._deposed and "/leases" in request.path:
             self._fail(f"a leader goes on although another holds its lease: {process.name}")
         if request.method in WRITE_METHODS and not is_aside(request):
@@ -140,7 +140,7 @@ class Holders(Observer):
             self._open[process] -= 1
 
     def _learn(self, process: Process, request: Request, response: Response) -> None:
-        """Note who holds the lease as far as the process knows."""
+        """Note if the process learns that it holds the lease, or that another took it."""
         identity = self._identities.get(process)
         if not identity or not isinstance(response, Answer) or not _is_success(response):
             return
@@ -151,7 +151,7 @@ class Holders(Observer):
             self._deposed.add(process)
 
     def arrives(self, process: Process, request: Request) -> None:
-        """Check that the lease of another process is not given up."""
+        """Check that a process does not release the lease of another."""
         if request.method != "PUT" or "/leases/" not in request.path:
             return
         sent: dict[str, Any] = msgspec.json.decode(request.body or b"{}")
@@ -172,7 +172,7 @@ class Holders(Observer):
         return process in self._given_up
 
     def ended(self, process: Process) -> None:
-        """Check that a process that was stopped, and had answers to its requests since then, holds no lease.
+        """Check that a stopped process holds no lease if all its later requests about leases had success.
 
         It may keep the lease if the server may still perform one of its last writes.
         """
@@ -189,7 +189,7 @@ class Holders(Observer):
 
 
 def _is_success(response: Response) -> bool:
-    """Return True for an answer that a client can decode: not a proxy's page, and not a part."""
+    """Return True for a success that a client can decode: not a proxy's page, and not cut off."""
     if response.status >= 300 or not isinstance(response, Answer):
         return False
     try:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Lives of seeds: live one, compare two, shrink one that fails, search many for a failure, and make a test of that."""
+"""Run the life of a seed, compare two, shrink one that fails, search many for a failure, and make a test of that."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ from .simulation import Line, Simulation, Size, Step
 
 Scenario = Callable[[Simulation], None]
 SEEDS: Final = "SEEDS"
-"""The environment variable that says how many seeds are tried, instead of the test's own number."""
+"""The environment variable with the number of seeds to try, instead of the test's own number."""
 SEED: Final = "SEED"
-"""The environment variable that names the only seed to try."""
+"""The environment variable with the only seed to try."""
 WORKERS: Final = "SIM_WORKERS"
-"""The environment variable that sets the number of processes."""
+"""The environment variable with the number of processes."""
 _BEFORE: Final = 5
 """Lines that are shown before the first difference."""
 _LINES: Final = 60
 _NUMBER: Final = struct.Struct("q")
 _BATCH: Final = 50
-"""Lives of a process, on average: tasks that a life leaves unfinished stay in memory until their process ends."""
+"""Average number of lives in one process: the unfinished tasks of a life stay in memory until the process ends."""
 _MOST: Final = 2000
-"""Seeds that a pipe holds before a process reads them."""
+"""Maximum number of seeds that are written to a pipe before a process reads them."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def run(
     trace: bool = False,
     **size: Unpack[Size],
 ) -> Outcome:
-    """Live the life of a seed: with the steps given, or those that the seed draws; ``trace`` names each callback."""
+    """Run the life of a seed, with the given steps or those that the seed draws; ``trace`` records each callback."""
     loop = SimLoop(random.Random(f"{seed}/order"))
     if trace:
         loop.trace = []
@@ -119,12 +119,12 @@ def _put_away(loop: SimLoop, simulation: Simulation) -> None:
 
 
 class Life(msgspec.Struct, frozen=True):
-    """The parts of a life that are the same whenever its seed is lived."""
+    """The parts of a life that must be the same each time its seed is run."""
 
     seed: int
     digest: str
     lines: list[str]
-    """The timeline; each line has the state of the loop: two are equal if everything before was."""
+    """The timeline. Each line contains the state of the loop: two are equal only if everything before was equal."""
     calls: list[str]
     """The callbacks by name, of a traced life."""
 
@@ -136,7 +136,7 @@ class Life(msgspec.Struct, frozen=True):
 
 
 def difference(one: Life, other: Life) -> str | None:
-    """Return where two lives of a seed part, or None if they are the same."""
+    """Return a description of the first difference of two lives of a seed, or None if they are the same."""
     if one.digest == other.digest:
         return None
     parts = [_first(one.lines, other.lines, "line")]
@@ -148,10 +148,10 @@ def difference(one: Life, other: Life) -> str | None:
 def in_another_process(
     scenario: str, seeds: Sequence[int], arguments: Sequence[str], hash_seed: int
 ) -> Iterator[Life]:
-    """Yield the lives of seeds as a new interpreter with another order of hashes lives them.
+    """Yield the lives of seeds, run in a new interpreter in which ``hash_seed`` determines the order of hashes.
 
     Raises:
-        subprocess.CalledProcessError: it failed.
+        subprocess.CalledProcessError: the interpreter failed.
     """
     command = [sys.executable, "-m", __package__ or "", "record", scenario, *map(str, seeds), *arguments]
     environment = {**os.environ, "PYTHONHASHSEED": str(hash_seed)}
@@ -170,9 +170,9 @@ def _first(one: Sequence[str], other: Sequence[str], unit: str) -> str:
 
 
 def shrink(scenario: Scenario, found: Outcome, *, tries: int = 200, **size: Unpack[Size]) -> Outcome:
-    """Leave steps out while the life still fails in the same way; return the shortest that was found.
+    """Leave out steps as long as the life fails in the same way; return the shortest life that was found.
 
-    A step depends on its own seed alone, so the others stay as they were. At most ``tries`` lives are lived.
+    Each step depends only on its own seed, so the remaining steps do not change. At most ``tries`` lives are run.
     """
     if found.failure is None:
         return found
@@ -199,7 +199,7 @@ def shrink(scenario: Scenario, found: Outcome, *, tries: int = 200, **size: Unpa
 
 
 def report(outcome: Outcome, *, lines: int = _LINES) -> str:
-    """Return the story of a failed life: the steps, the last lines of the timeline, the failure."""
+    """Return the text about a failed life: the failure, the steps, and the last lines of the timeline."""
     steps = "\n".join(f"  {step}" for step in outcome.steps) or "  none"
     shown = [line for line in outcome.timeline if not _is_routine(line.text)]
     timeline = "\n".join(map(str, shown[-lines:]))
@@ -243,9 +243,9 @@ def _nothing() -> None:
 def first_failure(live: Live, seeds: Sequence[int], meanwhile: Callable[[], None] = _nothing) -> Found | None:
     """Return the failure of the lowest seed, or None if all lives pass.
 
-    ``meanwhile`` is called in this process, while others search if there are others.
-    The lives are the same in any number of processes, which draw the seeds from one queue. A process that has other
-    threads searches alone: it cannot be forked safely.
+    ``meanwhile`` is called once in this process: while other processes search, or after the search if there are none.
+    The processes take the seeds from one queue; their number does not change the lives. A process that has other
+    threads searches alone, because it cannot be forked safely.
     """
     count = min(_workers(), len(seeds))
     if count < 2 or not hasattr(os, "fork") or threading.active_count() > 1:
@@ -261,7 +261,7 @@ def first_failure(live: Live, seeds: Sequence[int], meanwhile: Callable[[], None
 
 
 def _first_of(live: Live, seeds: Sequence[int], count: int, meanwhile: Callable[[], None]) -> Found | None:
-    """Return the failure of the lowest seed, found by a number of new processes."""
+    """Return the failure of the lowest seed, or None; ``count`` new processes search."""
     queue, writer = os.pipe()
     with mmap.mmap(-1, _NUMBER.size) as shared, os.fdopen(queue, "rb", buffering=0) as waiting:
         with os.fdopen(writer, "wb") as pipe:
@@ -335,7 +335,7 @@ def _fork(search: Callable[[], Found | None]) -> tuple[int, int]:
 
 
 def _result_of(child: int, reader: int) -> Found | None:
-    """Wait for the end of a process and return its result. Raises RuntimeError if there is none."""
+    """Wait for the end of a process and return its result. Raises RuntimeError if the process failed."""
     with os.fdopen(reader, "rb") as pipe:
         result = pipe.read()
     _, status = os.waitpid(child, 0)
@@ -351,10 +351,10 @@ def simulate(
 ) -> Callable[[Scenario], Callable[[], None]]:
     """Make a test of a scenario: a function that sets up managers, users and checks of a :class:`Simulation`.
 
-    The test runs ``seeds`` lives of a ``size``. The first that fails is shrunk with at most ``tries`` more lives. Its
-    steps and its timeline are the message of the AssertionError.
-    A failed life is lived again, and so is the first: LeakError is raised if it is not the same. The lives are shared
-    out over the machine's cores.
+    The test runs the lives of ``seeds`` seeds from ``first`` on, each of the given ``size``, on all cores of the
+    machine. If a life fails, the one with the lowest seed is shrunk with at most ``tries`` more lives; its steps and
+    its timeline are the message of the AssertionError. The first life and a failed life are run twice, and LeakError is
+    raised if the two runs differ.
     """
 
     def decorate(scenario: Scenario) -> Callable[[], None]:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""An event loop that takes every decision from one random generator: its clock is virtual, its order is drawn.
+"""An event loop with a virtual clock, in which one random generator decides the order of the tasks.
 
 asyncio runs callbacks in the order in which they became ready. A real program does not control that order: it depends
 on the arrival of bytes. Here the generator picks among the tasks that are ready. The callbacks that one task schedules
@@ -24,7 +24,7 @@ from typing import Any, Final, Generic, ParamSpec
 LOOP_START: Final = 1000.0
 """The time of a loop's clock when it begins, in seconds."""
 _MOST: Final = 200_000
-"""Callbacks at one moment, at most; one list of a thousand objects takes a few thousand."""
+"""Maximum number of callbacks at one moment of virtual time; a list of a thousand objects takes a few thousand."""
 _MASK: Final = (1 << 64) - 1
 _PRIME: Final = 1_099_511_628_211
 CURRENT_PROCESS: Final[ContextVar[Process | None]] = ContextVar("simtest_process", default=None)
@@ -37,7 +37,7 @@ class DeadlockError(AssertionError):
 
 
 class LivelockError(AssertionError):
-    """Callbacks run on and on at one moment: no task waits for a time to come."""
+    """Callbacks run endlessly at one moment of virtual time, so that the clock never advances."""
 
 
 class LeakError(AssertionError):
@@ -45,7 +45,7 @@ class LeakError(AssertionError):
 
 
 class Process:
-    """The tasks of one machine, which can be killed or paused from outside."""
+    """A simulated process: its tasks can be killed or paused together, from outside."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -60,7 +60,7 @@ class Process:
         self.ended = asyncio.Event()
 
     def kill(self) -> None:
-        """End it as SIGKILL does: nothing of it runs any more."""
+        """End the process as SIGKILL does: none of its callbacks runs any more."""
         self.dead = True
         self.ended.set()
         held, self.held = self.held, []
@@ -115,7 +115,7 @@ class SimLoop(asyncio.BaseEventLoop):
         self.digest = 14_695_981_039_346_656_037
         """A hash of every decision so far."""
         self.trace: list[str] | None = None
-        """The name of each callback that has run, when it is a list."""
+        """If this is a list, it receives the name of each callback that runs."""
 
     def time(self) -> float:
         """Return the virtual time in seconds."""
@@ -126,7 +126,7 @@ class SimLoop(asyncio.BaseEventLoop):
     def call_soon(
         self, callback: Callable[..., object], *args: object, context: Context | None = None
     ) -> asyncio.Handle:
-        """Run a callback in its turn: after the others of its task, or of the callback that calls this."""
+        """Run a callback after the waiting callbacks of its lane: its task's, or that of the callback that runs now."""
         self._check_closed()  # type: ignore[attr-defined]
         handle = asyncio.Handle(callback, args, self, context)
         owner = getattr(callback, "__self__", None)
@@ -136,13 +136,13 @@ class SimLoop(asyncio.BaseEventLoop):
     def call_later(
         self, delay: float, callback: Callable[..., object], *args: object, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        """Run a callback after a time."""
+        """Run a callback after ``delay`` seconds."""
         return self.call_at(self._clock + delay, callback, *args, context=context)
 
     def call_at(
         self, when: float, callback: Callable[..., object], *args: object, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        """Run a callback at a time; of two with the same time, the one that was called first is taken first."""
+        """Run a callback at the time ``when``; timers of the same time become ready in the order of these calls."""
         handle = asyncio.TimerHandle(when, callback, args, self, context)
         self._timers_made += 1
         heapq.heappush(self._timers, (when, self._timers_made, handle))
@@ -151,11 +151,11 @@ class SimLoop(asyncio.BaseEventLoop):
     def call_soon_threadsafe(
         self, callback: Callable[..., object], *args: object, context: Context | None = None
     ) -> asyncio.Handle:
-        """As ``call_soon``: there is only one thread."""
+        """Do the same as ``call_soon``, because there is only one thread."""
         return self.call_soon(callback, *args, context=context)
 
     def run_in_executor(self, executor: object, func: Callable[..., object], *args: object) -> Any:
-        """Refuse: a thread's timing cannot be repeated."""
+        """Raise LeakError, because a thread's timing cannot be repeated."""
         raise LeakError(f"{func!r} in a thread")
 
     def _run_once(self) -> None:
@@ -188,7 +188,7 @@ class SimLoop(asyncio.BaseEventLoop):
             self._append(lane, handle)
 
     def _withheld(self, lane: Lane, handle: asyncio.Handle) -> bool:
-        """Return True if the process that a callback belongs to does not run: a dead one's is dropped."""
+        """Return True if a callback must not run: drop it if its process is dead, keep it if its process is paused."""
         process = handle._context.get(CURRENT_PROCESS)  # type: ignore[attr-defined]
         if process is None or not (process.dead or process.paused):
             return False
@@ -199,7 +199,7 @@ class SimLoop(asyncio.BaseEventLoop):
         return True
 
     def _take_due(self) -> None:
-        """Make the timers ready whose time has come; if nothing else is, go to the time of the first."""
+        """Make due timers ready. Before that, if no callback is ready, advance the clock to the first timer."""
         timers = self._timers
         if not self._listed:
             while timers and timers[0][2]._cancelled:
@@ -226,10 +226,10 @@ class SimLoop(asyncio.BaseEventLoop):
         self._timers.clear()
 
     def _process_events(self, event_list: Any) -> None:
-        """There are no files."""
+        """Do nothing: the loop watches no files."""
 
     def _write_to_self(self) -> None:
-        """There is no selector to wake."""
+        """Do nothing: the loop has no selector to wake."""
 
 
 def _new_task(loop: asyncio.AbstractEventLoop, coro: Any, **options: Any) -> Any:
@@ -237,7 +237,7 @@ def _new_task(loop: asyncio.AbstractEventLoop, coro: Any, **options: Any) -> Any
 
 
 def _drop(handle: asyncio.Handle) -> None:
-    """Close the coroutine of a task that will never begin: else Python warns that it was not awaited."""
+    """Close the coroutine of a task that will never begin; otherwise Python warns that it was not awaited."""
     owner = getattr(handle._callback, "__self__", None)  # type: ignore[attr-defined]
     work = owner.get_coro() if isinstance(owner, asyncio.Task) else None
     if inspect.iscoroutine(work) and inspect.getcoroutinestate(work) == inspect.CORO_CREATED:
@@ -260,7 +260,7 @@ class Delays(Generic[P]):
 
     @contextmanager
     def during(self, draw: Callable[P, float]) -> Iterator[None]:
-        """Add a delay while this lasts."""
+        """Add a function while the block runs."""
         self._drawn.append(draw)
         try:
             yield

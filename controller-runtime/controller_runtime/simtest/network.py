@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The way from a process to a server: latency, and the failures of requests."""
+"""The network between processes and the server: latency, and the failures of requests."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ WRITE_METHODS: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 
 @dataclass(slots=True)
 class Weather:
-    """The state of the network, and of the server. Each value is the part of requests concerned."""
+    """The state of the network and of the server. Each value is the fraction of requests that are affected."""
 
     refused: float = 0.0
     """No connection."""
     unavailable: float = 0.0
-    """503, 500 or 429 without an effect."""
+    """The answer is 503, 500 or 429, and the request has no effect."""
     pages: float = 0.0
-    """A proxy's page in HTML, without an effect."""
+    """The answer is a proxy's page in HTML, and the request has no effect."""
     lost: float = 0.0
-    """The request takes effect, the answer does not come."""
+    """The request takes effect, but the answer is lost."""
     late: float = 0.0
-    """The answer comes after seconds."""
+    """The request and its answer take up to eight seconds."""
     stuck: float = 0.0
-    """The answer to a write comes after most of a minute."""
+    """A write and its answer take 15 to 30 seconds."""
     garbled: float = 0.0
     """The answer is cut, at any byte; the request takes effect."""
     conflicts: float = 0.0
-    """A write is answered with 409 without an effect, as if another had written in between."""
+    """A PUT or PATCH has no effect and is answered with 409, as if another client had written in between."""
 
 
 class Observer:
@@ -62,25 +62,25 @@ class Observer:
 
 @dataclass(slots=True)
 class Network:
-    """All ways to the server."""
+    """The connections of all processes to the server."""
 
     server: Server
     rng: random.Random
     record: Callable[[str, str], None]
-    """Takes an actor and an action."""
+    """Called with an actor and an action, for the timeline."""
     weather: Weather = field(default_factory=Weather)
     cut_off: set[str] = field(default_factory=set)
-    """Names of processes that reach nothing."""
+    """Names of processes whose requests do not reach the server."""
     slowest: float = 0.005
-    """Seconds that a request or an answer takes at most in good weather."""
+    """Maximum seconds that a request or an answer takes in good weather."""
     slow: list[Callable[[Request], float]] = field(default_factory=list)
-    """Each draws how much later the answer to a request comes, in seconds."""
+    """Functions that each draw the seconds by which the answer to a request is delayed."""
     observers: list[Observer] = field(default_factory=list)
     home: Context = field(default_factory=copy_context)
-    """Where the server's side of a request runs: no process's death ends it."""
+    """The context of the server's side of requests, so that the end of a simulated process does not stop it."""
 
     def wire(self, process: Process, user: str, may_write: Callable[[], bool] = lambda: True) -> Wire:
-        """Return the way of a process, which asks as ``user``."""
+        """Return the connection of a process, which sends its requests as ``user``."""
         return Wire(self, process, user, may_write)
 
 
@@ -91,7 +91,7 @@ class Wire:
         self.may_write = may_write
         """Called before each write except those of leases and events."""
         self.unanswered: Callable[[], None] = lambda: None
-        """Called after each of them that got no answer."""
+        """Called after each of these writes that got no answer."""
         bare = _Bare(network, process, user)
         self._aside = layers.RetryAfter(bare)
         fence = layers.Fence(bare, self._may_write, _HOST, unanswered=self._note_unanswered)
@@ -150,7 +150,7 @@ class _Bare:
         return response
 
     async def _travel(self, request: Request, there: float, back: float) -> Response:
-        """Return the answer to a request that takes some time there, and some back.
+        """Return the answer to a request that takes ``there`` seconds to the server; the answer takes ``back`` seconds.
 
         A request on its way arrives, even if the process is killed, paused or gives up meanwhile.
         """
@@ -189,7 +189,7 @@ class _Bare:
             each.arrives(self._process, request)
 
     def _spoiled(self, request: Request, rng: random.Random, weather: Weather) -> requests.Answer | None:
-        """Return an answer that is not the server's, if there is one. Raises TransportError for a lost connection."""
+        """Return a fault's answer in place of the server's, or None. Raises TransportError for a refused connection."""
         if rng.random() < weather.refused:
             self._network.record(self._process.name, f"{_named(request)} -> refused")
             raise TransportError("connection refused", host=_HOST)

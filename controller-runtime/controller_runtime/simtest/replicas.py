@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a simulated cluster's API servers add to one: their watch caches are behind, and connections break."""
+"""The replicas of a simulated API server: their watch caches lag behind, and their connections break."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ from .loop import Delays
 
 
 class Replica(View):
-    """One of several API servers: its watch cache is behind the store by a lag of its own.
+    """One of several API servers: its watch cache lags behind the store.
 
-    A change that nothing waits for is applied when the replica is next read: there is a timer only for the others.
+    A change that no task waits for is applied when the replica is next read; only other changes have a timer.
     """
 
     def __init__(self, history: History, rng: random.Random, *, version: int) -> None:
         super().__init__(history)
         self.lags = Delays(lambda: rng.random() * 0.02)
-        """How long after a change this replica knows of it."""
+        """Draws the seconds after which this replica learns of a change."""
         self._applied = version
         self._rows: dict[Table, dict[NamespacedName, Document]] = {}
         self._latest: dict[Table, int] = {}
         self._due = 0.0
         self._coming: deque[tuple[float, Event]] = deque()
         self._context = Context()
-        """Where timers run: no process's end stops them."""
+        """The context of timers, so that the end of a simulated process does not stop them."""
 
     @property
     def applied(self) -> int:
@@ -73,7 +73,7 @@ class Replica(View):
             asyncio.get_running_loop().call_at(due, self._catch_up, context=self._context)
 
     def _next(self, table: Table | None) -> float | None:
-        """Return the time at which this replica knows of the next change."""
+        """Return the time at which this replica learns of the next change of a kind, or of any for None."""
         return next((due for due, event in self._coming if table in (None, event.table)), None)
 
     def _catch_up(self) -> None:
@@ -97,23 +97,23 @@ class Replica(View):
 
 
 class Break(Enum):
-    """How a connection ends before its time."""
+    """How a connection ends too early."""
 
     RESET = "reset"
     """With an error."""
     PROPER = "proper"
     """As if the server had ended it."""
     WITHIN_LINE = "within a line"
-    """As if the server had ended it, with a part of the next line."""
+    """As if the server had ended it, after a part of a line."""
 
 
 class BreakableWatches(Watches):
-    """Watches whose lines take time, and whose connections break."""
+    """Watches whose lines take time to arrive, and whose connections break."""
 
     def __init__(self, history: History, rng: random.Random) -> None:
         super().__init__(history)
         self.delays = Delays[[Watch]]()
-        """How long a line takes."""
+        """Draws the seconds that a line takes to arrive."""
         self._rng = rng
         self._broken: dict[Watch, Break] = {}
 
@@ -138,7 +138,7 @@ class BreakableWatches(Watches):
                 case Break.RESET:
                     raise TransportError("the connection broke")
                 case Break.WITHIN_LINE if last:
-                    # A proxy ends the answer properly, and the client takes the rest for a line.
+                    # A proxy ended the answer properly, so the client reads the part as a whole line.
                     yield last[: self._rng.randrange(len(last))]
         finally:
             self._end(watch)

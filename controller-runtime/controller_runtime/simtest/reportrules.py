@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The rules for what managers report: events and metrics.
 
-An event that is sent is stored, unless the server refuses it or cannot be reached for long. A repetition raises the
-count. The metrics of controllers count what has happened.
+An event that is sent is stored, unless the server refuses it or cannot be reached for a long time. When an event is
+repeated, its count rises. The metrics of controllers count the reconciles that took place, by their results.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ from .loop import Process
 from .network import WRITE_METHODS, Observer
 
 _MANY: Final = 10
-"""Requests of one event after which a recorder may give it up."""
+"""Number of requests for one event after which a recorder may give up."""
 _RESULTS = (SUCCESS, REQUEUE_AFTER, ERROR)
 
 
 @dataclass
 class _Sending:
-    """The requests of the event that a process sends."""
+    """The requests for the event that a process is sending."""
 
     sent: int = 0
     refused: bool = False
 
 
 class Events(Observer):
-    """Follows the recorders of all processes; ``fail`` takes the description of a broken rule."""
+    """Follows the recorders of all processes; ``fail`` is called with the description of a broken rule."""
 
     def __init__(self, fail: Callable[[str], None]) -> None:
         self._fail = fail
@@ -58,7 +58,7 @@ class Events(Observer):
         if event.table.facts.gvk == Reported.gvk and event.type != "DELETED":
             count = int(event.document.get("count") or 1)
             before = event.before or event.document
-            # A patch whose answer was lost is sent again with the same time; one that is late has a lower count.
+            # A patch whose answer was lost is sent again with the same time; a patch that is late has a lower count.
             repeats = before.get("lastTimestamp") != event.document.get("lastTimestamp")
             if repeats and count == int(before.get("count") or 1):
                 self._fail(f"a repeated event is not counted: {event.key.name}: {count}")
@@ -85,7 +85,7 @@ class Events(Observer):
             self._sending[process].sent += 1
 
     def answered(self, process: Process, request: Sent, response: Response) -> None:
-        """Note a refusal: not that the event exists already, or that the one to count on has expired."""
+        """Note a refusal; that a new event exists already, or that a repeated one has expired, does not count."""
         expected = {"POST": 409, "PATCH": 404}.get(request.method)
         if _is_of_event(request) and process in self._sending:
             self._sending[process].refused |= response.status >= 400 and response.status != expected
@@ -104,7 +104,7 @@ class Metrics:
         self._before: dict[str, dict[str, float]] = {}
         """By controller, the values of its metrics when the life began."""
         self._working: list[tuple[str, set[Request]]] = []
-        """The controllers, and the requests that each reconciles; those of a process that was killed stay."""
+        """For each controller its name and the requests that it reconciles; killed processes leave theirs behind."""
 
     def follow(
         self, controller: Controller, working: set[Request], reconcile: Callable[[Request], Awaitable[Result]]
@@ -132,7 +132,7 @@ class Metrics:
         return counted
 
     def problems(self) -> Iterator[str]:
-        """Yield the metrics that are wrong while no controller of a running manager works."""
+        """Yield descriptions of wrong metrics. Call it only while no controller of a running manager works."""
         for name, before in self._before.items():
             now = _values(name)
             for result in _RESULTS:
@@ -142,7 +142,7 @@ class Metrics:
             failed = now["errors"] - before["errors"]
             if failed != self._counted[name, ERROR]:
                 yield f"a metric has {failed:.0f} errors, not {self._counted[name, ERROR]}: {name}"
-            # The start of a controller sets it to 0. Workers of an earlier life may end only after that.
+            # It may be too low: a controller sets it to 0 when it starts, and workers of an earlier life end later.
             active = sum(len(working) for other, working in self._working if other == name)
             if now["active"] > active:
                 yield f"a metric has {now['active']:.0f} active workers, not {active}: {name}"

@@ -2,20 +2,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """The promises of the library to every operator, checked in every life.
 
-- A replica that led does not write while another holds the lease.
-- A read through the cache is never older than a write of the same process that was answered before, nor than an earlier
-  read, nor an own write that the watch has passed, nor an object that an own write has ended. A read finds what the
-  watch has reported and exists. A list contains the objects that reads find, each once. A cache that was filled can be
-  read while its kind is denied.
-- A request is not reconciled twice at once. The first failure after a success is retried soon.
+- A replica that has led does not write while another holds the lease.
+- A read through the cache never returns a state that is older than an earlier read, or than a write of the same process
+  that was answered before. It does not return an own write that the watch has passed without reporting it, nor an
+  object that an own write has removed. It finds every existing object that the watch has reported. A list contains
+  exactly the objects that reads find, each once. A cache that was filled can be read while access to its kind is
+  denied.
+- A request is not reconciled by two workers at the same time. The first failure after a success is retried soon.
 - A manager ends only when it is stopped, loses its lease, or cannot reach the server.
-- A lease that is renewed stays with its holder, unless a person takes it: a leader that sees that another holds its
-  lease ends. A manager that is stopped gives its lease up, and no other. When nothing disturbs them any more, one of
-  the replicas leads.
-- A change waits for the answer to an own write of its object for a moment at most. A watch that is refused for a moment
-  is resumed: see :mod:`.cacherules`. An event that is sent is stored: see :mod:`.reportrules`.
-- A cache has every change up to the version that its watch has reached. When nothing disturbs it any more, it equals
-  the server, its indices are right, no queue holds ready work, and the metrics of controllers count what has happened.
+- A lease that is renewed stays with its holder, unless a person takes it. A leader that sees that another holds its
+  lease ends. A manager that is stopped releases its own lease, and never that of another. When faults have ended, one
+  of the replicas leads.
+- The change of an object is held back from handlers while an own write of the object is unanswered, and only for a
+  short time. A watch that was refused for a short time is resumed: see :mod:`.cacherules`. An event that is sent is
+  stored: see :mod:`.reportrules`.
+- A cache has every change up to the version that its watch has reached. When faults have ended, it equals the server,
+  its indices are right, no queue holds ready work, and the metrics of controllers are right.
 """
 
 from __future__ import annotations
@@ -65,10 +67,10 @@ _FORESEEN: Final = (
     errors.UnreachableError,
 )
 _SETTLED: Final = 180.0
-"""Seconds in which caches agree with the server when nothing disturbs them: watches notice a silence after 70."""
+"""Seconds after the last fault within which caches agree with the server: watches notice a silence after 70."""
 _POLL: Final = 10.0
 _FIRST_RETRY: Final = 1.0
-"""Seconds until a request is reconciled again that has succeeded before it failed."""
+"""Maximum delay in seconds of the first retry after a request had succeeded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,7 @@ class Written:
     uid: str
     version: int
     ended: bool = False
-    """Whether the server has removed the object with this write."""
+    """True if this write made the server remove the object."""
 
 
 @dataclass
@@ -88,20 +90,20 @@ class Replica:
     has_led: bool = False
     controllers: list[Controller] = field(default_factory=list)
     answered: dict[asyncio.Task[Any] | None, dict[Place, Written]] = field(default_factory=dict)
-    """Writes of a task that has not read since; the call may not have returned yet."""
+    """By task, the answered writes since its last read; the call of the last one may not have returned yet."""
     written: dict[Place, Written] = field(default_factory=dict)
     read: dict[tuple[Any, Place], Written] = field(default_factory=dict)
-    """The newest version that a read of a class returned."""
+    """By class and object, the version that the last read returned."""
 
     @property
     def identity(self) -> str:
-        """Its name on the lease."""
+        """The holder identity of the manager; empty without leader election."""
         elector = self.manager._elector
         return elector.identity if elector is not None else ""
 
 
 def is_foreseen(error: BaseException | None) -> bool:
-    """Return True if ``error`` may end a manager; a ManagerError as such may if its cause may."""
+    """Return True if ``error`` may end a manager; of a plain ManagerError, the cause decides."""
     if isinstance(error, BaseExceptionGroup):
         return all(map(is_foreseen, error.exceptions))
     if type(error) is errors.ManagerError:
@@ -119,15 +121,15 @@ class Rules(Observer):
         failures: list[BaseException],
         on_change: Callable[[Callable[[Change], None]], None],
     ) -> None:
-        """Broken rules are appended to ``failures``; a function given to ``on_change`` gets every change."""
+        """Broken rules are appended to ``failures``; functions passed to ``on_change`` are called with every change."""
         self._server = server
         self._now = now
         self._failures = failures
         self.replicas: dict[str, Replica] = {}
         self._writers: dict[Process, Replica] = {}
-        """Also those that have ended: their writes may arrive later."""
+        """By process, also the replicas that have ended: their writes may arrive later."""
         self._sent: dict[int, tuple[Sent, float]] = {}
-        """By identity, the writes that have not arrived, and when they were sent."""
+        """By id, the writes that have not arrived, and when they were sent."""
         leases = Leases(now, lambda holder: holder in self._identities())
         stored = functools.partial(server.objects, Lease)
         self.leases = Holders(stored, leases.left, self.fail, now)
@@ -138,7 +140,7 @@ class Rules(Observer):
 
     @property
     def observers(self) -> list[Observer]:
-        """All that look at requests."""
+        """All observers of requests."""
         return [self, Resumes(self.fail, self._now), self.leases, self._events]
 
     def follow(self, process: Process, manager: Manager) -> None:
@@ -201,8 +203,9 @@ class Rules(Observer):
     def arrives(self, process: Process, sent: Sent) -> None:
         """Check that a write, not of a lease or an event, comes from the leader.
 
-        A lease that lapses does not stop a write that takes longer than the time between the end of a tenure and that
-        of the lease. A lease that is given up must not be followed by a write.
+        A leader stops before its lease expires, by the margin between renew deadline and lease duration. A write that
+        is on its way for longer than that may arrive too late. After a process has released its lease, none of its
+        writes may arrive while another leads.
         """
         replica = self._writers.get(process)
         if replica is None or sent.method not in WRITE_METHODS or is_aside(sent) or not replica.identity:
@@ -218,7 +221,7 @@ class Rules(Observer):
                 self.fail(f"a replica wrote while another led: {process.name} {sent.method} {sent.path}")
 
     def _identities(self) -> set[str]:
-        """Return the names of all managers on leases; a person may take a lease under another."""
+        """Return the holder identities of all managers; a person may take a lease under another one."""
         return {replica.identity for replica in self._writers.values()} - {""}
 
     def _holders(self) -> set[str]:
@@ -269,7 +272,7 @@ class Rules(Observer):
         kind: Any,
         key: NamespacedName | tuple[str, str],
     ) -> Any:
-        # The calls that wrote have returned: this task goes on.
+        # This task has continued, so its calls that wrote have returned.
         for place, written in replica.answered.pop(asyncio.current_task(), {}).items():
             before = replica.written.get(place)
             if before is None or before.version < written.version:
@@ -304,7 +307,7 @@ class Rules(Observer):
         return found
 
     def _check_missing(self, replica: Replica, kind: Any, place: Place) -> None:
-        """Check that a read had to find nothing."""
+        """Check that a read was right to find nothing."""
         expected, engine = replica.written.get(place), _engine(replica, kind)
         reported = engine.store.observed(place[1]) if engine is not None else None
         if not self._is_whole(replica, kind):
@@ -355,7 +358,7 @@ class Rules(Observer):
             self.fail(f"{name} ended: {type(error).__name__}: {error}")
 
     async def watch_caches(self) -> None:
-        """Check for the whole life that watches skip no change."""
+        """Check, for the whole life, that watches skip no change and that handlers receive each change in time."""
         held: set[tuple[NamespacedName, int]] = set()
         while True:
             await anyio.sleep(_POLL)
@@ -378,7 +381,7 @@ class Rules(Observer):
     # The end.
 
     async def check_rest(self) -> None:
-        """Return when caches agree with the server and queues are at rest. Raises AssertionError if they never do."""
+        """Wait until caches agree with the server and queues are at rest. Raises AssertionError if that takes long."""
         with anyio.move_on_after(_SETTLED):
             while next(self._unrest(), None) is not None:  # noqa: ASYNC110 -- many things must hold at once
                 await anyio.sleep(_POLL)

@@ -1,12 +1,12 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Keeps a run from the wall clock, random numbers, threads, processes and connections of the machine.
+"""Isolate a run from the wall clock, random numbers, threads, processes and connections of the machine.
 
 Within :func:`sealed`, ``time`` and ``datetime.now`` follow the loop's clock, ``random``, ``secrets``, ``uuid`` and
-``os.urandom`` follow the seed, work for a thread runs at once, and whatever leaves the simulation raises
-:class:`LeakError`. The functions that stand for the real ones do as those outside a run: a module that is first
-imported during a run, and keeps one of them, works in the next run too. The order of hashes is not closed off:
-``python -m controller_runtime.simtest check`` finds code that depends on it.
+``os.urandom`` follow the seed, work for a thread runs at once, and attempts to leave the simulation raise
+:class:`LeakError`. Outside a run, the replacements of clocks and of ``os.urandom`` call the real functions: a module
+that is first imported during a run may keep a replacement, and works after the run and in the next one. The order of
+hashes is not controlled: ``python -m controller_runtime.simtest check`` finds code that depends on it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from controller_runtime import log
 from .loop import LOOP_START, LeakError, SimLoop
 
 EPOCH: Final = 1_767_225_600.0 - LOOP_START
-"""The wall clock's time at the loop's zero: runs begin on 1 January 2026."""
+"""The wall clock's time when the loop's clock is zero; runs begin on 1 January 2026."""
 
 _NOTHING: Final = -100
 """A verbosity below that of every message."""
@@ -48,17 +48,17 @@ _RealDatetime = datetimes.datetime
 
 @dataclass(slots=True)
 class _Sources:
-    """Where a run's time and its random bytes come from."""
+    """The sources of a run's time and of its random bytes."""
 
     wall: Callable[[], float]
     steady: Callable[[], float]
     random_bytes: Callable[[int], bytes]
     leaks: list[LeakError]
-    """Each attempt to leave the simulation: the program may have caught the error."""
+    """The attempts to leave the simulation; they are recorded because the program may catch the errors."""
 
 
 _sources: _Sources | None = None
-"""Those of the run that is under way."""
+"""The sources of the current run, or None outside a run."""
 
 
 class _Meta(type):
@@ -127,7 +127,7 @@ def _bytes(real: Callable[[int], bytes]) -> Callable[[int], bytes]:
 
 _CLOCKS: Final = tuple(_clocks())
 
-# The packages that are installed are read once, not by every manager of every life.
+# The metadata of the installed packages is read once, not by every manager of every life.
 _real_distributions = importlib.metadata.distributions
 _text_of_distribution = functools.cache(importlib.metadata.PathDistribution.read_text)
 
@@ -141,7 +141,7 @@ def _distributions() -> tuple[importlib.metadata.Distribution, ...]:
 def sealed(
     loop: SimLoop, rng: random.Random, *, drift: Callable[[], float] = lambda: 0.0
 ) -> Iterator[list[LeakError]]:
-    """Close the world off while ``loop`` runs; ``drift`` is how far the wall clock is from the loop's, in seconds.
+    """Isolate the program while ``loop`` runs; ``drift`` returns the seconds by which the wall clock is ahead.
 
     Yield a list that receives each attempt of the program to leave the simulation.
     """
@@ -208,13 +208,13 @@ class _InOrder(dict[Any, None]):
 
 
 def _library() -> str | None:
-    """Return the name of the library that runs, as anyio does, which asks at each of its calls."""
+    """Return the name of the async library that runs; anyio asks for it in each of its calls."""
     return None if asyncio._get_running_loop() is None else "asyncio"
 
 
 @contextmanager
 def _silence() -> Iterator[None]:
-    """Write no log: rendering it would be most of the work of a run."""
+    """Write no logs: rendering them would be most of the work of a run."""
     before, limit = structlog.get_config(), log.limit(_NOTHING)
     sink = log.Sink(None, _NOTHING)
     structlog.configure(

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The API servers of a simulated cluster: replicas that are behind, permissions, kinds that are missing, garbage."""
+"""The API servers of a simulated cluster: replicas that lag behind, permissions, missing kinds, garbage collection."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MANAGER: Final = "manager"
 
 
 class Server(fake.Server):
-    """The objects of a cluster, and the answers to requests about them, by one of several replicas."""
+    """The objects of a cluster, and the answers of several replicas to requests about them."""
 
     watches: BreakableWatches
 
@@ -37,12 +37,12 @@ class Server(fake.Server):
         self.denied: set[tuple[str, str, str]] = set()
         """User, verb and group resource that are refused with 403."""
         self.missing: set[str] = set()
-        """Group resources that managers do not find."""
+        """Group resources that are not served to managers."""
         self._has_garbage = True
         self._sorted: dict[Table, list[Document]] = {}
-        """The objects of kinds that have not changed since, by namespace and name."""
+        """By kind, its objects sorted by namespace and name; an entry is dropped when one of them changes."""
         self._by_owner: dict[Table, dict[str, list[Document]]] = {}
-        """The same objects by the uid of their controller."""
+        """By kind, the same objects by the uid of their controller."""
         self._by_uid: dict[Table, dict[str, Document]] = {}
         self.history.listeners.append(self._look_for_garbage)
         self.serve(Namespace)
@@ -89,7 +89,7 @@ class Server(fake.Server):
         garbage.collect(self.storage, self.tables.values())
 
     def _look_for_garbage(self, event: Event) -> None:
-        """Note that an object ended or is about to, or that its owners changed."""
+        """Note that the collector has work: an object was deleted or marked for deletion, or its owners changed."""
         for known in (self._sorted, self._by_owner, self._by_uid):
             known.pop(event.table, None)
         metadata = event.document["metadata"]
@@ -99,7 +99,7 @@ class Server(fake.Server):
         self._has_garbage = self._has_garbage or ends or owned
 
     def may_wait(self, request: Request) -> bool:
-        """Return True if the answer may take time: a list waits for a version, a write for admission."""
+        """Return True if the answer may have to wait: a list for a version, a write for admission."""
         if request.method == "GET":
             names = {name for name, _ in request.query}
             return "resourceVersion" in names and "watch" not in names
@@ -109,7 +109,7 @@ class Server(fake.Server):
         return gvk is not None and self.writes.waits(gvk, subresource)
 
     def served_to(self, user: str) -> requests.Tables:
-        """Return the kinds that a user finds."""
+        """Return the tables of the kinds that are served to a user; for managers, without the missing ones."""
         if not self.missing or user != MANAGER:
             return self.tables
         return {

@@ -33,9 +33,9 @@ from .sealed import EPOCH
 from .server import MANAGER, Server
 
 _STORM: Final = 6.0
-"""How long a storm lasts, in seconds, on average."""
+"""Average seconds from the start of a storm to a step in it."""
 _IN_STORMS: Final = 0.75
-"""The part of the steps that happen in storms."""
+"""The fraction of the steps that happen in storms."""
 Setup = Callable[[Manager], Awaitable[None]]
 Check = Callable[["Simulation"], Awaitable[None]]
 Act = Callable[["Simulation", random.Random], Awaitable[None]]
@@ -44,9 +44,9 @@ _STORMS: Final = 4
 
 
 def options(**others: Any) -> Options:
-    """Return options of a manager in a simulation: with leader election, without servers; ``others`` are added.
+    """Return options of a manager in a simulation: with leader election, without servers; ``others`` take precedence.
 
-    Leases last longer than by default: most of the work of a life would be their renewal.
+    Leases last longer than by default, because otherwise their renewals would be most of the work of a life.
     """
     given: dict[str, Any] = {
         "leader_election": True,
@@ -72,22 +72,22 @@ class Size(TypedDict, total=False):
     faults: float
     """How many faults there are, on average; twelve by default."""
     actions: float
-    """The part of the users' actions that happens; all of them by default."""
+    """The fraction of the users' actions that happen; all of them by default."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A fault: a function that causes it and takes it back."""
+    """A fault: ``cause`` causes it and ends it."""
 
     name: str
     cause: Act
     of_webhooks: bool = False
-    """It happens only in simulations with webhooks."""
+    """True if the fault happens only in simulations with webhooks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One thing that is done to the cluster, at a time."""
+    """An action of users or a fault, at a certain time."""
 
     at: float
     name: str
@@ -106,7 +106,7 @@ class Line:
     actor: str
     text: str
     state: int = field(default=0, repr=False)
-    """The loop's digest by then."""
+    """The loop's digest at that time."""
 
     def __str__(self) -> str:
         return f"{self.at:10.4f}  {self.actor:16} {self.text}"
@@ -115,7 +115,7 @@ class Line:
 def spread(
     rng: random.Random, name: str, times: float, length: float, storms: Sequence[float]
 ) -> Iterable[Step]:
-    """Draw about ``times`` steps over ``length`` seconds, most of them in storms: faults come together."""
+    """Draw about ``times`` steps over ``length`` seconds, most of them in storms, because real faults come together."""
     for _ in range(int(times) + (rng.random() < times % 1)):
         at = rng.random() * length
         if rng.random() < _IN_STORMS:
@@ -172,29 +172,29 @@ class Simulation:
     # Called by scenarios.
 
     def serve(self, *kinds: type[Object]) -> None:
-        """Serve kinds by their models."""
+        """Serve kinds as their models describe them."""
         self.server.serve(*kinds)
 
     def manager(self, setup: Setup, *, replicas: int = 2, options: Options = OPTIONS) -> None:
-        """Run managers that ``setup`` fills; one of them leads."""
+        """Run a number of managers that ``setup`` sets up; one of them leads."""
         registered = self._registered
         registered.setup, registered.replicas, registered.options = setup, replicas, options
 
     def admission(self, *configurations: Mapping[str, Any]) -> None:
-        """Have the managers' webhooks review writes, as configurations say. Serve the kinds first."""
+        """Let the managers' webhooks review writes according to webhook configurations; serve the kinds before."""
         self._registered.has_webhooks = True
         self.webhooks.configure(configurations)
 
     def action(self, act: Act, *, times: float = 5.0, name: str = "") -> None:
-        """Have users do something, about ``times`` times in a life; ``act`` gets a generator of its own."""
+        """Let users perform ``act`` about ``times`` times in a life; it gets a random generator of its own."""
         self._registered.actions[name or act.__name__] = (act, times)
 
     def actor(self, run: Check, name: str = "") -> None:
-        """Run something beside the managers for the whole life: a controller, kubelets."""
+        """Run another part of the cluster beside the managers for the whole life, such as a controller or kubelets."""
         self._registered.actors.append((name or run.__name__, run))
 
     def on_change(self, check: Callable[[Change], None]) -> None:
-        """Check something at every change of an object; ``check`` raises AssertionError."""
+        """Call ``check`` at every change of an object; it raises AssertionError for a change that is wrong."""
 
         def look(event: Change) -> None:
             try:
@@ -205,7 +205,7 @@ class Simulation:
         self.server.history.listeners.append(look)
 
     def finally_(self, check: Check) -> None:
-        """Check something at the end, when faults have stopped and the cluster had time to settle."""
+        """Call ``check`` at the end, when the faults have stopped and the cluster had time to settle."""
         self._registered.checks.append(check)
 
     # Called by the parts of the simulation.
@@ -216,21 +216,21 @@ class Simulation:
         self._digest.update(f"{self.loop.time():.6f}|{actor}|{text}\n".encode())
 
     def client(self, user: str = "user") -> LiveClient:
-        """Return a client of a user outside the managers: faults of the network do not concern it."""
+        """Return a client of a user outside the managers, which faults of the network do not affect."""
         if user not in self._clients:
             transport = _Direct(self, user)
             self._clients[user] = LiveClient(transport, RESTMapper(transport))
         return self._clients[user]
 
     def kill(self, name: str) -> None:
-        """End a process as SIGKILL does: nothing of it runs any more. Its supervisor starts it again."""
+        """End a process as SIGKILL does: none of its callbacks runs any more. Its supervisor starts it again."""
         process = self.processes.get(name)
         if process is not None and not process.dead:
             process.kill()
             self.record(name, "killed")
 
     def stop(self, name: str) -> None:
-        """Stop a manager politely, as a rollout does. Its supervisor starts it again."""
+        """Ask a manager to stop, as a rollout does. Its supervisor starts it again."""
         process, manager = self.processes.get(name), self.managers.get(name)
         if process is not None and manager is not None and not (process.dead or process.ended.is_set()):
             self.rules.leases.stop(process)
@@ -239,7 +239,7 @@ class Simulation:
 
     @property
     def digest(self) -> str:
-        """Return a hash of everything that happened."""
+        """A hash of everything that happened."""
         whole = self._digest.copy()
         whole.update(f"{self.loop.digest}".encode())
         return whole.hexdigest()
@@ -247,7 +247,7 @@ class Simulation:
     # A life.
 
     def plan(self) -> list[Step]:
-        """Draw what is done in this life, and when."""
+        """Draw the steps of this life; return them sorted by time."""
         rng = random.Random(f"{self.seed}/plan")
         length: float = self.minutes * 60.0
         steps: list[Step] = []
@@ -260,7 +260,7 @@ class Simulation:
         return sorted(steps, key=lambda step: step.at)
 
     async def live(self, steps: Sequence[Step]) -> None:
-        """Run the managers and the world, do the steps, then let all settle and check."""
+        """Run the managers and the actors, do the steps, let the cluster settle, and check it."""
         await self.client().create(
             Namespace.from_dict({"metadata": {"name": "default", "finalizers": ["kubernetes"]}})
         )
@@ -292,7 +292,7 @@ class Simulation:
         self._spawn(step.name, lambda sim: act(sim, rng))
 
     def _spawn(self, name: str, work: Check) -> None:
-        """Do work in a task; the life ends with its error."""
+        """Run ``work`` in a task; an error in it fails the life."""
         task = self.loop.create_task(self._guard(name, work), context=self.network.home.copy())
         self._tasks.append(task)
 
@@ -308,7 +308,7 @@ class Simulation:
             raise self.failures[0]
 
     async def _supervise(self, name: str) -> None:
-        """Run a manager, and another after its end, as a Deployment does."""
+        """Run a manager, and start the next one whenever it ends, as a Deployment does."""
         while True:
             process = self.processes[name] = Process(name)
             process.drift = self.world.uniform(-0.2, 0.2)
@@ -350,7 +350,7 @@ def _note_end(process: Process, _: asyncio.Task[None]) -> None:
 
 
 class _Direct:
-    """A RoundTripper past the network, for users and models of other controllers: only the order is drawn."""
+    """A RoundTripper that bypasses the network and its faults, for users and models of other controllers."""
 
     def __init__(self, simulation: Simulation, user: str) -> None:
         self._simulation = simulation

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Services that a fixture starts and ends.
 
-The two halves of an asynchronous fixture may run in different tasks, so no task group can span them.
+The parts of an asynchronous fixture before and after its ``yield`` may run in different tasks, so no task group can
+span them.
 """
 
 from __future__ import annotations
@@ -25,7 +26,10 @@ class _Started:
 async def start_in_background(start: Callable[..., Coroutine[Any, Any, None]]) -> asyncio.Task[None]:
     """Run ``start(task_status=…)``, and return its task once it has called ``task_status.started()``.
 
-    The caller cancels the task. Raises what ``start`` raises before it has started.
+    The caller must cancel the task. An error that ``start`` raises before it has started is raised here.
+
+    Raises:
+        RuntimeError: ``start`` returned before it had started.
     """
     status = _Started()
     task = asyncio.create_task(start(task_status=status))

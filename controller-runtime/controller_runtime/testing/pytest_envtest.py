@@ -6,7 +6,8 @@ Import the fixtures in ``conftest.py``::
 
     from controller_runtime.testing.pytest_envtest import *
 
-A ``control_plane`` of another scope or with other flags is one line: ``with running(Environment(...)) as environment``.
+To give ``control_plane`` another scope or other flags, write your own fixture with :func:`running`:
+``with running(Environment(...)) as environment``.
 """
 
 from __future__ import annotations

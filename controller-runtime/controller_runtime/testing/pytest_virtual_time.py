@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A pytest plugin: async tests run on a loop with a virtual clock, unless marked ``real_time``.
 
-Import its names in the ``conftest.py`` of the directory whose tests shall use it::
+Import its names in the ``conftest.py`` of the directory whose tests use it::
 
     from controller_runtime.testing.pytest_virtual_time import *
 """
@@ -60,5 +60,5 @@ def fail_if_blocked(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPa
 
 @pytest.fixture(scope="session")
 def virtual_loop() -> Callable[[], asyncio.AbstractEventLoop]:
-    """Create virtual loops for tests that run several, such as property tests."""
+    """Return a function that creates virtual loops, for tests that run several, such as property tests."""
     return VirtualTimeLoop

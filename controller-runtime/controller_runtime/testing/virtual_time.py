@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """An event loop with a virtual clock: a wait takes no real time, and its length is exact.
 
-The clock advances to the next timer as soon as no callback is ready. A program that waits for an event that cannot
-occur fails at once, and so does one that blocks the loop: by ``time.sleep``, a connection, a new process, or a long
-computation.
+The clock advances to the next timer as soon as no callback is ready. A test that waits for an event that cannot occur
+fails instead of hanging. A test also fails if it blocks the loop: by ``time.sleep``, a connection, a new process, or a
+long computation.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ STEP_SECONDS: Final = 5.0
 THREAD_GRACE_SECONDS: Final = 0.02
 """Real time that other threads get before the clock advances."""
 WORKER_GRACE_SECONDS: Final = 0.5
-"""Real time that they get while a worker thread of anyio computes: a busy machine may be slow to run it."""
+"""Real time that other threads get while a worker thread of anyio computes: a busy machine may be slow to run it."""
 GRACE_WAITS: Final = 10
-"""Number of waits that make up a grace: a machine that stands still uses up one of them, not all of it."""
+"""Number of waits into which this time is divided: if the machine stalls, only one of the waits is lost."""
 SHORTEST_WAIT: Final = 0.002
 DEADLOCK_SECONDS: Final = 20.0
 """Real time that other threads get when no timer is set."""

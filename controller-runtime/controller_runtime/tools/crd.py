@@ -57,7 +57,8 @@ def definitions(kinds: Iterable[type[Object]]) -> dict[str, JSON]:
 
     Raises:
         TypeError: a field has a type that CustomResourceDefinitions cannot express.
-        ValueError: two of the kinds are versions of one resource, which needs one definition for both.
+        ValueError: a kind has no plural name, or two kinds are versions of one resource, which would need a common
+            definition.
     """
     found: dict[str, JSON] = {}
     for kind in kinds:

@@ -3,8 +3,8 @@
 """Roles from ``+kubebuilder:rbac`` markers.
 
 A marker has the fields ``groups``, ``resources`` and ``verbs``, and may have ``resourceNames``. With ``namespace``, it
-adds to the Role of that namespace, otherwise to the ClusterRole. A marker with ``urls`` and ``verbs`` grants paths
-that are not resources, in the ClusterRole.
+adds to the Role of that namespace, otherwise to the ClusterRole. A marker with ``urls`` and ``verbs`` adds access to
+paths that are not resources to the ClusterRole.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from . import markers
 Grant = tuple[str, str, str]
 """Group, resource and verb; for a path, an empty group, the path and the verb."""
 Grants = dict[Grant, tuple[str, ...]]
-"""Grants, each with the names of the objects that it is restricted to; an empty set means all objects."""
+"""Grants, each with the names of the objects that it is restricted to; an empty tuple means all objects."""
 Rule = dict[str, list[str]]
 """A PolicyRule."""
 
 _FIELDS: Final = ("groups", "resources", "resourceNames", "namespace", "urls")
 
 CLUSTER: Final = ""
-"""The key of grants that apply to every namespace."""
+"""The key of the ClusterRole's grants, where other grants have their namespace."""
 
 
 def grants_in(text: str, namespace: str = CLUSTER) -> Grants:
@@ -58,7 +58,10 @@ def merge(found: Iterable[Grants]) -> Grants:
 
 
 def rules(wanted: Iterable[Grant], named: Mapping[Grant, tuple[str, ...]] | None = None) -> list[Rule]:
-    """Return compact rules: resources of a group with equal verbs share one, then so do groups with equal rules."""
+    """Return compact rules: resources of a group with equal verbs share a rule, and so do groups with equal resources.
+
+    ``named`` has the object names to which a grant is restricted.
+    """
     wanted = set(wanted)
     paths = {grant for grant in wanted if grant[1].startswith("/")}
     return _resource_rules(wanted - paths, named or {}) + _path_rules(paths)

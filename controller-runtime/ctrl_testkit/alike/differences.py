@@ -11,12 +11,12 @@ from .world import RAW_PLANET, Answer, answer, config_map, planet, pod, widget
 
 
 async def namespaces_must_exist(c: Backend, ns: str) -> list[Answer]:
-    """In memory a namespace need not exist, so that a test can use one without creating it."""
+    """In memory, objects can be created in a namespace that does not exist, so tests need not create it."""
     return [await answer(c.create(config_map(f"{ns}-not")))]
 
 
 async def namespaces_end_with_their_content(c: Backend, ns: str) -> list[Answer]:
-    """No namespace controller: in memory a namespace is deleted like any object, and its content stays."""
+    """In memory, no namespace controller runs: a namespace is deleted like any object, and its content stays."""
     return [await answer(c.remove(Namespace.from_dict({"metadata": {"name": ns}})))]
 
 
@@ -39,7 +39,7 @@ async def schemas_prune_unknown_fields(c: Backend, ns: str) -> list[Answer]:
 
 
 async def a_status_writer_owns_the_metadata_it_sends(c: Backend, ns: str) -> list[Answer]:
-    """A server records it as the owner of labels that it did not store; in memory it owns the status alone."""
+    """A server records the writer as the owner of labels that it did not store; in memory, it owns only the status."""
     await c.create(widget(ns))
     applied = widget(ns, status={"a": 1}, metadata={"labels": {"q": "1"}})
     await c.status.apply(applied, field_owner="one")

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Reads: gets, lists with selectors and pages, metadata alone."""
+"""Reads: gets, lists with selectors and pages, and only the metadata."""
 
 from controller_runtime.apis.core.v1 import (
     ConfigMap,

@@ -15,7 +15,7 @@ from .world import RAW_WIDGET, Answer, Widget, answer, config_map, pod, widget
 
 
 async def _events(watch: Any, last: str) -> list[Answer]:
-    """Return the events of a watch until one of the object named ``last``."""
+    """Return the events of a watch up to the first one of the object named ``last``."""
     found: list[Answer] = []
     with anyio.fail_after(30):
         async with watch:

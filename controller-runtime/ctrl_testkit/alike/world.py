@@ -114,7 +114,10 @@ async def answer(call: Awaitable[Any]) -> Answer:
 
 
 def comparable(answers: Any) -> Any:
-    """Return results with uids, versions and times, which differ between servers, replaced by order of appearance."""
+    """Return results in which UIDs, versions and times are replaced, because they differ between servers.
+
+    UIDs and versions are numbered in the order in which they appear.
+    """
     seen: dict[str, str] = {}
 
     def name(value: str, what: str) -> str:
@@ -176,7 +179,7 @@ def pod(ns: str, **spec: Any) -> Pod:
 
 
 def metadata(obj: Object) -> dict[str, Any]:
-    """Only the metadata, of a kind whose spec the server defaults."""
+    """Return only the metadata without labels, for a kind in whose spec the server sets defaults."""
     found: Any = obj.to_dict()["metadata"]
     found.pop("labels", None)
     return dict(found)

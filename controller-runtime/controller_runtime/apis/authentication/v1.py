@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Tokens: asked for and reviewed."""
+"""Requests for tokens, and reviews of tokens."""
 
 from __future__ import annotations
 

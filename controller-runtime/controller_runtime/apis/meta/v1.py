@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The structs of metav1, which the kinds of all groups are made of."""
+"""The structs of metav1, which kinds of all API groups share."""
 
 from controller_runtime.machinery.meta import Condition as Condition
 from controller_runtime.machinery.meta import DeleteOptions as DeleteOptions
