@@ -126,7 +126,7 @@ def without_emptied(live: JSON, desired: JSON) -> JSON:
 
 
 def _counterpart(live: list[JSON], desired: list[JSON], place: int) -> JSON:
-    """Return the live item of the same key, or of the same place if the items have no key."""
+    """Return the live item with the same key, or at the same place if the items have no key."""
     key = _item_key(live, desired)
     if key is None:
         return live[place] if place < len(live) else None

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The controller's patches and deletes, and the errors about writes that have to wait.
 
-A merge patch with the resourceVersion conflicts with every other write. Without it, it would replace a list that
-another writer has just extended. A JSON patch can test the values that it replaces, and the object's uid: it fails only
-if those have changed.
+A merge patch with a resourceVersion conflicts with every other write; a merge patch without one would replace a list
+that another writer has just extended. A JSON patch can test the values that it replaces, and the object's uid: it fails
+only if those have changed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Operation = dict[str, JSON]
 
 
 class PendingError(Exception):
-    """A child cannot be written yet. Retry when a watch reports a change, or ``after`` this time at the latest."""
+    """A child cannot be written yet. Retry when a watch reports a change, at the latest after the time ``after``."""
 
     def __init__(self, reason: str, after: timedelta = SOON) -> None:
         super().__init__(reason)
@@ -94,10 +94,10 @@ def refuses_change(error: StatusError) -> bool:
 async def delete(
     writer: client.Writer, live: Object, propagation: client.Propagation, *, unchanged: bool = False
 ) -> None:
-    """Delete ``live``, and no later object of its name; if ``unchanged``, only this version of it.
+    """Delete ``live``, never a later object of its name; with ``unchanged``, only this version of it.
 
     Raises:
-        ConflictError: it is another object, or another version.
+        ConflictError: the name now has another object, or with ``unchanged`` the object has another version.
         StatusError: the API server refused otherwise.
         TransportError: the API server was unreachable.
     """
