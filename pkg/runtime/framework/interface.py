@@ -75,7 +75,7 @@ class WatchExtensionPlugin(Plugin):
 
     @abstractmethod
     def reconciler_builders(self) -> list[ReconcilerBuilder]:
-        """Return the function that adds the watches."""
+        """Return the functions that add the watches."""
 
 
 class EnforceMLPolicyPlugin(Plugin):
