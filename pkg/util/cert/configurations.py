@@ -47,7 +47,9 @@ _log = log.logger_from("cert-rotation")
 
 
 async def read(reader: client.Reader, validating: str, mutating: str) -> list[Configuration]:
-    """Return the configurations with these names. The mutating one, which Trainer v2.1 lacks, may be denied.
+    """Return the configurations with these names that exist.
+
+    The role may deny reading the mutating one, which Trainer v2.1 does not have: it is left out, too.
 
     Raises:
         StatusError: the API server refused a request.

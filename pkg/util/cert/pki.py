@@ -2,9 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The content of the Secret: an authority and a serving certificate, their generation and validation.
 
-The authority's key is RSA in PKCS#1, which is all that Kubeflow
-Trainer's Go manager reads: it can take the Secret over again. The serving key is EC, so that a handshake
-costs next to nothing.
+The authority's key is RSA in PKCS#1, the only form that Kubeflow Trainer's Go manager reads, so that it can take the
+Secret over again. The serving key is EC, so that a handshake costs next to nothing.
 """
 
 from __future__ import annotations
@@ -74,7 +73,7 @@ class Material:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The problem of each half; empty if valid. ``due`` halves are valid but expire soon."""
+    """The problem of the authority or of the serving certificate; empty if valid. With ``due``, it expires soon."""
 
     authority: str = ""
     serving: str = ""
@@ -129,7 +128,7 @@ def former_authority(*candidates: bytes, current: bytes, now: datetime) -> bytes
 
 
 def renewal(material: Material) -> datetime:
-    """Return when valid ``material`` is due."""
+    """Return when the authority or the serving certificate of valid ``material`` is due for renewal."""
     return min(
         certificate(material.ca_crt).not_valid_after_utc - CA_MARGIN,
         certificate(material.tls_crt).not_valid_after_utc - SERVING_MARGIN,
@@ -158,7 +157,7 @@ def issue(names: Sequence[str], now: datetime) -> Material:
 
 
 def reissue(material: Material, names: Sequence[str], now: datetime) -> Material:
-    """Return ``material`` with a new serving certificate for ``names``; its authority is sound."""
+    """Return ``material`` with a new serving certificate for ``names``. Its authority must be valid."""
     ca = certificate(material.ca_crt)
     ca_key = serialization.load_pem_private_key(material.ca_key, None)
     assert isinstance(ca_key, _SIGNING)  # noqa: S101 - inspect() has checked it
