@@ -47,7 +47,7 @@ class Bound:
             self._timer.start()
 
     def lift(self) -> None:
-        """Keep the timer if threads are left for which the interpreter would wait, else stop it."""
+        """Keep the timer if threads are left for which the interpreter would wait; otherwise stop it."""
         main = threading.main_thread()
         self._left = [each for each in threading.enumerate() if not each.daemon and each is not main]
         if not self._left:
