@@ -39,8 +39,8 @@ _BASE_DELAY: Final = 1.0
 _MAX_DELAY: Final = 60.0
 
 
-# Permissions beside the groupers' own, and kinds without their own module. Owners are read and never written; the walk
-# ends below an owner whose kind the role does not grant.
+# Permissions that no module of a grouper declares. Owners are read and never written; the walk ends below an owner
+# whose kind the role does not permit reading.
 # +kubebuilder:rbac:groups="",resources=configmaps;namespaces,verbs=list;watch
 # +kubebuilder:rbac:groups="",resources=events,verbs=create;patch
 # +kubebuilder:rbac:groups="",resources=pods,verbs=get;patch
@@ -179,7 +179,7 @@ def _reconciler(mgr: ctrl.Manager, options: Settings, rules: RulesSource) -> Pod
 
 
 async def _pods(mgr: ctrl.Manager, namespace: str = "") -> list[ctrl.Request]:
-    """Return a request for every pod of a namespace; for every pod of the cluster without one."""
+    """Return a request for every pod of a namespace, or of the cluster if ``namespace`` is empty."""
     pods = await mgr.cache.get_informer(Pod)
     return [ctrl.Request(*key) for key in pods.keys(namespace)]
 

@@ -72,7 +72,7 @@ class NativeGroupers:
         self._served: dict[str, GVK] = {}
 
     def grouper_for(self, gang: NativeGang, otherwise: Grouper) -> Grouper:
-        """Return the grouper of the pods of ``gang``; without the right to read the gang, it is ``otherwise``."""
+        """Return the grouper of the pods of ``gang``. It uses ``otherwise`` if the gang may not be read."""
         return _NativeGrouper(self, self._default, gang, otherwise)
 
     async def read(self, gang: NativeGang, namespace: str) -> Unstructured:

@@ -47,7 +47,7 @@ class SkipTopOwnerGrouper(ReadingGrouper):
     async def get_pod_group_metadata(
         self, top_owner: Unstructured, pod: Pod, *other_owners: Object
     ) -> Metadata:
-        """Return the group from the grouper of the owner below ``top_owner``; ``other_owners`` are all, nearest first.
+        """Return the group from the grouper of the owner below ``top_owner``, the second last of ``other_owners``.
 
         The pod itself is below the last owner. Only rows of the exact version are used: upstream ignores rows for
         any version here.

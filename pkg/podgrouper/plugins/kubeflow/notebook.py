@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Notebooks: grouped by default, with the priority class of builds."""
+"""Notebooks: the default group, with the priority class of builds."""
 
 from __future__ import annotations
 
