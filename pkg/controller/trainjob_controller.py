@@ -204,11 +204,11 @@ class TrainJobReconciler:
         return _result(errors, left)
 
     async def _stand_back(self, this: _Pass) -> None:
-        """Change nothing but the conditions, and raise why the TrainJob does not control the JobSet of its name.
+        """Set the condition Suspended, and raise why the JobSet with the TrainJob's name cannot be used.
 
-        The status of that JobSet must not be copied to the TrainJob. The garbage collector deletes the JobSet of an
-        earlier TrainJob of the same name. Meanwhile the condition Suspended and the deadline are handled as for any
-        other TrainJob.
+        The status of that JobSet must not be copied to the TrainJob. If it belongs to an earlier TrainJob of the same
+        name, the garbage collector deletes it. Meanwhile the condition Suspended and the deadline are handled as for
+        any other TrainJob.
         """
         jobconditions.set_suspended(this.train_job, self._now)
         if this.obstacle is not None and not isinstance(this.obstacle, PendingError):

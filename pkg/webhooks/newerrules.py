@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The rules of Trainer v2.3 for fields of TrainJobs and runtimes in which v2.1 admits more values.
 
-The CRD has v2.1's rules. Only values that a request changes are checked, as the API server does for rules that were
-added to a CRD later. A refusal has the text that the API server gives with v2.3's CRD.
+For these fields, the CRD has v2.1's rules. Only values that a request changes are checked, as the API server does for
+rules that were added to a CRD later. A refusal has the text that the API server gives with v2.3's CRD.
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ class Snapshot:
 
     @cached_property
     def pods(self) -> list[Thing]:
-        """The newest pod of each Job and completion index: later pods replace earlier ones."""
+        """The newest pod of each completion index of a Job, and all pods without an index."""
         newest: dict[tuple[str, str], Thing] = {}
         for pod in sorted(
             self.children(kinds.POD, self.jobs),

@@ -47,10 +47,10 @@ class SkipTopOwnerGrouper(ReadingGrouper):
     async def get_pod_group_metadata(
         self, top_owner: Unstructured, pod: Pod, *other_owners: Object
     ) -> Metadata:
-        """Return the group from the grouper of the owner below ``top_owner``, the second last of ``other_owners``.
+        """Return the group from the grouper of the owner below ``top_owner``.
 
-        The pod itself is below the last owner. Only rows of the exact version are used: upstream ignores rows for
-        any version here.
+        That owner is the second last of ``other_owners``, which are all owners, nearest first, or the pod itself if
+        there is only one. Only rows of the exact version are used: upstream ignores rows for any version here.
 
         Raises:
             GroupingError: the inner owner cannot be read, or its grouper raises it.

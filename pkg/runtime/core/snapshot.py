@@ -114,8 +114,8 @@ class Snapshots:
         """Return the runtime of a TrainJob's snapshot, or None if it is missing, not valid or cannot be read.
 
         It creates no snapshot, so unlike :meth:`runtime_of` it may be called by a replica that is not the leader. It is
-        for admission reviews, which any client can cause: it takes two seconds at most, and reads at most ten snapshots
-        a second for long.
+        for admission reviews, which any client can cause: it takes two seconds at most, and the rate of its reads is
+        limited to ten a second.
         """
         from controller_runtime.cache import CacheError
 

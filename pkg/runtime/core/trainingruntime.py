@@ -260,5 +260,5 @@ class TrainingRuntime(interface.Runtime):
 
 
 def _has_patches_of(old: trainer.TrainJob | None, new: trainer.TrainJob) -> bool:
-    """Return True if an update does not change the runtime patches. Its other changes must then be possible."""
+    """Return True if an update leaves the runtime patches as they are: they must not prevent its other changes."""
     return old is not None and equality.deep_equal(old.spec.runtime_patches, new.spec.runtime_patches)

@@ -73,7 +73,10 @@ class Material:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The problem of the authority or of the serving certificate; empty if valid. With ``due``, it expires soon."""
+    """The problem of the authority or of the serving certificate; empty if valid.
+
+    With ``due``, the only problem is that it expires soon.
+    """
 
     authority: str = ""
     serving: str = ""
