@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Final
 
 LAST_MOMENTS: Final = 5.0
-"""Seconds between the end of the manager and that of the process."""
+"""The most seconds from the end of the manager to the end of the process."""
 
 
 class Bound:

@@ -158,7 +158,7 @@ class Children:
             return await self._steps[state_of(train_job, live)](runtime, train_job, live)
 
     async def _build(self, runtime: Runtime, train_job: TrainJob, live: JobSet | None) -> Applied:
-        """Apply the objects of a TrainJob whose JobSet does not exist, or is suspended and follows."""
+        """Apply the objects of a TrainJob whose JobSet does not exist, or is suspended and can be changed."""
         await self._settle(train_job)
         return await self._bring_up_to_date(runtime, train_job, live)
 

@@ -148,9 +148,9 @@ def without(data: Wire, fields: set[str] | frozenset[str]) -> Wire:
 class JobSetRule:
     """The permitted changes of a live JobSet.
 
-    JobSet lets ``suspend``, ``coordinator``, ``ttlSecondsAfterFinished`` and the scheduling of the pods of a
-    suspended JobSet change. The rest is fixed: JobSet's webhook refuses a change, and without the webhook the
-    existing Jobs do not follow it.
+    JobSet permits changes of ``suspend``, ``coordinator`` and ``ttlSecondsAfterFinished``, and, while the JobSet is
+    suspended, of the scheduling of its pods. All other fields are fixed: JobSet's webhook refuses a change, and without
+    the webhook the existing Jobs do not follow it.
     """
 
     def __init__(self, live: Wire) -> None:

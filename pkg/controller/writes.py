@@ -85,7 +85,8 @@ def raise_if_stale(error: InvalidError, reason: str) -> None:
 def refuses_change(error: StatusError) -> bool:
     """Return True if an immutable field is the reason of a refusal.
 
-    No reason of the API says so, only the messages of the causes, and that of a webhook which returns no causes.
+    The API has no reason for this. Only the messages of the causes say so, or the error's message if a webhook refused
+    and returned no causes.
     """
     messages = [str(each.get("message")) for each in error.causes] or [error.message]
     return any("immutable" in each for each in messages)

@@ -154,7 +154,7 @@ class PodReconciler:
         self._recorder.event(pod, "Warning", kai.POD_GROUPER_WARNING, raised.text(error)[:_MESSAGE_LIMIT])
 
     async def _has_nothing_new(self, key: NamespacedName) -> bool:
-        """Return True if the cached pod predates our own write, or differs from the pod we read by that write alone."""
+        """Return True if the cached pod predates our own write, or if nothing else has changed since we grouped it."""
         if (mark := self._marks.get(key)) is None:
             return False
         version = (await client.peek(self._client, Pod, key)).resource_version

@@ -67,7 +67,7 @@ class Settings:
     max_concurrent_reconciles: int = kai.MAX_CONCURRENT_RECONCILES
     pod_labels: Mapping[str, str] = dataclasses.field(default_factory=dict)
     rules: Rules | None = None
-    """The rules of grouping; None: those of the PodGroup that the API server serves."""
+    """The rules of grouping. With None, those of the PodGroup that the API server serves apply."""
 
 
 def settings(cfg: Configuration) -> Settings:

@@ -171,7 +171,7 @@ def _sub_group(described: SubGroupMetadata, rules: Rules) -> SubGroup:
 
 
 def _require(part: PodGroupSpec | SubGroup, described: Metadata | SubGroupMetadata, rules: Rules) -> None:
-    """Set the required number of pods or subgroups. The schema of v0.13 has no zero; that of v0.17 requires one."""
+    """Set the required number of pods or subgroups. A zero is left out by the rules of v0.13, and set by later ones."""
     if rules is Rules.V0_13:
         part.min_member = described.min_available or None
     elif described.min_sub_group is not None:

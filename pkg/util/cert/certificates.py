@@ -223,7 +223,7 @@ class Certificates:
 
     @staticmethod
     def _overlap_is_over(secret: Secret, found: Material, now: datetime) -> bool:
-        """Return True if no replica serves with the former authority's certificate any more."""
+        """Return True if by now no replica serves with a certificate of the former authority, which is still stored."""
         if pki.FORMER not in (secret.data or {}):
             return False
         return now - pki.certificate(found.ca_crt).not_valid_before_utc > configurations.OVERLAP + SKEW

@@ -32,9 +32,9 @@ ORGANIZATION: Final = "kubeflow-trainer"
 CA_LIFETIME: Final = timedelta(days=3650)
 SERVING_LIFETIME: Final = timedelta(days=365)
 CA_MARGIN: Final = timedelta(days=400)
-"""An authority is replaced when it could no longer sign a serving certificate of full duration."""
+"""An authority is replaced when it could no longer sign a serving certificate of the full lifetime."""
 SERVING_MARGIN: Final = timedelta(days=120)
-"""How long before its end a serving certificate is renewed: earlier than a Go manager would, at 90 days."""
+"""How long before it expires a serving certificate is renewed. A Go manager renews it later, at 90 days."""
 
 FORMER: Final = "ca-former.crt"
 """Key of the Secret with the former authority, for clients that may meet a replica with its certificate."""

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Objects that the manager waits for to be deleted, such as the JobSet of an earlier TrainJob of the same name."""
+"""Objects whose deletion the manager waits for, such as the JobSet of an earlier TrainJob of the same name."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ class ControllerConfigurationSpec(Struct):
 
 
 class CertManagement(Struct):
-    """Whether the manager makes the webhooks' certificates, for which Service, kept in which Secret."""
+    """Whether the manager makes the webhooks' certificates, for which Service, and in which Secret it keeps them."""
 
     enable: bool | None = Field(default=None, description="make, keep and renew the webhooks' certificates")
     webhook_service_name: str | None = Field(

@@ -14,7 +14,7 @@ from pkg.podgrouper.podgroup import Metadata
 
 
 class NotebookGrouper(DelegatingGrouper):
-    """Groups a Notebook; it is interactive, so its priority class is that of builds."""
+    """Groups a Notebook. It is interactive, so it gets the priority class of builds."""
 
     name = "Kubeflow Notebook Grouper"
     reads = Reads.METADATA

@@ -98,7 +98,7 @@ class MPI(FilesPlugin, CustomValidationPlugin):
     async def validate(
         self, info: runtime.Info, old: TrainJob | None, new: TrainJob
     ) -> tuple[list[str], field.ErrorList]:
-        """Check the processes per node, the nodes beside a training launcher, and reserved variables."""
+        """Check the processes per node, the number of nodes if the launcher trains too, and reserved variables."""
         errors = field.ErrorList()
         policy, trainer = _policy(info), new.spec.trainer
         if policy is None or trainer is None:

@@ -123,7 +123,7 @@ class JobSetPlugin(
             )
 
     def sync_parallel_count(self, info: Info) -> None:
-        """Set the Jobs' numbers of pods to those of the pod sets."""
+        """Set the number of pods of each Job to the count of its pod set."""
         spec = template_spec_apply(info, JobSetSpec)
         if spec is None:
             return
