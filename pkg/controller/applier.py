@@ -126,7 +126,7 @@ class Applier:
                 raise OldJobSetError(OLD_JOB_SET) from error
             raise
         self._old_job_set = self._old_job_set and not claims
-        wanted = _digest(desired.to_dict())  # not before the request, which it would delay
+        wanted = _digest(desired.to_dict())  # computed after the request, which it would delay
         self._remember(owner, desired, wanted, stored)
         if known is not None and (live is None or known[0] == wanted):
             return Outcome.HEALED

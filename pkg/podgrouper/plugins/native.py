@@ -94,7 +94,7 @@ class NativeGroupers:
                 continue
             except NotFoundError as error:
                 if not error.names_object:
-                    continue  # discovery found this version, and the server has ceased to serve it
+                    continue  # discovery still lists this version, and the server no longer serves it
                 raise GroupingError(f"the pod names {where}, which does not exist") from error
             self._served[gang.kind] = version
             return found

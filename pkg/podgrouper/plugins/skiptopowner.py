@@ -63,7 +63,7 @@ class SkipTopOwnerGrouper(ReadingGrouper):
         except UNREADABLE as error:
             raise GroupingError(f"failed to get last owner: {error}") from error
         if (owner.metadata.uid or "") != (below.metadata.uid or ""):
-            # It was deleted since the walk, and another of the same name created: that is not the pod's.
+            # It was deleted since the walk, and another owner with its name was created, which is not the pod's.
             raise GroupingError(
                 f"failed to get last owner: uid {below.metadata.uid} of {below.name} not found"
             )

@@ -142,7 +142,7 @@ class TrainingRuntime(interface.Runtime):
             foreign = isinstance(cause, trainjob.ChildConflictError)
             raise (ForeignSnapshotError if foreign else RuntimeNotFoundError)(text) from error
         except ForbiddenError:
-            raise  # the namespace is being terminated: the caller waits
+            raise  # the caller waits if the namespace is being terminated
         except StatusError as error:
             raise RuntimeNotFoundError(f"{reads} runtime snapshot: {error}") from error
 

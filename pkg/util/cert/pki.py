@@ -235,7 +235,7 @@ def _check_authority(ca: x509.Certificate) -> None:
     try:
         constraints = _extension(ca, x509.BasicConstraints)
         usage = _extension(ca, x509.KeyUsage)
-        str(ca.subject)  # decoded now; a serving certificate repeats it
+        str(ca.subject)  # decoded here, to find errors now; a serving certificate repeats it
     except _BROKEN as error:
         raise UnusableError("ca.crt is not an authority") from error
     if constraints is None or not constraints.ca or (usage is not None and not usage.key_cert_sign):

@@ -103,7 +103,7 @@ class Status(EnforceMLPolicyPlugin, ComponentBuilderPlugin, WatchExtensionPlugin
         added = self._environment(train_job)
         mount = VolumeMount(name=_VOLUME, mount_path=_MOUNT_PATH, read_only=True)
         for container in pod_set.containers:
-            # The plugins of frameworks add the TrainJob's variables to this container, before or after.
+            # The plugins of frameworks add the TrainJob's variables to this container, before or after this plugin.
             held = own if container.name == constants.NODE else {}
             env = [apply.env_var(held[each.name]) if each.name in held else each for each in added]
             container.env = apply.upsert_env_vars(container.env, env)
