@@ -33,7 +33,7 @@ from . import drift
 from .memory import Memories
 
 _OF_NO_OBJECT: Final = "1"
-"""A resourceVersion that no object has: it precedes the first write of any API server. An apply ignores "0"."""
+"""A resourceVersion that no object has: it precedes the first write of any API server. An apply would ignore "0"."""
 _CONFLICTS: Final = 4
 """The number of attempts to apply again when other writers keep changing an object that a webhook has changed."""
 OLD_JOB_SET: Final = (

@@ -203,7 +203,7 @@ class Children:
     async def _keep(self, runtime: Runtime, train_job: TrainJob, live: JobSet) -> Applied:
         """Restore siblings, and report once if the JobSet would be built differently now.
 
-        The TrainJob may have been changed while the JobSet ran, because the webhook did not note a suspension.
+        If the webhook did not note a suspension, the TrainJob may have been changed while the JobSet ran.
         """
         version, memory = _version_of(train_job), self._memories[train_job.key]
         if version[1] > 1 and memory.compared != version:
@@ -265,7 +265,7 @@ class Children:
         """Delete the JobSet that a failed TrainJob controls, if it exists, and its Jobs with it.
 
         Raises:
-            PendingError: JobSets cannot be read now. No event would follow when they can be read again.
+            PendingError: JobSets cannot be read now. No event reports that they can be read again.
             StatusError: the API server refused.
             TransportError: the API server was unreachable.
         """
@@ -450,7 +450,7 @@ class Children:
         rule: JobSetRule,
         refusal: StatusError | None,
     ) -> None:
-        """Delete a suspended JobSet that is to be built again, and raise PendingError or the reason against it.
+        """Delete a suspended JobSet that is to be built again. Raise PendingError, or why it must not be deleted.
 
         It is deleted in the foreground, because the next JobSet would adopt remaining Jobs by name.
         """

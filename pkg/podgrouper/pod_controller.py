@@ -261,8 +261,7 @@ class PodReconciler:
             and after.generation == before.generation
             and after.deletion_timestamp == before.deletion_timestamp
             and after.owner_references == before.owner_references
-            and metadata.owner.uid
-            != before.uid,  # otherwise the group has the pod's annotations, as upstream
+            and metadata.owner.uid != before.uid,  # else the group has the pod's annotations, as upstream
             found,
         )
         return True

@@ -188,7 +188,7 @@ class Snapshots:
         return runtime
 
     async def _create(self, train_job: TrainJob, kind: type[T], runtime: T) -> T:
-        """Create the snapshot and return its runtime. If another writer has created it meanwhile, return that one."""
+        """Create the snapshot and return its runtime. If another writer was faster, return that writer's runtime."""
         with offload.weighing(runtime.decoded_size):
             text = await offload.run(encode, runtime)
         config_map = ConfigMap(metadata=trainjob.child_metadata(train_job, _SUFFIX), data={_KEY: text})

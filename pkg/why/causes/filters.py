@@ -132,7 +132,7 @@ def _tainted(snapshot: Snapshot, pod: Thing, match: re.Match[str]) -> Finding | 
     """Return a finding about the taints in the message, or those of the nodes, because newer schedulers name none.
 
     Taints of control planes are left out if there are others, since hardly any pod is meant to tolerate them. Nothing
-    is returned if there are no others and the other nodes are cordoned.
+    is returned if there are no others, and the message says that the other nodes are cordoned.
     """
     named = [" ".join(each["taint"].strip("{}").split()) for each in _TAINT.finditer(match.string)]
     taints = dict.fromkeys(each.removesuffix(":").strip() for each in named if each) or {

@@ -36,7 +36,7 @@ MISSING_TTL: Final = 5.0
 """Seconds for which a missing API or field counts as missing."""
 
 Published = Callable[[type[Object], PublishedSchema | None], Awaitable[PublishedSchema | None]]
-"""Returns the schema of a kind that the API server publishes: the argument if it is unchanged, None without one."""
+"""Returns the schema that the API server publishes of a kind: the argument if it is unchanged, None without one."""
 
 Interrupted = Callable[[type[Object]], float | None]
 """Returns since when the watch of a kind has failed, on the clock of :class:`Served`, or None."""
