@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the manager until it is stopped; return the exit code. Without ``arguments`` this is the whole process."""
+    """Run the manager until it is stopped, and return the exit code.
+
+    Without ``arguments``, those of the process are used, and signals end the process until the manager handles them.
+    """
     return start("pkg.app.program", arguments)
 
 
@@ -28,7 +31,7 @@ def start(program: str, arguments: Sequence[str] | None) -> int:
     """Import the module ``program``, run its ``main``, and return the exit code."""
     if arguments is None:
         for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, _end)  # also one that the parent process set to be ignored, as in Go
+            signal.signal(number, _end)  # also a signal that the parent process ignores, as in Go
     import importlib
 
     code: int = importlib.import_module(program).main(arguments)

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Final
 
 LAST_MOMENTS: Final = 5.0
-"""Seconds between the end of the manager and that of the process."""
+"""The most seconds from the end of the manager to the end of the process."""
 
 
 class Bound:
@@ -47,7 +47,7 @@ class Bound:
             self._timer.start()
 
     def lift(self) -> None:
-        """Keep the timer if threads are left for which the interpreter would wait, else stop it."""
+        """Keep the timer if threads are left for which the interpreter would wait; otherwise stop it."""
         main = threading.main_thread()
         self._left = [each for each in threading.enumerate() if not each.daemon and each is not main]
         if not self._left:

@@ -40,7 +40,7 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True):
     )
 
     def enabled(self, controller: str) -> bool:
-        """Return True if ``controller`` is enabled: the first word that names it decides, else ``*``."""
+        """Return True if ``controller`` is enabled: the first word that names it decides. Without one, ``*`` does."""
         for word in self.controllers:
             if word in (controller, f"-{controller}"):
                 return word == controller

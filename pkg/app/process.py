@@ -132,7 +132,7 @@ async def serve(
     *,
     traced: bool = False,
 ) -> None:
-    """Run a manager that ``setup`` fills until a signal ends it. ``traced`` exports its spans.
+    """Run a manager that ``setup`` fills, until a signal ends it. With ``traced``, its spans are exported.
 
     Raises:
         ConfigurationError: spans cannot be exported.
@@ -160,7 +160,7 @@ async def _run(mgr: ctrl.Manager, stop: anyio.Event) -> None:
 
 
 class _Freezer:
-    """A runnable: once the caches are full, garbage collections no longer scan the objects of the start."""
+    """A runnable: once the caches are full, garbage collections no longer scan the objects that exist then."""
 
     def __init__(self, mgr: ctrl.Manager) -> None:
         self._mgr = mgr
@@ -215,7 +215,7 @@ def _answer(program: str, text: str) -> int:
 async def _bounded(work: Work, bound: ending.Bound) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGUSR1, signal.SIGUSR2):
-        # They end a process that does not handle them. A loop that handles a signal is woken by all others as well.
+        # Unhandled, they end the process. A loop that handles any signal is also woken by all others.
         loop.add_signal_handler(number, int)
     with bound.within():
         await work()

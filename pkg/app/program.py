@@ -54,7 +54,7 @@ async def run(parsed: Flags, cfg: Configuration) -> None:
 
 
 def groups_pods(parsed: Flags, cfg: Configuration) -> bool:
-    """Return True if the pod grouper runs: the Configuration or the command line names it, and none excludes it."""
+    """Return True if the pod grouper runs: the Configuration or the flags name it, and the flags do not exclude it."""
     named = cfg.pod_grouper.enable or flags.POD_GROUPER in parsed.controllers
     return bool(named) and parsed.enabled(flags.POD_GROUPER)
 
@@ -105,7 +105,7 @@ async def setup(mgr: ctrl.Manager, parsed: Flags, cfg: Configuration) -> None:
         published=mgr.published_schema,
     )
     for kind in (TrainingRuntime, ClusterTrainingRuntime, TrainJob, JobSet):
-        kind.model_rebuild()  # now, so that the first reconcile need not, and collections do not scan the decoders
+        kind.model_rebuild()  # now: not in the first reconcile, and before gc.freeze()
     controller.setup_controllers(mgr, runtimes, enabled=parsed.enabled, cfg=gated)
     serving.remark(cfg, enable_http2=parsed.enable_http2)
     if parsed.webhooks:

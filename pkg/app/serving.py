@@ -27,10 +27,9 @@ _log = log.logger_from("setup")
 
 
 def webhooks(mgr: ctrl.Manager, cfg: Configuration, runtimes: Mapping[str, Runtime]) -> Certificates | None:
-    """Serve the webhooks, with certificates of the manager's own or of a directory; readiness waits for them.
+    """Serve the webhooks. Return the certificates that the manager makes, or None if they are in a directory.
 
-    Controllers do not wait: only admission needs a certificate. Returns the manager's own certificates, or None if
-    they are in a directory.
+    Readiness waits for the webhooks. Controllers do not wait: only admission needs a certificate.
     """
     if not cfg.cert_management.enable:
         admission.setup(mgr, runtimes, cfg)
@@ -60,7 +59,7 @@ def webhooks(mgr: ctrl.Manager, cfg: Configuration, runtimes: Mapping[str, Runti
 
 
 def status(mgr: ctrl.Manager, cfg: Configuration, certificates: Certificates | None) -> StatusServer:
-    """Serve status updates with the certificates of the webhooks; readiness waits for it."""
+    """Serve status updates with the certificates of the webhooks. Readiness waits for the server."""
     from pkg import statusserver  # slow to load, and off by default
 
     if certificates is not None:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""OpenTelemetry spans of a program: on with its flag, as the ``OTEL_*`` environment variables say."""
+"""OpenTelemetry spans of a program: enabled by its flag, configured by the ``OTEL_*`` environment variables."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ RETIRED: Final[tuple[yaml.PathSteps, ...]] = (
     ("podGrouper", "groupersConfigMap"),
     ("statusServer", "host"),
 )
-"""Settings that were taken out. For one release a stored Configuration may still have them."""
+"""Removed settings. For one release, a stored Configuration may still have them."""
 
 
 class ConfigurationError(Exception):
@@ -48,7 +48,7 @@ class ConfigurationError(Exception):
 def load(path: str | None = None, warn: Callable[[str], object] | None = None) -> Configuration:
     """Return the Configuration in the file ``path``, or the defaults without one.
 
-    ``warn`` is called with a line about each setting that has no effect any more; unset, the log is.
+    ``warn`` is called with a line about each setting that no longer has an effect; by default, the line is logged.
 
     Raises:
         ConfigurationError: the file cannot be read, or does not hold a valid Configuration.
@@ -120,7 +120,7 @@ def _without_nulls(data: JSON) -> JSON:
 
 
 def _drop_retired(data: dict[str, JSON]) -> Iterator[yaml.PathSteps]:
-    """Remove the settings that have no effect any more, and yield their paths."""
+    """Remove the settings that no longer have an effect, and yield their paths."""
     for steps in RETIRED:
         *above, last = steps
         held: JSON = data

@@ -25,7 +25,7 @@ _CONCURRENCY: Final = {str(TrainJob.gvk.group_kind): 5}
 
 
 def manager_options(cfg: Configuration) -> manager.Options:
-    """Return the manager's options. ``cfg`` is defaulted and valid, as :func:`pkg.config.load` returns it."""
+    """Return the manager's options. ``cfg`` must be defaulted and valid, as :func:`pkg.config.load` returns it."""
     health, election = cfg.health, cfg.leader_election
     tls = tlsconfig.resolve(cfg.tls).server_options()
     return manager.Options(
@@ -44,7 +44,7 @@ def manager_options(cfg: Configuration) -> manager.Options:
         metrics_bind_address=cfg.metrics.bind_address or "",
         metrics_secure=bool(cfg.metrics.secure_serving),
         # Not by default, unlike other controller-runtime projects: upstream's metrics are open to every scraper,
-        # and its role does not let the manager ask.
+        # and its role does not permit the manager to review tokens.
         metrics_filter=metrics.with_authentication_and_authorization
         if cfg.metrics.require_authorization
         else None,

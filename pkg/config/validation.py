@@ -22,11 +22,11 @@ from .duration import seconds
 _RULES: Final = ("auto", "v0.13", "v0.17")
 _MAX_PORT: Final = 65535
 _JITTER: Final = 1.2
-"""Retries are delayed by up to this factor. The renew deadline must leave time for one."""
+"""Retries are delayed by up to this factor. The renew deadline must leave time for one retry."""
 
 
 def validate(cfg: Configuration) -> field.ErrorList:
-    """Return every rule that a defaulted Configuration breaks."""
+    """Return an error for each rule that a defaulted Configuration breaks."""
     errors, patches = field.ErrorList(), cfg.runtime_patches or RuntimePatches()
     for name, value, supported in (
         ("compatibilityVersion", cfg.compatibility_version, COMPATIBILITY_VERSIONS),

@@ -33,9 +33,9 @@ from . import drift
 from .memory import Memories
 
 _OF_NO_OBJECT: Final = "1"
-"""A resourceVersion before the first write of any API server. An apply ignores "0"."""
+"""A resourceVersion that no object has: it precedes the first write of any API server. An apply would ignore "0"."""
 _CONFLICTS: Final = 4
-"""Most conflicts with other writers of an object that a webhook has just changed."""
+"""The number of attempts to apply again when other writers keep changing an object that a webhook has changed."""
 OLD_JOB_SET: Final = (
     "the installed JobSet CRD has no spec.volumeClaimPolicies, which the runtime needs: "
     "install JobSet v0.11 or newer"
@@ -64,7 +64,7 @@ class Outcome(StrEnum):
     CREATED = "created"
     CHANGED = "changed"
     HEALED = "healed"
-    """Another writer had changed or removed fields that were applied before."""
+    """Another writer had deleted the object, or changed or removed fields that were applied before."""
     DELETING = "deleting"
     """The object is being deleted. It was not applied."""
 
@@ -76,7 +76,7 @@ class OldJobSetError(Exception):
 
 
 class Applier:
-    """Server-side apply that remembers its results.
+    """Applies objects by server-side apply, and remembers the results.
 
     ``reader`` reads objects that are cached as metadata only.
     """
@@ -93,7 +93,7 @@ class Applier:
         return known is not None and known == (_digest(desired.to_dict()), _digest_of(live))
 
     def settle(self, owner: NamespacedName, desired: Object, live: Object) -> None:
-        """Remember that ``live`` matches ``desired`` as far as the server permits."""
+        """Remember that an apply of ``desired`` would not change ``live``."""
         self._remember(owner, desired, _digest(desired.to_dict()), live)
 
     def _remember(
@@ -102,9 +102,9 @@ class Applier:
         self._memories[owner].settled[desired.gvk, desired.key] = wanted, _digest_of(live)
 
     async def apply(self, owner: NamespacedName, desired: Object) -> Outcome:
-        """Apply ``desired`` as field owner ``trainer`` if the live object differs.
+        """Apply ``desired`` as field owner ``trainer`` if the live object differs, and return the outcome.
 
-        An object that is being deleted is not applied: its deletion enqueues the owner again.
+        An object that is being deleted is not applied: the owner is enqueued again when it is gone.
 
         Raises:
             ChildConflictError: the live object has another controller than the desired one, or none.
@@ -126,14 +126,17 @@ class Applier:
                 raise OldJobSetError(OLD_JOB_SET) from error
             raise
         self._old_job_set = self._old_job_set and not claims
-        wanted = _digest(desired.to_dict())  # not before the request, which it would delay
+        wanted = _digest(desired.to_dict())  # computed after the request, which it would delay
         self._remember(owner, desired, wanted, stored)
         if known is not None and (live is None or known[0] == wanted):
             return Outcome.HEALED
         return Outcome.CREATED if live is None else Outcome.CHANGED
 
     def remark(self) -> str | None:
-        """Return that JobSet is too old; the manager stays ready, because other TrainJobs run."""
+        """Return a remark for readiness if the installed JobSet is too old for a runtime, otherwise None.
+
+        The manager stays ready, because other TrainJobs run.
+        """
         return OLD_JOB_SET if self._old_job_set else None
 
     async def pending(self, owner: NamespacedName, desired: Object) -> bool:
@@ -141,7 +144,7 @@ class Applier:
         return (await self._compare(owner, desired))[1]
 
     async def live(self, desired: Object) -> Object:
-        """Return the live object with the name of ``desired``, or its metadata.
+        """Return the live object with the name of ``desired``; of a ConfigMap or Secret, only the metadata.
 
         Raises:
             NotFoundError: there is none.
@@ -174,7 +177,10 @@ class Applier:
         return live, not in_order
 
     async def _holds(self, desired: Object, wire: drift.Wire) -> bool:
-        """Read the uncached content: once per object after a start. A read is cheaper than a write."""
+        """Return True if the live object has every desired field. Its content is not cached and has to be read.
+
+        It is read once per object after a start, because a read is cheaper than a write.
+        """
         try:
             stored = await self.reader.get(type(desired), desired.key)
         except NotFoundError:
@@ -182,10 +188,11 @@ class Applier:
         return drift.covers(drift.content(stored.to_dict()), drift.content(wire))
 
     async def _send(self, desired: T, live: Object | None) -> LazyObject[T]:
-        """Apply, and return the resulting live object; of a running JobSet only the metadata is decoded.
+        """Apply ``desired`` and return the resulting live object. Of a running JobSet, only the metadata is decoded.
 
-        If a webhook changed the result, apply once more, except to a running JobSet. Conflicts of that apply are tried
-        again at once: the PodGroup of a running job is not built again once it exists.
+        If a webhook changed the result, apply once more, unless the result is a running JobSet. If this second apply
+        conflicts with another writer, it is tried again at once: the next reconcile would not do it for the PodGroup
+        of a running job, because it does not build that PodGroup again.
         """
         try:
             if live is None and isinstance(desired, GeneratedSecret) and not desired.immutable:
@@ -203,7 +210,10 @@ class Applier:
             return await self._apply_newest(desired, error)
 
     async def _apply_newest(self, desired: T, error: ConflictError) -> LazyObject[T]:
-        """Apply to the uncached live object. Raise ``error`` if it has been deleted or orphaned."""
+        """Read the live object from the API server, and apply to it.
+
+        Raise the last conflict after several attempts, or if the object is deleted or has lost its controller.
+        """
         for _ in range(_CONFLICTS):
             try:
                 found = await self.reader.get(type(desired), desired.key)
@@ -221,8 +231,9 @@ class Applier:
     async def _apply(self, desired: T, live: Object | None) -> LazyObject[T]:
         """Apply, provided that ``live`` has neither been deleted nor changed; otherwise raise ConflictError.
 
-        A changed object may have been orphaned. An apply would restore its owner, whose deletion would then delete it.
-        If ``live`` is None, the object must not exist: another writer may have created it since the cache was read.
+        A changed object may have been orphaned on purpose: an apply would restore its owner reference, and the
+        deletion of the owner would then delete the object. If ``live`` is None, the object must not exist: another
+        writer may have created it since the cache was read.
         """
         sent = at_no_version(desired) if live is None else at_version_of(desired, live)
         return await apply_lazily(self._client, sent, field_owner=constants.FIELD_OWNER, force=True)
@@ -241,7 +252,7 @@ def at_no_version(desired: T) -> T:
 def at_version_of(desired: T, live: Object) -> T:
     """Return a copy of ``desired`` whose apply succeeds only while ``live`` is the newest version.
 
-    It has no empty map whose live fields the apply would remove.
+    The copy lacks each empty map whose live fields an apply would remove: see :func:`drift.without_emptied`.
     """
     version = {"uid": live.metadata.uid, "resource_version": live.metadata.resource_version}
     wire = desired.to_dict()
@@ -254,7 +265,7 @@ def at_version_of(desired: T, live: Object) -> T:
 
 
 def _runs(answer: LazyObject[Object]) -> bool:
-    """Return True if ``answer`` is a JobSet that is not suspended; the rest of it is not decoded for this."""
+    """Return True if ``answer`` is a JobSet that is not suspended. Only this field of it is decoded."""
     if not issubclass(answer.kind, JobSet):
         return False
     seen = answer.view(_JobSet) or answer.object

@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reconciles a TrainJob's JobSet and its siblings (PodGroup, ConfigMap, Secret) as one unit.
 
-A running JobSet and its siblings are not changed, unless the TrainJob was suspended meanwhile, which the webhook notes
-on it: the JobSet is suspended then, too. A suspended JobSet follows the TrainJob: in place where JobSet allows it, else
-it is deleted and built again. Siblings are not written before the JobSet has the same spec, and a JobSet never starts
-with a spec other than the TrainJob's.
+A running JobSet is not changed, and its siblings are only restored. The JobSet is suspended when the TrainJob is. If
+the TrainJob was suspended and resumed meanwhile, which the webhook notes on the TrainJob, a running JobSet is suspended
+only if it would be built differently now. A suspended JobSet is brought up to date with the TrainJob: in place where
+JobSet allows it, otherwise it is deleted and built again. Siblings are not written before the JobSet has the same spec,
+and a JobSet never starts with a spec other than the TrainJob's.
 """
 
 from __future__ import annotations
@@ -68,11 +69,11 @@ class JobSetState(StrEnum):
     """It has lost its controller, and only a TrainJob can have built it."""
     SUSPENDED = "Suspended"
     STOPPING = "Stopping"
-    """It runs, and its TrainJob is suspended."""
+    """It is not suspended, and its TrainJob is."""
     MOVING = "Moving"
-    """It runs, and its TrainJob was suspended and resumed meanwhile."""
+    """Neither is suspended, and the TrainJob was suspended and resumed meanwhile."""
     RUNNING = "Running"
-    """It runs, or has ended, as its TrainJob wants it to."""
+    """Neither is suspended, and the TrainJob was not suspended meanwhile. The JobSet may have ended."""
 
 
 def state_of(train_job: TrainJob, live: JobSet) -> JobSetState:
@@ -117,7 +118,7 @@ class Children:
         }
 
     async def job_set(self, train_job: TrainJob) -> JobSet | None:
-        """Return the JobSet of the TrainJob's name if the TrainJob controls it or may adopt it.
+        """Return the JobSet that the TrainJob controls or may adopt, or None if no JobSet has the TrainJob's name.
 
         Raises:
             PendingError: an earlier TrainJob of the same name controls it.
@@ -157,7 +158,7 @@ class Children:
             return await self._steps[state_of(train_job, live)](runtime, train_job, live)
 
     async def _build(self, runtime: Runtime, train_job: TrainJob, live: JobSet | None) -> Applied:
-        """Apply the objects of a TrainJob whose JobSet does not exist, or is suspended and follows."""
+        """Apply the objects of a TrainJob whose JobSet does not exist, or is suspended and can be changed."""
         await self._settle(train_job)
         return await self._bring_up_to_date(runtime, train_job, live)
 
@@ -165,25 +166,28 @@ class Children:
         raise BeingDeletedError(live)
 
     async def _adopt(self, runtime: Runtime, train_job: TrainJob, live: JobSet) -> Applied:
-        # Its deletion may have begun meanwhile: the owners alone are tested when they are replaced.
+        # The patch of the owners tests only the owners, so the deletion of the JobSet may have begun meanwhile.
         live = await self._take_control(runtime, train_job, live)
         state = state_of(train_job, live)
-        if state in {JobSetState.MOVING, JobSetState.RUNNING}:  # its spec was compared
+        if state in {JobSetState.MOVING, JobSetState.RUNNING}:  # _take_control compared its spec
             return await self._repair(runtime, train_job, live, adopted=True)
         return await self._steps[state](runtime, train_job, live)
 
     async def _stop(self, runtime: Runtime, train_job: TrainJob, live: JobSet) -> Applied:
-        """Suspend the JobSet of a suspended TrainJob, as it is if its objects cannot be built or are refused."""
+        """Suspend the JobSet of a suspended TrainJob, and bring its objects up to date.
+
+        If they cannot be built or are refused, suspend the JobSet without another change and raise the error.
+        """
         try:
             return await self._bring_up_to_date(runtime, train_job, live)
         except (PendingError, ConflictError, TransportError):
             raise  # the next attempt comes soon
-        except Exception:  # any error is raised again; a queue may count the TrainJob's pods as stopped
+        except Exception:  # raised again below: a queue may already count the TrainJob's pods as stopped
             await self._suspend(train_job)
             raise
 
     async def _move(self, runtime: Runtime, train_job: TrainJob, live: JobSet) -> Applied:
-        """Suspend the JobSet if anything that it is built from has changed, so that it follows; else go on.
+        """Suspend the JobSet if it would be built differently now, so that it can be changed; otherwise let it run.
 
         Raises:
             PendingError: the JobSet is being suspended.
@@ -197,9 +201,9 @@ class Children:
         return await self._repair(runtime, train_job, live)
 
     async def _keep(self, runtime: Runtime, train_job: TrainJob, live: JobSet) -> Applied:
-        """Restore siblings; report once that the JobSet does not follow a change of the TrainJob or its runtime.
+        """Restore siblings, and report once if the JobSet would be built differently now.
 
-        Where the webhook did not note a suspension, the TrainJob may have been changed while it ran.
+        If the webhook did not note a suspension, the TrainJob may have been changed while the JobSet ran.
         """
         version, memory = _version_of(train_job), self._memories[train_job.key]
         if version[1] > 1 and memory.compared != version:
@@ -210,17 +214,19 @@ class Children:
         return await self._repair(runtime, train_job, live)
 
     async def _newer(self, runtime: Runtime, train_job: TrainJob, live: JobSet) -> JobSet | None:
-        """Return the JobSet that ``live`` would be if it were built now; None if it is that, or has ended."""
+        """Return the JobSet as it would be built now, or None if ``live`` matches it or has ended."""
         job_set, _ = await _desired(runtime, train_job)
         if job_set is None or ended(live) or not await self._applier.pending(train_job.key, job_set):
             return None
         return job_set
 
     async def _take_control(self, runtime: Runtime, train_job: TrainJob, live: JobSet) -> JobSet:
-        """Become the controller of an orphan of ours. If it runs or has ended, its spec must match the TrainJob.
+        """Make the TrainJob the controller of its orphaned JobSet, and return the patched JobSet.
+
+        If the JobSet runs or has ended, its spec must match the TrainJob.
 
         Raises:
-            ChildConflictError: it runs, or has ended, with another spec. Its end must not become the TrainJob's.
+            ChildConflictError: it runs or has ended with another spec. Its result must not be copied to the TrainJob.
             PendingError: the TrainJob is being deleted, or another writer changed the JobSet's owners.
         """
         job_set, _ = await _desired(runtime, train_job)
@@ -259,7 +265,7 @@ class Children:
         """Delete the JobSet that a failed TrainJob controls, if it exists, and its Jobs with it.
 
         Raises:
-            PendingError: JobSets cannot be read now. No event of an unchanged JobSet follows when they can.
+            PendingError: JobSets cannot be read now. No event reports that they can be read again.
             StatusError: the API server refused.
             TransportError: the API server was unreachable.
         """
@@ -280,14 +286,17 @@ class Children:
         try:
             await writes.delete(self._client, live, "Background")
         except ConflictError:
-            return  # this JobSet is deleted
+            return  # it was deleted already, and another JobSet has its name
         except NotFoundError as error:
             if not error.names_object:
                 raise
 
     @contextmanager
     def _pending(self, train_job: TrainJob) -> Iterator[None]:
-        """Raise PendingError for refusals because of an object that is being deleted or has changed."""
+        """Raise PendingError instead of an error about an object that is being deleted or has changed meanwhile.
+
+        The same holds for a namespace that is being terminated. Deletions that take long are reported.
+        """
         try:
             yield
         except BeingDeletedError as error:
@@ -370,7 +379,11 @@ class Children:
     async def _repair(
         self, runtime: Runtime, train_job: TrainJob, live: JobSet, *, adopted: bool = False
     ) -> Applied:
-        """Restore siblings of a running JobSet, unless the TrainJob has changed since the JobSet was built."""
+        """Restore the siblings of a running JobSet, and return the outcomes.
+
+        If the TrainJob has changed since the JobSet was built, only IndependentConfigMaps are restored. Other missing
+        siblings are reported.
+        """
         if ended(live) and not adopted and self._memories[train_job.key].settled:
             # No more pods are created, and this process has seen the siblings. A missing runtime is still reported.
             await runtime.require(train_job)
@@ -391,7 +404,7 @@ class Children:
         return [(obj, await self._applier.apply(train_job.key, obj)) for obj in pending]
 
     async def _follow(self, train_job: TrainJob, live: JobSet, desired: JobSet) -> None:
-        """Return once ``desired`` can be applied in place.
+        """Return if ``desired`` can be applied in place. Otherwise suspend or delete the JobSet, and raise.
 
         The JobSet is deleted only if the server's dry run of the apply refuses a change of an immutable field, or shows
         a change that the existing Jobs would not follow.
@@ -422,10 +435,10 @@ class Children:
         await self._rebuild(train_job, live, desired, rule, refusal)
 
     async def _suspend_as_it_is(self, live: JobSet, desired: JobSet) -> NoReturn:
-        """Suspend a running JobSet without another change. Raises PendingError until its Jobs are suspended."""
+        """Suspend a running JobSet without another change, and raise PendingError to wait for its Jobs."""
         rule = JobSetRule(live.to_dict())
         await self._send(JobSet.from_dict(rule.suspended_as_it_is(desired.to_dict())), live)
-        # No status reports the end of Jobs that were never created.
+        # Jobs that were never created do not stop: no change of the status would enqueue the TrainJob.
         after = UNTIL_DELETED if rule.observed else SOON
         raise PendingError(f"jobset {live.key}: its Jobs are being suspended", after)
 
@@ -437,7 +450,10 @@ class Children:
         rule: JobSetRule,
         refusal: StatusError | None,
     ) -> None:
-        """Delete a suspended JobSet in the foreground: the next JobSet would adopt remaining Jobs by name."""
+        """Delete a suspended JobSet that is to be built again. Raise PendingError, or why it must not be deleted.
+
+        It is deleted in the foreground, because the next JobSet would adopt remaining Jobs by name.
+        """
         created = parse_time(live.metadata.creation_timestamp) if live.metadata.creation_timestamp else None
         if rule.active:
             message = f"Waiting until the Jobs of JobSet {live.key} have stopped"
@@ -494,7 +510,10 @@ def _is_orphan_of_ours(job_set: JobSet) -> bool:
 
 
 async def _desired(runtime: Runtime, train_job: TrainJob) -> Built:
-    """Return all objects of a TrainJob whose JobSet does not run, including the PodGroup of a resumed one."""
+    """Return all objects of a TrainJob, including those that plugins build only for a suspended one (PodGroups).
+
+    The JobSet has the TrainJob's own value of ``suspend``.
+    """
     suspended = train_job
     if not train_job.spec.suspend:
         suspended = train_job.shallow_copy()
@@ -505,7 +524,7 @@ async def _desired(runtime: Runtime, train_job: TrainJob) -> Built:
 
 
 def with_suspend(job_set: JobSet, suspend: bool | None) -> JobSet:
-    """Return the JobSet with this ``suspend``, itself if it has it."""
+    """Return the JobSet with this value of ``suspend``: itself if it has the value, otherwise a copy."""
     if job_set.spec.suspend is suspend:
         return job_set
     changed = job_set.shallow_copy()

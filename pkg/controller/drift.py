@@ -126,7 +126,7 @@ def without_emptied(live: JSON, desired: JSON) -> JSON:
 
 
 def _counterpart(live: list[JSON], desired: list[JSON], place: int) -> JSON:
-    """Return the live item of the same key, or of the same place if the items have no key."""
+    """Return the live item with the same key, or at the same place if the items have no key."""
     key = _item_key(live, desired)
     if key is None:
         return live[place] if place < len(live) else None
@@ -148,9 +148,9 @@ def without(data: Wire, fields: set[str] | frozenset[str]) -> Wire:
 class JobSetRule:
     """The permitted changes of a live JobSet.
 
-    JobSet lets ``suspend``, ``coordinator``, ``ttlSecondsAfterFinished`` and the scheduling of the pods of a
-    suspended JobSet change. The rest is fixed: JobSet's webhook refuses a change, and without the webhook the
-    existing Jobs do not follow it.
+    JobSet permits changes of ``suspend``, ``coordinator`` and ``ttlSecondsAfterFinished``, and, while the JobSet is
+    suspended, of the scheduling of its pods. All other fields are fixed: JobSet's webhook refuses a change, and without
+    the webhook the existing Jobs do not follow it.
     """
 
     def __init__(self, live: Wire) -> None:

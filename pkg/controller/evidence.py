@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Keeps how the containers of failed pods ended, in events on their TrainJobs: a Job that fails may remove its pods."""
+"""Records in events on TrainJobs how the containers of failed pods ended, because a failed Job may delete its pods."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from .starts import Recorder
 # +kubebuilder:rbac:groups="",resources=pods,verbs=list;watch
 
 MOST: Final = 5
-"""The most events about one run of a JobSet: the containers of a distributed training fail one after the other."""
+"""The most events about one run of a JobSet. After one container of a distributed training, the others fail too."""
 _FAILED: Final = {"status.phase": "Failed"}
 _PAGE: Final = 100
 _RETRY: Final = 10.0
 _REMEMBERED: Final = 4096
 _CRASH_LOOP: Final = timedelta(minutes=10)
-"""The kubelet forgets the crashes of a container that has run for so long."""
+"""The kubelet forgets the crashes of a container that has run for this long."""
 
 _log = log.logger_from("evidence")
 
@@ -48,8 +48,9 @@ class Pods(client.Reader, client.Watcher, Protocol):
 class FailureEvidence:
     """A runnable of the leader: watches the failed pods of JobSets, and records an event for each failed container.
 
-    Pods that run or succeed are never received, and no pod is kept. Containers that fail alike in one run of a JobSet
-    share an event, whose name follows from what they have in common: it exists once, also after another start.
+    Pods that run or succeed are never received, and no pod is kept. Containers of one step that fail in the same way in
+    one run of a JobSet share an event. The event's name is derived from the data that they have in common, so it exists
+    only once, even if the manager restarts.
     """
 
     name = "evidence of failed pods"
@@ -59,19 +60,19 @@ class FailureEvidence:
         self._reader = reader
         self._recorder = recorder
         self._recorded: OrderedDict[tuple[str, str], set[str]] = OrderedDict()
-        """By the TrainJob's UID and the run of its JobSet, the containers that have an event."""
+        """The failures that have an event, by the TrainJob's UID and the run of its JobSet."""
         self._problem = ""
 
     def remark(self) -> str:
-        """Return why failed pods cannot be watched, as a remark for readiness; empty if they are."""
+        """Return a remark for readiness if failed pods may not be watched, otherwise an empty string."""
         return self._problem and f"failures of pods are not recorded: {self._problem}"
 
     def degraded(self) -> Mapping[GVK, str]:
-        """Return the kind that cannot be watched, and why."""
+        """Return Pod with the reason if failed pods may not be watched, otherwise nothing."""
         return {Pod.gvk: self._problem} if self._problem else {}
 
     async def start(self) -> None:
-        """Record until cancelled. A missing right is tried again."""
+        """Record failures until cancelled. If the watch ends or is forbidden, start it again after some seconds."""
         with metrics.KIND_DEGRADED.of(self.degraded):
             try:
                 while True:
@@ -107,7 +108,7 @@ class FailureEvidence:
                     await self._handle(event.object, is_new=True)
 
     async def _handle(self, pod: Pod, *, is_new: bool) -> None:
-        """Record the failures of a pod; those of a TrainJob that had ended before the start were recorded then."""
+        """Record the failures of a pod. Listed pods of a finished TrainJob are skipped: they were recorded earlier."""
         failures = list(terminations(pod))
         if not failures:
             return
@@ -142,9 +143,9 @@ class FailureEvidence:
 
 
 def terminations(pod: Pod) -> Iterator[Termination]:
-    """Yield how the containers of a pod failed; those that were stopped because the pod was deleted did not fail.
+    """Yield how each failed container of a pod ended. One that was stopped because the pod was deleted did not fail.
 
-    A container that crashes again and again may be stopped while it runs again: then its last crash counts.
+    If such a container had crashed before and was stopped shortly after its restart, its last crash counts.
     """
     step = (pod.metadata.labels or {}).get(REPLICATED_JOB) or pod.name
     asked = _deletion_request(pod)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Replaces Kubernetes' own gangs, of which some fields are immutable."""
+"""Replaces Kubernetes' own gangs (Workloads and PodGroups), because some of their fields are immutable."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _GANGS: Final[frozenset[GVK]] = frozenset(
 
 
 def refuses(error: InvalidError) -> bool:
-    """Return True if the error refuses a gang."""
+    """Return True if the error is about a gang, and not about another object."""
     return error.details.get("group") == v1beta1.PodGroup.gvk.group
 
 
@@ -34,7 +34,8 @@ async def make_way(
 ) -> None:
     """Delete a gang whose immutable fields differ from the desired ones, while none of its pods runs.
 
-    With ``refused``, the server has refused a change: only it knows the fields that an apply would remove.
+    With ``refused``, the server has refused a change, and the gang is deleted even if it does not seem to differ: only
+    the server knows the fields that an apply would remove.
 
     Raises:
         PendingError: the gang is being deleted, or the Jobs of the suspended JobSet are stopping.
@@ -43,7 +44,7 @@ async def make_way(
         TransportError: the API server was unreachable.
     """
     if job_set is not None and not job_set.spec.suspend:
-        return  # it is suspended first
+        return  # the JobSet is suspended first
     for desired in siblings:
         if desired.gvk not in _GANGS:
             continue
@@ -68,7 +69,7 @@ async def make_way(
 
 
 def _fixed(gang: Object) -> Wire:
-    """Return the immutable part of a gang: since v1beta1, minCount may change."""
+    """Return the immutable part of a gang. Since v1beta1, ``minCount`` is not part of it."""
     spec: Wire = dict(gang.to_dict().get("spec") or {})
     if gang.gvk == v1beta1.PodGroup.gvk:
         policy = dict(spec.get("schedulingPolicy") or {})

@@ -22,7 +22,7 @@ _LONGEST: Final = 1000 * 365 * 24 * 3600
 
 
 def keep_end(train_job: TrainJob, status: TrainJobStatus) -> None:
-    """Remove the second end from the new status of a TrainJob that has ended."""
+    """Remove the other outcome from the new status of a TrainJob that is Complete or Failed already."""
     old, ends = train_job.status.conditions, (trainer.TRAIN_JOB_COMPLETE, trainer.TRAIN_JOB_FAILED)
     if status.conditions and any(conditions.is_true(old, end) for end in ends):
         for end in ends:
@@ -52,7 +52,7 @@ def clear_unsupported(train_job: TrainJob) -> None:
 
 
 def set_unavailable(train_job: TrainJob, errors: Sequence[Exception], now: Callable[[], datetime]) -> None:
-    """Set the condition that the cluster lacks a feature that the TrainJob requires; remove it otherwise."""
+    """Set the condition that the cluster lacks a required feature if an error says so; otherwise remove it."""
     found = next((error for error in errors if isinstance(error, UnavailableError)), None)
     if found is not None:
         kind = trainer.TRAIN_JOB_GANG_UNAVAILABLE
@@ -95,7 +95,7 @@ def _set_condition(train_job: TrainJob, new: Condition, now: Callable[[], dateti
 
 
 def time_left(train_job: TrainJob, now: datetime) -> timedelta | None:
-    """Return the time until the deadline of an active TrainJob, which may have passed; None without a deadline.
+    """Return the time until the deadline: not positive if it has passed, None without one or while suspended.
 
     The time counts from the creation, or from the last resume. A TrainJob that is being resumed starts from zero.
     """

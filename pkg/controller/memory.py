@@ -1,6 +1,9 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What this process remembers of an unfinished TrainJob. If it is lost, requests and events are repeated, no more."""
+"""The records that this process keeps of unfinished TrainJobs.
+
+If they are lost, requests and events are repeated; the resulting objects are the same.
+"""
 
 from __future__ import annotations
 
@@ -17,21 +20,21 @@ class Memory:
     """The record of one TrainJob."""
 
     arrived: datetime | None = None
-    """When its watch delivered it."""
+    """When the watch delivered the TrainJob."""
     settled: dict[Name, tuple[bytes, bytes]] = field(default_factory=dict)
     """For each child that needs no apply, the digests of the desired and of the live object."""
     compared: tuple[str | None, int] | None = None
-    """Its uid and generation when its running JobSet was compared with it."""
+    """The TrainJob's uid and generation when its running JobSet was last compared with it."""
     rebuilt: bytes | None = None
-    """The JobSet for which an earlier one was deleted."""
+    """The encoded JobSet for which an earlier one was deleted."""
     terminating: datetime | None = None
-    """Until when nothing is created, because its namespace is being terminated."""
+    """The time until which nothing is created, because the namespace is being terminated."""
     reported: dict[str, frozenset[str]] = field(default_factory=dict)
-    """For each reason of an event, the causes that last."""
+    """For each event reason, the causes that were reported and still last."""
 
 
 class Memories(dict[NamespacedName, Memory]):
-    """The records by TrainJob; the first access makes one."""
+    """The records by TrainJob. The first access creates a record."""
 
     def __missing__(self, key: NamespacedName) -> Memory:
         made = self[key] = Memory()

@@ -52,10 +52,10 @@ class Reports:
         self._memories = memories
 
     def deletion(self, train_job: TrainJob, live: Object) -> None:
-        """Report a child whose deletion takes long: finalizers keep it.
+        """Report a child whose deletion takes longer than ``LONG``, for example because of its finalizers.
 
-        A child of an earlier TrainJob of the same name may not have been deleted yet: this TrainJob has waited for it
-        since its creation.
+        A child without a deletion timestamp belongs to an earlier TrainJob of the same name: this TrainJob has waited
+        for its deletion since its own creation.
         """
         since = live.metadata.deletion_timestamp or train_job.metadata.creation_timestamp
         if since is None or self._now() - parse_time(since) < LONG:
@@ -68,7 +68,9 @@ class Reports:
         self._report(train_job, "WaitingForDeletion", {live.metadata.uid or "": message})
 
     async def missing(self, train_job: TrainJob, live: JobSet, wanted: Iterable[Object]) -> None:
-        """Report those of the ``wanted`` siblings of a running JobSet that do not exist: new ones would not fit it.
+        """Report the ``wanted`` siblings of a running JobSet that do not exist and are not created.
+
+        They would not fit the JobSet.
 
         Raises:
             StatusError: the API server refused.
@@ -95,7 +97,7 @@ class Reports:
         self._report(train_job, "GangWaiting", causes)
 
     def _report(self, train_job: TrainJob, reason: str, causes: Mapping[str, str]) -> None:
-        """Record the messages of causes that did not last until now."""
+        """Record the messages of the causes that the last call for this reason did not have."""
         reported = self._memories[train_job.key].reported
         if not causes:
             reported.pop(reason, None)

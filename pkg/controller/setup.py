@@ -35,13 +35,13 @@ def setup_controllers(
     enabled: Callable[[str], bool] = lambda _name: True,
     cfg: Configuration | None = None,
 ) -> None:
-    """Register the three controllers, or those for which ``enabled`` returns True.
+    """Register those of the three controllers for which ``enabled`` returns True, by default all.
 
     Raises:
         ControllerError: one cannot be registered; the message names it.
     """
     options = options or controller.Options()
-    # First: a new TrainJob is reconciled before the others look for the runtime that it holds.
+    # Registered first, so that a new TrainJob is reconciled before the others look for the runtime that it uses.
     if enabled(TRAIN_JOB):
         recorder = mgr.event_recorder_for(EVENT_SOURCE)
         after = config.seconds(cfg.not_started_after) if cfg is not None and cfg.not_started_after else 0.0

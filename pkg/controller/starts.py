@@ -45,14 +45,14 @@ class Recorder(Protocol):
 class _Mark(NamedTuple):
     uid: str
     at: float
-    """On the loop's clock."""
+    """When its time is up, on the event loop's clock."""
 
 
 class Starts:
     """A runnable of the leader: waits for the TrainJobs that have not started, and reads them when their time is up.
 
-    The time counts from the first reconcile that wants the TrainJob to run. A TrainJob that starts in time costs
-    nothing more than an entry of a table. Only the cache is read.
+    The time counts from the first reconcile in which the TrainJob should run. A TrainJob that starts in time costs only
+    an entry in a table. Only the cache is read.
     """
 
     name = "reports of TrainJobs that have not started"
@@ -72,14 +72,14 @@ class Starts:
         self._runtimes = runtimes or {}
         self._now = now
         self._waiting: dict[NamespacedName, _Mark] = {}
-        """In the order of their times."""
+        """Ordered by the time of the report."""
         self._reported: dict[NamespacedName, str] = {}
         """The UIDs of TrainJobs that were reported and have not started yet."""
         self._failing: set[NamespacedName] = set()
         self._added = anyio.Event()
 
     def observe(self, train_job: TrainJob, *, failing: bool = False) -> None:
-        """Note the state of a reconciled TrainJob; of one that is failing, the controller reports the error itself."""
+        """Note the state of a reconciled TrainJob. While it is ``failing``, the controller reports the error itself."""
         key, uid = train_job.key, train_job.metadata.uid or ""
         if not is_awaited(train_job):
             self.forget(key)
@@ -123,7 +123,7 @@ class Starts:
         self._added.set()
 
     async def _report(self, key: NamespacedName) -> None:
-        """Record why a TrainJob has not started, unless it has meanwhile."""
+        """Record why a TrainJob has not started, unless it has started meanwhile."""
         try:
             train_job = (await client.peek(self._reader, TrainJob, key)).object
         except NotFoundError:
@@ -162,13 +162,13 @@ class Starts:
             objects[str(kind.gvk.group_kind)] = [why.Thing(found.to_dict())]
         snapshot = why.Snapshot(why.Thing(train_job.to_dict()), self._now(), objects, unread)
         for finding in why.diagnose(snapshot).findings:
-            if finding.cause != "unexplained":  # which is about a user who may not read everything
+            if finding.cause != "unexplained":  # its summary is for users who may not read everything
                 return finding.cause, finding.summary
         return "unexplained", "no cause is visible to the manager"
 
 
 def is_awaited(train_job: TrainJob) -> bool:
-    """Return True if a TrainJob is expected to start and has not: no Job of it is ready or has succeeded."""
+    """Return True if a TrainJob should run and has not started: none of its Jobs is ready or has succeeded."""
     if train_job.spec.suspend or train_job.metadata.deletion_timestamp is not None:
         return False
     if not trainjob.is_ours(train_job) or trainjob.is_finished(train_job):

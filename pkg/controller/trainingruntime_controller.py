@@ -45,7 +45,7 @@ class RuntimeReconciler:
     In the second generation TrainJobs keep a snapshot of their runtime: no runtime needs protection, and the finalizer
     is removed.
 
-    It watches TrainJobs itself, so it works in a manager that runs no TrainJob controller.
+    The controller watches TrainJobs itself, so it works in a manager that runs no TrainJob controller.
     """
 
     kind: type[Object]
@@ -107,7 +107,7 @@ class RuntimeReconciler:
     def references(self) -> predicate.Predicate[TrainJob]:
         """Return a predicate for TrainJobs that refer, or referred, to a runtime of this kind.
 
-        :meth:`runtime_of` would find no runtime for others, in a task that has to be woken for it.
+        For other TrainJobs, :meth:`runtime_of` would find no runtime, and a task would be woken just to call it.
         """
 
         def refer(evt: event.Event[TrainJob]) -> bool:
@@ -145,6 +145,6 @@ class TrainingRuntimeReconciler(RuntimeReconciler):
 
 
 def _is_guarded(runtime: Object) -> bool:
-    """Return True if a runtime has the finalizer and is not being deleted: no TrainJob changes that."""
+    """Return True if a runtime has the finalizer and is not being deleted, so that TrainJobs change nothing."""
     meta = runtime.metadata
     return meta.deletion_timestamp is None and _FINALIZER in (meta.finalizers or ())

@@ -45,7 +45,7 @@ _EVENT_REASON: Final = "TrainJobResourcesCreationFailed"
 _EVENT_MESSAGE: Final = "TrainJob resources reconciliation failed: {}"
 _EVENT_ERROR_LIMIT: Final = 950
 _WHILE_A_NAME_IS_TAKEN: Final = timedelta(seconds=60)
-"""The longest time between two attempts: the end of a foreign object does not enqueue the TrainJob."""
+"""The longest time between two attempts: the deletion of a foreign object may not enqueue the TrainJob."""
 
 _APPEARED: Final = predicate.Funcs[Object](
     create=lambda evt: not evt.is_in_initial_list,  # every TrainJob is reconciled then
@@ -71,7 +71,7 @@ class State(StrEnum):
     FINISHED = "Finished"
     """It is Complete or Failed."""
     NAME_TAKEN = "NameTaken"
-    """A JobSet that it does not control has its name: that of an earlier TrainJob, or of another owner."""
+    """A JobSet that it does not control has its name: it belongs to an earlier TrainJob or to another owner."""
     UNSUPPORTED = "Unsupported"
     """No runtime is registered for the kind that it refers to."""
     EXPIRED = "Expired"
@@ -82,7 +82,7 @@ class State(StrEnum):
 
 @dataclass(slots=True)
 class _Pass:
-    """One reconcile of a TrainJob, as its steps share it."""
+    """The data that the steps of one reconcile of a TrainJob share."""
 
     stored: TrainJob
     train_job: TrainJob
@@ -96,7 +96,10 @@ class _Pass:
     errors: list[Exception] = field(default_factory=list)
 
     def raise_obstacle(self) -> None:
-        """Raise the obstacle, if there is one, and forget it: its traceback refers to the frames, and they to this."""
+        """Raise the obstacle, if there is one, and forget it.
+
+        Its traceback refers to frames that refer to this object: keeping it would make a reference cycle.
+        """
         try:
             if self.obstacle is not None:
                 raise self.obstacle
@@ -137,7 +140,7 @@ class TrainJobReconciler:
             State.NAME_TAKEN: (self._stand_back, self._fail_expired, self._write_status),
             State.UNSUPPORTED: (self._fail_unsupported, self._write_status),
             State.EXPIRED: (
-                self._reconcile_children,  # if it has a JobSet: one that was orphaned is adopted, to be deleted
+                self._reconcile_children,  # only if it has a JobSet: an orphaned one is adopted, to be deleted
                 self._read_status,  # the JobSet may have ended in time
                 self._fail_expired,
                 self._write_status,
@@ -145,7 +148,7 @@ class TrainJobReconciler:
             ),
             State.ACTIVE: (self._reconcile_children, self._read_status, self._write_status),
         }
-        """The steps of each state but the first two. An error of one does not keep the next from running."""
+        """The steps of each state except Deleted and Foreign. The next step runs even if one raises an error."""
 
     async def reconcile(self, request: ctrl.Request) -> ctrl.Result:
         """Bring one TrainJob's children and status up to date.
@@ -201,10 +204,11 @@ class TrainJobReconciler:
         return _result(errors, left)
 
     async def _stand_back(self, this: _Pass) -> None:
-        """Leave alone a JobSet that the TrainJob does not control; its status must not become the TrainJob's.
+        """Set the condition Suspended, and raise why the JobSet with the TrainJob's name cannot be used.
 
-        The JobSet of a deleted TrainJob of the same name is awaited: the garbage collector deletes it. Meanwhile the
-        condition Suspended and the deadline hold as for any other TrainJob.
+        The status of that JobSet must not be copied to the TrainJob. If it belongs to an earlier TrainJob of the same
+        name, the garbage collector deletes it. Meanwhile the condition Suspended and the deadline are handled as for
+        any other TrainJob.
         """
         jobconditions.set_suspended(this.train_job, self._now)
         if this.obstacle is not None and not isinstance(this.obstacle, PendingError):
@@ -244,7 +248,7 @@ class TrainJobReconciler:
                 reports.log_created(train_job, self._now())
 
     async def _read_status(self, this: _Pass) -> None:
-        """Set the conditions and counts from the children, but not from those of an orphan before it is adopted."""
+        """Set the conditions and counts from the children. Those of an orphaned JobSet count once it is adopted."""
         train_job, finished = this.train_job, trainjob.is_finished(this.train_job)
         if this.runtime is None or (finished and _is_taken(this.obstacle)):
             return
@@ -306,13 +310,13 @@ class TrainJobReconciler:
             self._starts.observe(train_job, failing=failing)
 
     def _forget(self, request: ctrl.Request) -> None:
-        """Forget a TrainJob whose children are not reconciled any more."""
+        """Forget a TrainJob whose children are no longer reconciled."""
         self._memories.pop(request, None)
         if self._starts is not None:
             self._starts.forget(request)
 
     def arrives(self, evt: event.CreateEvent[TrainJob]) -> bool:
-        """Note when a TrainJob arrived by its watch: its creation timestamp has whole seconds only."""
+        """Return True, and note when the watch delivered a TrainJob: creation timestamps have whole seconds only."""
         if not evt.is_in_initial_list:
             self._memories[evt.key].arrived = self._now()
         return True
@@ -328,7 +332,7 @@ class TrainJobReconciler:
     def setup_with_manager(self, mgr: ctrl.Manager, options: controller.Options) -> None:
         """Register the controller with the watches of TrainJobs, of the runtimes' plugins and of obstacles."""
         builder = ctrl.new_controller_managed_by(mgr).named(NAME).with_options(options)
-        # A reconcile that writes a status has finished all other work before.
+        # Own writes need no reconcile: when one writes a status, all its other work is done.
         builder = builder.for_(
             TrainJob, predicates=[predicate.NotOwnWrite(), predicate.Funcs(create=self.arrives)]
         )
@@ -385,9 +389,9 @@ async def _attempt(this: _Pass, step: Awaitable[None]) -> None:
 
 
 def _result(errors: list[Exception], left: timedelta | None) -> ctrl.Result:
-    """Return the time of the next reconcile, at the latest after ``left``; raise the errors but PendingErrors.
+    """Return when to reconcile next, after ``left`` at the latest. Raise all errors except PendingErrors.
 
-    ``errors`` is empty if one is raised: its traceback refers to the frames, and they to ``errors``.
+    ``errors`` is cleared before a single error is raised, whose traceback refers to frames that refer to ``errors``.
     """
     failed = [error for error in errors if not isinstance(error, PendingError)]
     if len(failed) == 1:
@@ -403,7 +407,7 @@ def _result(errors: list[Exception], left: timedelta | None) -> ctrl.Result:
 
 
 class Timer(source.Source):
-    """Enqueues TrainJobs after a time, also while their reconciles fail and the retries are minutes apart."""
+    """Enqueues TrainJobs after a time, even while their reconciles fail and the retries are minutes apart."""
 
     def __init__(self) -> None:
         self._queue: handler.Queue | None = None
@@ -432,10 +436,10 @@ def _watch_obstacles(builder: Builder, reader: client.Reader) -> Builder:
 
 
 def followers(reader: client.Reader, index: str) -> handler.Funcs[Object]:
-    """Return the handler that enqueues the TrainJobs that follow their runtime, found through ``index``.
+    """Return the handler that enqueues the TrainJobs that still follow their runtime, found through ``index``.
 
-    They have no JobSet, or a suspended one. A TrainJob that is not suspended itself may wait for its runtime; of those
-    that are, a queue may hold thousands, so they have low priority.
+    A TrainJob follows its runtime while it has no JobSet or a suspended one. One that is not suspended itself may be
+    waiting for the runtime. Suspended TrainJobs get a low priority: a queue may hold back thousands of them.
     """
 
     async def wake(evt: event.CreateEvent[Object] | event.UpdateEvent[Object], queue: handler.Queue) -> None:
@@ -456,7 +460,7 @@ async def _follows(reader: client.Reader, job: TrainJob) -> bool:
 
 
 def namesake(reader: client.Reader) -> Callable[[event.DeleteEvent[JobSet], handler.Queue], Awaitable[None]]:
-    """Return the handler that enqueues the TrainJob of a deleted JobSet's name if it did not control the JobSet."""
+    """Return the handler that enqueues the TrainJob with the name of a deleted JobSet that it did not control."""
 
     async def wake(evt: event.DeleteEvent[JobSet], queue: handler.Queue) -> None:
         owner = trainjob.controller_of(evt.object)
@@ -480,7 +484,7 @@ def unbuilt_first(informers: source.Informers) -> source.Expedited:
 
 
 def _lacks_job_set(_jobs: cache.Informer[TrainJob], sets: cache.Informer[JobSet]) -> source.NeedsWork:
-    """Return the question whether a TrainJob lacks a JobSet, which has its name: no object is decoded for it."""
+    """Return a function that returns True if no JobSet has the TrainJob's name. It decodes no object."""
 
     async def lacks(key: NamespacedName) -> bool:
         return not sets.has(key)

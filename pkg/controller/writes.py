@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The controller's patches and deletes, and the errors about writes that have to wait.
 
-A merge patch with the resourceVersion conflicts with every other write. Without it, it would replace a list that
-another writer has just extended. A JSON patch can test the values that it replaces, and the object's uid: it fails only
-if those have changed.
+A merge patch with a resourceVersion conflicts with every other write; a merge patch without one would replace a list
+that another writer has just extended. A JSON patch can test the values that it replaces, and the object's uid: it fails
+only if those have changed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Operation = dict[str, JSON]
 
 
 class PendingError(Exception):
-    """A child cannot be written yet. Retry when a watch reports a change, or ``after`` this time at the latest."""
+    """A child cannot be written yet. Retry when a watch reports a change, at the latest after the time ``after``."""
 
     def __init__(self, reason: str, after: timedelta = SOON) -> None:
         super().__init__(reason)
@@ -85,7 +85,8 @@ def raise_if_stale(error: InvalidError, reason: str) -> None:
 def refuses_change(error: StatusError) -> bool:
     """Return True if an immutable field is the reason of a refusal.
 
-    No reason of the API says so, only the messages of the causes, and that of a webhook which returns no causes.
+    The API has no reason for this. Only the messages of the causes say so, or the error's message if a webhook refused
+    and returned no causes.
     """
     messages = [str(each.get("message")) for each in error.causes] or [error.message]
     return any("immutable" in each for each in messages)
@@ -94,10 +95,10 @@ def refuses_change(error: StatusError) -> bool:
 async def delete(
     writer: client.Writer, live: Object, propagation: client.Propagation, *, unchanged: bool = False
 ) -> None:
-    """Delete ``live``, and no later object of its name; if ``unchanged``, only this version of it.
+    """Delete ``live``, never a later object of its name; with ``unchanged``, only this version of it.
 
     Raises:
-        ConflictError: it is another object, or another version.
+        ConflictError: the name now has another object, or with ``unchanged`` the object has another version.
         StatusError: the API server refused otherwise.
         TransportError: the API server was unreachable.
     """

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The application's own series."""
+"""The metrics of TrainJobs and of the pod grouper."""
 
 from .metrics import (
     DRIFT_HEALED,

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The manager's metrics of TrainJobs, in controller-runtime's registry.
+"""The manager's metrics of TrainJobs and of the pod grouper, in controller-runtime's registry.
 
 Names start with ``kubeflow_trainer_``. Only the leader counts TrainJobs: a standby's series stay at zero, so a sum
 over replicas is right.
@@ -109,7 +109,7 @@ def phase_of(train_job: TrainJob) -> Phase:
 
 
 class DegradedKinds(Collector):
-    """1 for each kind that is missing or denied; no series for the others."""
+    """Collects a series with the value 1 for each kind that is missing or denied, and none for other kinds."""
 
     def __init__(self) -> None:
         self._caches: list[Callable[[], Mapping[GVK, str]]] = []

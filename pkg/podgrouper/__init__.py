@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""KAI-Scheduler's pod grouper: from a pod to its top owner, to the PodGroup that schedules its pods together."""
+"""KAI-Scheduler's pod grouper: it finds the top owner of a pod, and writes the PodGroup of the owner's pods."""
 
 from .hub import ANY_VERSION as ANY_VERSION
 from .hub import ENTRY_POINT_GROUP as ENTRY_POINT_GROUP

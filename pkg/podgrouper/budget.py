@@ -23,9 +23,9 @@ REQUEST: Final = 0.01
 LONGEST: Final = 60.0
 """Maximum delay of a pod, in seconds."""
 DEBT: Final = SHARE * LONGEST
-"""Most worker seconds that a namespace may owe. The waits of several workers for a server that is away add up."""
+"""Most worker seconds that a namespace may owe. The waits of several workers for an unreachable server add up."""
 NAMESPACES: Final = 1024
-"""Most accounts kept; above it, the half that owes least is closed."""
+"""Most accounts that are kept. When there are more, the half that owes least is closed."""
 LARGE: Final = 64 * 2**10
 """Size in bytes above which decoding a text is charged to its namespace."""
 
@@ -68,7 +68,7 @@ class Budget:
             raise self.put_off(namespace)
 
     def put_off(self, namespace: str) -> OverBudgetError:
-        """Return the error with the pod's delay, after the pods that already wait."""
+        """Return the error with the delay of a pod. The pod waits behind those that were put off before."""
         account = self._account(namespace)
         now = self._clock()
         first = now + account.balance.take(0)
@@ -76,7 +76,7 @@ class Budget:
         return OverBudgetError(namespace, account.turn - now)
 
     def spend(self, namespace: str, seconds: float) -> None:
-        """Charge the namespace; its balance may become negative, so that it waits ``LONGEST`` at most."""
+        """Charge the namespace. Its balance may become negative, by ``DEBT`` at most: it waits ``LONGEST`` at most."""
         balance = self._account(namespace).balance
         balance.take(max(0.0, min(seconds, balance.tokens() + DEBT)))
 

@@ -58,7 +58,7 @@ _WRAPPERS: Final = (
 """Kinds that wrap the owner below them."""
 _DYNAMO: Final = GVK("nvidia.com", "v1alpha1", "DynamoGraphDeployment")
 _ANY_DYNAMO: Final = _DYNAMO._replace(version=ANY_VERSION)
-"""By the rules of v0.17, a wrapper in any version, but not below another wrapper, whose lookup is by exact version."""
+"""By the rules of v0.17, a wrapper in any version, except below another wrapper, which needs a row of that version."""
 
 NATIVE: Final = frozenset(version.group_kind for versions in KINDS.values() for version in versions)
 """Kinds of Kubernetes' own gangs, of which only the spec is read."""
@@ -76,7 +76,7 @@ BETWEEN: Final = (
     )
     | NATIVE
 )
-"""Kinds of a row's workload without a row: between the pods and the owner, above it, or beside it."""
+"""Kinds without a row in the workload of a kind with one: between that kind and the pods, above it, or beside it."""
 
 _BY_EXTENT: Final = (Reads.METADATA, Reads.SPEC, Reads.OBJECT)
 
@@ -120,14 +120,14 @@ class PluginsHub:
         return list(dict.fromkeys(kind for table in self._tables.values() for kind in table))
 
     def reads(self, kind: GVK) -> Reads:
-        """Return how much of an owner of ``kind`` is read: the most that any of its groupers declares, or all of it."""
+        """Return how much of an owner of ``kind`` is read: the most that its groupers declare, or all without a row."""
         if kind.group_kind in NATIVE:
             return Reads.SPEC
         found = [row.reads for table in self._tables.values() if (row := _row(table, kind)) is not None]
         return max(found, key=_BY_EXTENT.index) if found else Reads.OBJECT
 
     def watches(self, kind: GVK) -> bool:
-        """Return True if owners of ``kind`` may be watched: kinds with a row, and those of a workload.
+        """Return True if owners of ``kind`` may be watched: kinds with a row, and those in ``BETWEEN``.
 
         A reference to another kind, such as Secret, does not start a watch of that kind. Pods have their own watch.
         """

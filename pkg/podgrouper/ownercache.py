@@ -50,11 +50,11 @@ READ_TTL: Final = 10.0
 READ_TIMEOUT: Final = 5.0
 """Longest wait of a worker for an owner, in seconds."""
 CAPACITY: Final = 64 * 2**20
-"""Approximate maximum bytes of all remembered contents; of all remembered metadata, a quarter."""
+"""Approximate maximum bytes of all remembered contents. All remembered metadata may take a quarter of it."""
 REFUSALS: Final = 1024
 """Most refusals remembered."""
 _OVERHEAD: Final = 1024
-"""Bytes that a remembered text takes beside its own."""
+"""Bytes that a remembered text takes in addition to its length."""
 
 Edition = tuple[str | None, int | str | None]
 """UID, and generation or version."""
@@ -81,7 +81,7 @@ class _Content(NamedTuple):
 
 
 class OwnerCache:
-    """Owners from metadata watches, and from single reads for the rest; also a Reader for groupers.
+    """Returns owners from metadata watches, or from single reads of the others. It is also the Reader of groupers.
 
     Results of ``metadata`` and ``instance`` are shared and must not be changed. ``served`` fails for a kind that the
     server does not serve, so nothing is created or kept for invented kinds. ``kinds`` is set when the hub exists.
@@ -117,7 +117,7 @@ class OwnerCache:
     # Owners.
 
     async def metadata(self, owner: OwnerReference, namespace: str) -> PartialObjectMetadata:
-        """Return the metadata of the object that ``owner`` names, also if its UID is another one.
+        """Return the metadata of the object that ``owner`` names, even if its UID is another one.
 
         Raises:
             InvalidOwnerError: no object can match the reference.
@@ -207,7 +207,7 @@ class OwnerCache:
             try:
                 return pod_as_owner((await client.peek(self._cached, Pod, (namespace, name))).metadata)
             except NotFoundError:
-                pass  # of another scheduler, or ended
+                pass  # the pod names another scheduler, or has ended
         if (found := await self._known(key)) is not None:
             return found
         self._check_turn(key)
@@ -225,7 +225,7 @@ class OwnerCache:
         """
         kind, namespace, _ = key
         if (refusal := self._refusals.find(Key(kind, namespace, ""))) is not None:
-            raise refusal.with_traceback(None)  # each raise would add to the former ones' tracebacks
+            raise refusal.with_traceback(None)  # each raise would extend the traceback of the same error
         read, seen = self._metadata.find(key), await self._observed(key)
         if seen is not None and (read is None or not older(seen.resource_version, read.version)):
             return self.budget.decoded(namespace, seen.text, lambda: seen.object)
@@ -234,7 +234,7 @@ class OwnerCache:
         return self.budget.decoded(namespace, read.text, lambda: metadata_only(kind).from_json(read.text))
 
     async def _observed(self, key: Key) -> LazyObject[PartialObjectMetadata] | None:
-        """Return the metadata that the watch of the kind has reported, if the watch works and it has."""
+        """Return the metadata that the watch of the kind has reported; None without a working watch or a report."""
         kind, namespace, name = key
         informer = self._watched.get(kind)
         if informer is None or not informer.has_synced or informer.problem is not None:

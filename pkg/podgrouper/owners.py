@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Sources of owners for the walk. This one reads from the API server each time; ``ownercache`` caches."""
+"""Sources of owners for the walk. ``DirectOwners`` reads from the API server each time; ``ownercache`` caches."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Owners(Protocol):
     """Reads owners. Results are shared and must not be changed."""
 
     async def metadata(self, owner: OwnerReference, namespace: str) -> PartialObjectMetadata:
-        """Return the metadata of the object that ``owner`` names, whatever its UID.
+        """Return the metadata of the object that ``owner`` names, even if its UID is another one.
 
         Raises:
             InvalidOwnerError: no object can match the reference.
@@ -50,7 +50,7 @@ class Owners(Protocol):
 
 
 class DirectOwners:
-    """Reads each time: metadata from ``direct``, the top owner from ``reader``. Starts no watch."""
+    """Reads the metadata of owners from ``direct`` and the top owner from ``reader``, each time. Starts no watch."""
 
     def __init__(self, direct: client.Reader, reader: client.Reader) -> None:
         self._direct = direct

@@ -35,12 +35,15 @@ from .servedrules import FixedRules, RulesSource
 _MESSAGE_LIMIT: Final = 1024
 """Maximum length of an event message that the API server accepts."""
 _LONG: Final = 0.005
-"""Decoding a pod for longer than this is charged to its namespace, in seconds: ten times an ordinary pod's time."""
+"""Seconds above which decoding a pod is charged to its namespace: ten times the time of an ordinary pod."""
 
 _AGAIN: Final = timedelta(seconds=READ_TTL)
-"""When a pod is reconciled again whose owners may have changed while it was grouped: they are read again by then."""
+"""Delay before a pod is reconciled again if its owners may have changed meanwhile. After it, they are read again."""
 _WHILE_DENIED: Final = timedelta(seconds=60)
-"""When a pod is reconciled again that keeps its group while an owner may not be read: no event says when it may be."""
+"""Delay before a pod is reconciled again if it keeps its group because an owner may not be read.
+
+No event reports that permissions have changed.
+"""
 _CONFLICT_DELAY: Final = timedelta(seconds=1)
 """Delay after other writers of a group were faster several times."""
 
@@ -66,8 +69,8 @@ class _Mark(NamedTuple):
 class PodReconciler:
     """Creates a pod's group in the cluster and annotates the pod with its name.
 
-    Ignored are pods of other schedulers, pods in namespaces that are not selected, and pods without an owner that
-    already have a group: a user created it.
+    Pods of other schedulers are ignored, and so are pods in namespaces that are not selected. Pods without an owner
+    that already have a group are ignored because a user created that group.
     """
 
     def __init__(
@@ -151,12 +154,12 @@ class PodReconciler:
         self._recorder.event(pod, "Warning", kai.POD_GROUPER_WARNING, raised.text(error)[:_MESSAGE_LIMIT])
 
     async def _has_nothing_new(self, key: NamespacedName) -> bool:
-        """Return True if the cached pod predates our own write, or differs from the pod we read by that write alone."""
+        """Return True if the cached pod predates our own write, or if nothing else has changed since we grouped it."""
         if (mark := self._marks.get(key)) is None:
             return False
         version = (await client.peek(self._client, Pod, key)).resource_version
         if older(version, mark.version):
-            return True  # our write is still to be observed and triggers a reconcile
+            return True  # the cache will show our write later, which triggers a reconcile
         self._marks.pop(key, None)
         alone = mark.alone and version == mark.version
         return alone and await self._grouper.is_current(mark.found, key.namespace)
@@ -267,7 +270,7 @@ class PodReconciler:
 def _changes(pod: Pod, metadata: Metadata) -> dict[str, dict[str, str]]:
     """Return the merge patch of the pod's metadata that names its group and subgroup.
 
-    As upstream, a group without subgroups leaves the label of an earlier one.
+    As upstream, a pod keeps the label of an earlier subgroup if its group has no subgroups.
     """
     sub_group = metadata.find_sub_group_for_pod(pod.namespace, pod.name)
     current = pod.annotations.get(kai.POD_GROUP_ANNOTATION_FOR_POD, "")

@@ -68,7 +68,7 @@ class PodGrouper:
             grouper = self._hub.native.grouper_for(gang, grouper)
         found = await self._owners.instance(top, grouper.reads)
         if found.metadata.uid != top.metadata.uid:
-            # The walk used metadata of an owner that was deleted, and another of the same name created.
+            # The walk used metadata of an owner that has been deleted, and another one with its name was created.
             reference = OwnerReference(kind=found.gvk.kind, name=top.name, uid=top.metadata.uid or "")
             raise GroupingError(_not_found(reference, pod, _expired(reference)))
         return Grouping(grouper, found, owners)
@@ -119,7 +119,7 @@ class PodGrouper:
     async def _owner(self, reference: OwnerReference, namespace: str) -> PartialObjectMetadata:
         owner = await self._owners.metadata(reference, namespace)
         if (owner.metadata.uid or "") != reference.uid:
-            # The owner was deleted and another of the same name created.
+            # The owner was deleted, and another one with its name was created.
             raise _expired(reference)
         return owner
 

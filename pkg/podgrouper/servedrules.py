@@ -18,7 +18,7 @@ from .podgroup import OLDEST, Rules
 PERIOD: Final = 60.0
 """Seconds between two looks at the served PodGroup."""
 MISSING_TTL: Final = 5.0
-"""Seconds for which a schema that is refused, or that a server does not publish, counts as such."""
+"""Seconds after which a schema that may not be read, or that the server does not publish, is looked for again."""
 PUBLISHING: Final = 10.0
 """Seconds within which a server publishes the schema of a PodGroup that it has begun to serve."""
 _STEP: Final = 0.25
@@ -27,9 +27,9 @@ _STEP: Final = 0.25
 _log: Final = log.logger_from("podgrouper")
 
 Fetch = Callable[[PublishedSchema | None], Awaitable[PublishedSchema | None]]
-"""Returns the published schema of PodGroup, the argument if that is still the same, or None if there is none."""
+"""Returns the published schema of PodGroup: the argument if it is unchanged, None if there is none."""
 IsServed = Callable[[], Awaitable[bool]]
-"""Returns whether the API server serves PodGroups."""
+"""Returns True if the API server serves PodGroups."""
 
 
 class RulesSource(Protocol):
@@ -55,8 +55,8 @@ class ServedRules:
     """The rules of the served PodGroup: those of v0.17 if it has ``spec.minSubGroup``.
 
     The schema is read before the first pod is grouped, and again with every :meth:`refresh`. A server publishes it a
-    moment after it begins to serve a new CRD: until then the pods wait, for at most :data:`PUBLISHING` seconds. Groups
-    by the rules of another release would stay.
+    moment after it begins to serve a new CRD: until then the pods wait, for at most :data:`PUBLISHING` seconds.
+    Otherwise they would get groups by the rules of another release, and keep them.
     """
 
     def __init__(self, fetch: Fetch, is_served: IsServed) -> None:
@@ -67,7 +67,7 @@ class ServedRules:
         self._expires: float | None = None
         """When the rules of a PodGroup without a schema expire."""
         self._waited = False
-        """The schema of the served PodGroup was waited for in vain."""
+        """True if the schema of the served PodGroup was waited for in vain."""
         self._lock = anyio.Lock()
 
     async def current(self) -> Rules:
@@ -83,7 +83,7 @@ class ServedRules:
         return self._rules
 
     async def refresh(self) -> bool:
-        """Read the schema again; return True if other rules apply than before. An error leaves the rules."""
+        """Read the schema again, and return True if other rules apply than before. An error changes nothing."""
         async with self._lock:
             before = self._rules
             try:
@@ -110,7 +110,7 @@ class ServedRules:
             if schema is not None:
                 return self._use(schema)
             if not await self._is_served():
-                # No group can be written, and any moment may bring another release's CRD.
+                # No group can be written, and the CRD of another release may be installed at any moment.
                 self._waited = False
                 return self._use(None, 0.0)
             if self._waited or anyio.current_time() >= deadline:

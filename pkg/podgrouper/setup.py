@@ -39,8 +39,8 @@ _BASE_DELAY: Final = 1.0
 _MAX_DELAY: Final = 60.0
 
 
-# Permissions beside the groupers' own, and kinds without their own module. Owners are read and never written; the walk
-# ends below an owner whose kind the role does not grant.
+# Permissions that no module of a grouper declares. Owners are read and never written; the walk ends below an owner
+# whose kind the role does not permit reading.
 # +kubebuilder:rbac:groups="",resources=configmaps;namespaces,verbs=list;watch
 # +kubebuilder:rbac:groups="",resources=events,verbs=create;patch
 # +kubebuilder:rbac:groups="",resources=pods,verbs=get;patch
@@ -67,7 +67,7 @@ class Settings:
     max_concurrent_reconciles: int = kai.MAX_CONCURRENT_RECONCILES
     pod_labels: Mapping[str, str] = dataclasses.field(default_factory=dict)
     rules: Rules | None = None
-    """The rules of grouping; None: those of the PodGroup that the API server serves."""
+    """The rules of grouping. With None, those of the PodGroup that the API server serves apply."""
 
 
 def settings(cfg: Configuration) -> Settings:
@@ -179,7 +179,7 @@ def _reconciler(mgr: ctrl.Manager, options: Settings, rules: RulesSource) -> Pod
 
 
 async def _pods(mgr: ctrl.Manager, namespace: str = "") -> list[ctrl.Request]:
-    """Return a request for every pod of a namespace; for every pod of the cluster without one."""
+    """Return a request for every pod of a namespace, or of the cluster if ``namespace`` is empty."""
     pods = await mgr.cache.get_informer(Pod)
     return [ctrl.Request(*key) for key in pods.keys(namespace)]
 

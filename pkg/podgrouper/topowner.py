@@ -72,7 +72,7 @@ def _literal(text: str) -> str:
 
 
 def _escaped(character: str) -> str:
-    """Return a character as Go writes it after a leading byte order mark, where it escapes every one."""
+    """Return a character as Go escapes it: after a leading byte order mark, it escapes every character."""
     if (short := Emitter.ESCAPE_REPLACEMENTS.get(character)) is not None:
         return f"\\{short}"
     code = ord(character)

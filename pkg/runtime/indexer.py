@@ -36,7 +36,7 @@ class _Metadata(msgspec.Struct):
 
 
 class TrainJobReference(msgspec.Struct):
-    """A TrainJob with nothing but the reference to its runtime, and its namespace."""
+    """A TrainJob of which only the namespace and the reference to its runtime are decoded."""
 
     metadata: _Metadata = msgspec.field(default_factory=_Metadata)
     spec: _Spec = msgspec.field(default_factory=_Spec)

@@ -36,16 +36,16 @@ class UnsupportedRuntimeError(Exception):
 class GeneratedSecret(Secret):
     """A child whose content is random: it is created once, and an existing one is never replaced.
 
-    A plugin returns it while it finds no Secret of that name. The Secret may exist all the same: a cache may lag, and
-    the answer to the creation may have been lost. An immutable one is applied, since the server refuses other content;
-    any other one is created without an apply.
+    A plugin returns it while it finds no Secret of that name. The Secret may exist nevertheless: a cache may lag, and
+    the answer to the creation may have been lost. An immutable Secret is applied, since the server refuses other
+    content; any other one is created without an apply.
     """
 
 
 class IndependentConfigMap(ConfigMap):
     """A child whose content depends on neither the TrainJob's spec nor its runtime.
 
-    It fits any JobSet of the TrainJob, so it follows a change while the JobSet runs, also after an edit.
+    It fits any JobSet of the TrainJob, so it is updated while the JobSet runs, even if the TrainJob has been edited.
     """
 
 
@@ -69,7 +69,7 @@ class Runtime(ABC):
         """
 
     async def require(self, train_job: TrainJob) -> None:
-        """Raise the error of :meth:`new_objects` if the runtime cannot be read; otherwise nothing need be built."""
+        """Raise the error of :meth:`new_objects` if the runtime cannot be read. No object has to be built for this."""
         await self.new_objects(train_job)
 
     @abstractmethod
@@ -96,7 +96,7 @@ class Runtime(ABC):
         """
 
     async def why_waiting(self, train_job: TrainJob) -> Waiting | None:
-        """Return why the TrainJob's gang is not scheduled, or None if that is unknown or it is."""
+        """Return why the TrainJob's gang is not scheduled; None if it is scheduled or the reason is unknown."""
         del train_job
         return None
 

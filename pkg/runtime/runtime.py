@@ -40,9 +40,9 @@ class Container(msgspec.Struct):
     ports: list[ContainerPort] | None = None
     volume_mounts: list[VolumeMount] | None = None
     image: str | None = None
-    """Replaces the image, or is that of an added container. None leaves the template's."""
+    """Replaces the image, or is the image of an added container. With None, the template's image stays."""
     command: list[str] | None = None
-    """Replaces the command, or is that of an added container. None leaves the template's."""
+    """Replaces the command, or is the command of an added container. With None, the template's command stays."""
 
 
 def _no_hosts(_pod_set: PodSet) -> Iterable[str]:
@@ -57,17 +57,17 @@ class PodSet(msgspec.Struct):
     """The value of the ancestor-step label, or None."""
     count: int = 1
     init_containers: list[Container] = []
-    """Containers appended to the template's are added to it."""
+    """Containers that a plugin appends to those of the template are added to the template."""
     containers: list[Container] = []
     volumes: list[Volume] | None = None
     hosts: Callable[[PodSet], Iterable[str]] = _no_hosts
-    """Names the hosts of this set's pods. A stage may change ``count`` later: see :attr:`endpoints`."""
+    """Returns the host names of this set's pods. A stage may change ``count`` later: see :attr:`endpoints`."""
     single_pod_requests: dict[str, str] = {}
     """Resource requests of one pod; those of the set are ``count`` times as large."""
 
     @property
     def endpoints(self) -> Iterable[str]:
-        """The host names of as many pods as ``count`` says now."""
+        """The host names of the pods, for the current ``count``."""
         return self.hosts(self)
 
 
@@ -84,7 +84,7 @@ class Scheduler(msgspec.Struct):
     pod_labels: dict[str, str] = {}
     pod_annotations: dict[str, str] = {}
     gang_version: str = ""
-    """The version of scheduling.k8s.io that the pods of the template name their gang in; empty without one."""
+    """The version of scheduling.k8s.io in which the template's pods name their gang; empty if they name none."""
 
 
 @dataclass(slots=True)
@@ -226,11 +226,11 @@ def extract_resource_per_node_from_runtime(info: Info) -> ResourceRequirements |
 
 
 def resources_per_node(info: Info, train_job: TrainJob, *, merged: bool) -> ResourceRequirements | None:
-    """Return the resources by which the processes of a node are counted.
+    """Return the resources from which the number of processes on a node is derived.
 
-    ``merged`` means that the TrainJob's resources are merged into those of the runtime, also into those of a job that
-    is not labelled as the trainer's, whose containers do not get them. Otherwise the TrainJob's own count, even an
-    empty value, which the container does not get (Trainer v2.1).
+    With ``merged``, the TrainJob's resources are merged into those of the runtime, even into those of a job ``node``
+    that is not labelled as the trainer's and whose containers do not get them. Otherwise the TrainJob's own resources
+    replace those of the runtime, even if they are empty and the container does not get them (Trainer v2.1).
     """
     trainer = train_job.spec.trainer
     wanted = trainer.resources_per_node if trainer is not None else None

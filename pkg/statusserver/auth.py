@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Who may update the status of a TrainJob: a pod of that TrainJob, by the token that Kubernetes projects into it."""
+"""Authorizes updates of a TrainJob's status: by a pod of that TrainJob, with the token that Kubernetes projects."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Owners(Protocol):
 class ProjectedServiceAccountTokenAuthorizer:
     """Accepts tokens of the cluster's issuer for the TrainJob's audience that are bound to a pod of the TrainJob.
 
-    Upstream accepts a token without a pod, and one that another pod of the namespace requested.
+    Upstream also accepts a token that is not bound to a pod, and a token that another pod of the namespace requested.
     """
 
     def __init__(self, issuer: TokenIssuer, owners: Owners, now: Callable[[], float] = time.time) -> None:

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The cluster's issuer of service account tokens: its name and its keys, as the API server publishes them.
 
-The keys come from the API server itself, also where the issuer is an external address.
+The keys come from the API server itself, even if the name of the issuer is an external address.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Issuer:
                 await self._read()
             if self._known is None:
                 failure = self._failure or IssuerError("the issuer has not been read")
-                raise failure.with_traceback(None)  # each raise would add to the former ones' tracebacks
+                raise failure.with_traceback(None)  # each raise would extend the traceback of the same error
             return self._known
 
     def _due(self, token: Token) -> bool:

@@ -69,7 +69,7 @@ def _trainer_status(value: JSON) -> dict[str, JSON]:
         "lastUpdatedTime": _time,
     }
     status = _read(value, fields)
-    status.setdefault("lastUpdatedTime", None)  # the CRD requires it, and names it in the refusal
+    status.setdefault("lastUpdatedTime", None)  # the CRD requires it, and its refusal names the field
     return status
 
 

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The TrainJob of a pod: the pod's controller is a Job, the Job's a JobSet, and the JobSet's the TrainJob.
+"""Finds the TrainJob of a pod: a Job controls the pod, a JobSet controls the Job, and the TrainJob controls the JobSet.
 
-Each step compares the UID in the reference with that of the object. The creator of a pod chooses its labels, so they
-prove nothing.
+Each step compares the UID in the reference with that of the object. Labels prove nothing, because the creator of a pod
+chooses them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from .tokens import Bound, DeniedError
 _BELIEVED: Final = 60.0
 """Seconds for which an owner is remembered. The token of a deleted pod is accepted for that long at most."""
 _DOUBTED: Final = 5.0
-"""Seconds for which a pod without such an owner is remembered."""
+"""Seconds for which it is remembered that a pod belongs to no TrainJob."""
 _REMEMBERED: Final = 4096
 
 _Owner = tuple[str, str]
@@ -57,7 +57,7 @@ class PodOwners:
         """Check that ``pod`` belongs to a TrainJob.
 
         Raises:
-            DeniedError: it does not exist, or belongs to another object.
+            DeniedError: the pod or the TrainJob does not exist, or the pod belongs to another object.
             StatusError: the API server refused a read.
             RestError: the API server was unreachable.
         """
@@ -80,7 +80,7 @@ class PodOwners:
         return owner
 
     async def _exists(self, namespace: str, name: str, uid: str) -> bool:
-        """Return True unless the TrainJob was deleted: the pods of a deleted one end later, and keep reporting."""
+        """Return True if the TrainJob still exists: the pods of a deleted one end later, and keep reporting."""
         try:
             found = (await client.peek(self._cached, TrainJob, NamespacedName(namespace, name))).object
         except NotFoundError:

@@ -33,11 +33,11 @@ from .utils import train_job_of
 
 FIELD_OWNER: Final = "trainer-status"
 MAX_BODY: Final = 1 << 16
-"""Bytes of an update."""
+"""The most bytes of an update."""
 DEADLINE: Final = 10.0
-"""Seconds that an update may take, the wait for its turn included."""
+"""Seconds that an update may take, including the wait for the limited rate of requests to the API server."""
 AT_ONCE: Final = 2
-"""Updates of one TrainJob in progress: a TrainJob that reports too often delays only itself."""
+"""The most updates of one TrainJob in progress: a TrainJob that reports too often delays only itself."""
 
 UPDATES: Final = CounterMetric(
     "kubeflow_trainer_status_updates_total",
@@ -80,7 +80,7 @@ class StatusHandler:
         self._in_progress: Counter[tuple[str, str]] = Counter()
         self._lines = log.Sparing()
         self.denied = ""
-        """The right that the manager lacked when it last authorized a client; empty if it lacked none."""
+        """The API server's refusal when the manager last authorized a client; empty if it did not refuse."""
 
     async def __call__(self, request: HTTPRequest) -> HTTPResponse:
         """Return the answer to a request."""

@@ -22,7 +22,7 @@ from .server import MAX_BODY, StatusHandler
 
 _QPS: Final = 5.0
 _BURST: Final = 10
-"""The throttling of a client for which the Configuration has zero, as in client-go."""
+"""The limits for which the Configuration has zero, as in client-go."""
 
 _log = log.logger_from("status-server")
 
@@ -40,9 +40,9 @@ class Certificates(Protocol):
 
 
 class StatusServer:
-    """Serves status updates in every replica, with requests to the API server of its own rate.
+    """Serves status updates in every replica. Its requests to the API server have a rate limit of their own.
 
-    With ``certificates``, it serves once there is one; else with the files of the watcher.
+    It waits until the ``certificates`` of the manager have one; with a watcher, it serves with the watcher's files.
     """
 
     name = "status server"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 ALGORITHMS: Final = frozenset({"RS256", "ES256", "ES384", "ES512"})
 """The algorithms by which the API server signs tokens."""
 LONGEST: Final = 16 << 10
-"""Most characters of a token that is read."""
+"""The most characters of a token."""
 
 _NOT_BEFORE_LEEWAY: Final = 300.0
 """Seconds by which the clock of the API server may be ahead of ours."""
@@ -53,7 +53,7 @@ class Claims(msgspec.Struct, frozen=True, rename={"kubernetes": "kubernetes.io"}
     kubernetes: KubernetesClaims = KubernetesClaims()
 
     def require(self, audience: str, namespace: str, now: float) -> None:
-        """Check everything but the issuer and the pod.
+        """Check all claims except the issuer and the pod.
 
         Raises:
             DeniedError: the token is for another audience or namespace, has expired, or is not valid yet.

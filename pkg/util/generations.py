@@ -58,7 +58,7 @@ def runtime_patches(spec: TrainJobSpec) -> list[RuntimePatch]:
 
 
 def pod_patches(patch: RuntimePatch) -> Iterator[tuple[str, PodSpecPatch]]:
-    """Yield the jobs of a runtime patch that change a pod's spec, with that change."""
+    """Yield the name of each job whose pod spec a runtime patch changes, with that change."""
     for job in patched_jobs(patch):
         if (pod := patched_pod(job)) is not None:
             yield job.name, pod
@@ -80,7 +80,7 @@ def patched_pod(patch: ReplicatedJobPatch) -> PodSpecPatch | None:
 
 
 def number_or_word(value: IntOrString) -> IntOrString:
-    """Return ``numProcPerNode`` as a number if it is one, also one written as a string; otherwise the word.
+    """Return ``numProcPerNode`` as a number if it is one, even one written as a string; otherwise the word.
 
     Raises:
         ValueError: the number does not fit into 32 bits.
@@ -97,7 +97,7 @@ def number_or_word(value: IntOrString) -> IntOrString:
 
 
 def with_word(train_job: TrainJob) -> TrainJob:
-    """Return the TrainJob with the annotation's word in ``numProcPerNode``, for plugins; never to be written.
+    """Return the TrainJob with the annotation's word in ``numProcPerNode``. The result must not be written.
 
     A number in the field wins over the annotation. Without a word, the argument itself is returned.
     """
@@ -114,7 +114,7 @@ def with_word(train_job: TrainJob) -> TrainJob:
 
 
 def same_spec(old: TrainJob, new: TrainJob) -> bool:
-    """Return True if two TrainJobs have the same effect, however their clients wrote it."""
+    """Return True if the specs of two TrainJobs have the same effect, even if clients wrote them differently."""
     return equality.deep_equal(old.spec, new.spec) or equality.deep_equal(effective(old), effective(new))
 
 

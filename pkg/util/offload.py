@@ -20,7 +20,7 @@ R = TypeVar("R")
 async def run(train_job: TrainJob, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
     """Return the result of ``work``, which runs in a thread if the TrainJob is large.
 
-    ``work`` must not use data that other tasks change. Cancellation of the caller takes effect when it has ended.
+    ``work`` must not use data that other tasks change. Cancellation of the caller takes effect when ``work`` has ended.
     """
     if not is_large(train_job.decoded_size):
         return work(*args, **kwargs)

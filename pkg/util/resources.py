@@ -17,10 +17,10 @@ _HUGE_PAGES: Final = "hugepages-"
 
 
 def pod_requests(spec: PodSpec) -> Requests:
-    """Return a pod's requests: its containers' sum, or an init container's if that is more, plus the overhead.
+    """Return a pod's requests: the sum of its containers, or the largest init container if it has more; plus overhead.
 
-    Init containers that restart always count as containers and stay beside the later init containers.
-    The pod-level requests replace the containers' sum.
+    Init containers that restart always count as containers, and are added to the init containers after them. Pod-level
+    requests replace the computed ones.
     """
     total: Requests = {}
     for container in spec.containers or ():
@@ -33,7 +33,7 @@ def pod_requests(spec: PodSpec) -> Requests:
             _add(sidecars, _requests(container))
             _raise_to(peak, sidecars)
         else:
-            together = dict(_requests(container))  # the first summand's suffixes are those of the sum
+            together = dict(_requests(container))  # a sum has the suffixes of its first summand
             _add(together, sidecars)
             _raise_to(peak, together)
     _raise_to(total, peak)
@@ -47,7 +47,7 @@ def pod_requests(spec: PodSpec) -> Requests:
 
 
 def merged(base: ResourceRequirements | None, wanted: ResourceRequirements) -> ResourceRequirements:
-    """Return limits and requests of both, ``wanted`` first. Claims are dropped."""
+    """Return the limits and requests of both; those of ``wanted`` take precedence. Claims are dropped."""
     limits, requests = (base.limits, base.requests) if base is not None else (None, None)
     return ResourceRequirements(
         limits={**(limits or {}), **(wanted.limits or {})} or None,

@@ -3,7 +3,7 @@
 """TLS of the manager's servers: from the Configuration to the options of a server.
 
 Versions and cipher suites have Go's names. A name that is not known or not available is left out with a remark, as
-the Go manager does: an operator must not lose the manager because of a word in a list.
+the Go manager does: one wrong name in a list must not stop the manager.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def _suites(names: Sequence[str], remarks: list[str]) -> tuple[str, ...]:
 
 
 def _available(names: Sequence[str]) -> list[str]:
-    """Return OpenSSL's names of the suites up to TLS 1.2 that this OpenSSL has."""
+    """Return OpenSSL's names of those suites up to TLS 1.2 that the installed OpenSSL has."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     found = []
     for name in names:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The reference of a TrainJob to its runtime, and those of its children to it."""
+"""A TrainJob's state, its reference to its runtime, and the references of its children to it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class ChildConflictError(Exception):
 
 
 class PredecessorError(ChildConflictError):
-    """The name is used by a child of an earlier TrainJob of the same name, which the garbage collector deletes."""
+    """The name is used by a child of an earlier TrainJob of the same name. The garbage collector deletes that child."""
 
     def __init__(self, text: str, live: Object | None = None) -> None:
         super().__init__(text)
@@ -60,15 +60,16 @@ def _failed(train_job: TrainJob) -> str | None:
 
 
 def note(train_job: TrainJob) -> str | None:
-    """Return the webhook's note that a TrainJob was suspended and changed, and its JobSet has run on since."""
+    """Return the webhook's note that a TrainJob was suspended while its JobSet may have run on, or None."""
     return (train_job.metadata.annotations or {}).get(constants.SUSPENDED_ANNOTATION)
 
 
 def note_of_update(old: TrainJob, new: TrainJob) -> str | None:
-    """Return the note that an update owes to a TrainJob; None if it owes none.
+    """Return the note that the webhook has to write on an updated TrainJob, or None.
 
-    A suspension adds it. That of a first spec does not, as its JobSet does not differ; the next change does instead. A
-    client may replace a TrainJob without knowing its note: only an update that changes nothing in the spec removes it.
+    A suspension is noted. A suspension of the first spec without another change is not, as the JobSet does not differ;
+    the next change is noted instead. A client may replace a TrainJob without knowing its note: the note is written
+    again, unless the update changes nothing in the spec.
     """
     if not (old.spec.suspend or new.spec.suspend or note(old)):
         return None

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Keeps the placement of TrainJobs by Kueue from v0.17, and hands those over to it that Kueue up to v0.16 has placed.
+"""Keeps the placement of TrainJobs by Kueue v0.17 and newer, and hands TrainJobs over to it that older releases placed.
 
-The older releases place a TrainJob by overrides, which they label. The newer ones place it by an entry of
+The older releases, up to v0.16, place a TrainJob by overrides, which they label. The newer ones place it by an entry of
 ``runtimePatches``, which their webhook adds to new TrainJobs only; they neither read nor remove the overrides. After an
-upgrade of Kueue such a TrainJob could be neither evicted nor placed again.
+upgrade of Kueue, a TrainJob with such overrides could be neither evicted nor placed again.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _OVERRIDES: Final = Dropped("podTemplateOverrides")
 
 
 def hand_over(old: trainer.TrainJob, new: trainer.TrainJob, put_back: Iterable[Dropped]) -> None:
-    """Add the entry of the newer releases when one of them dropped a placement, and remove a placement beside an entry.
+    """Add the newer releases' entry if one of them dropped a placement. Remove a placement if there is an entry.
 
-    The placement is removed from a suspended TrainJob without active jobs, as Kueue does after an eviction. A placement
-    that this request wrote is kept: it is that of an older release, to which Kueue was rolled back.
+    The placement is removed only from a suspended TrainJob without active jobs, as Kueue does after an eviction. A
+    placement that this request wrote is kept: an older release wrote it, to which Kueue was rolled back.
     """
     placed = _placement(new)
     if not placed:
@@ -51,7 +51,7 @@ def hand_over(old: trainer.TrainJob, new: trainer.TrainJob, put_back: Iterable[D
 def keep_last(old: trainer.TrainJob | None, new: trainer.TrainJob) -> None:
     """Move the entry of the newer releases behind patches that were added after it, so that it is applied last.
 
-    The order is kept while the patches do not change: another one would be refused for a running TrainJob.
+    The order is not changed while the patches stay the same: another order would be refused for a running TrainJob.
     """
     patches = new.spec.runtime_patches
     if patches and (old is None or not equality.deep_equal(old.spec.runtime_patches, patches)):

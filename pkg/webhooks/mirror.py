@@ -39,12 +39,12 @@ def digest(spec: trainer.TrainJobSpec) -> str:
 
 
 def update(train_job: trainer.TrainJob, *, wanted: bool) -> None:
-    """Bring the mirror up to date: make it if ``wanted`` or present, remove it if its sources were removed.
+    """Make the mirror of the first generation's fields, or renew it, if it is ``wanted`` or already present.
 
-    A mirror without sources and with its annotation is kept: a CRD of another release pruned them.
+    Nothing is changed if the TrainJob has none of these fields: a CRD of another release may have pruned them.
 
     Raises:
-        NotMirrorableError: the fields cannot be mirrored; a former mirror is removed.
+        NotMirrorableError: the fields cannot be mirrored; an existing mirror was removed.
     """
     spec = train_job.spec
     present = [patch for patch in spec.runtime_patches or () if generations.is_mirror(patch)]
@@ -145,7 +145,7 @@ def _refuse_directives(value: JSON) -> None:
 
 
 def _manager(present: list[trainer.RuntimePatch], mirror: trainer.RuntimePatch) -> str:
-    """Return the mirror's manager: the present one's, or the other one if an immutable field changes."""
+    """Return the mirror's manager: that of the present mirror, or the other manager if an immutable field changes."""
     first, second = constants.FIRST_GENERATION_MANAGERS
     if not present:
         return first

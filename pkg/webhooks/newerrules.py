@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The rules of Trainer v2.3 for fields of TrainJobs and runtimes that v2.1 has too, and admits more in.
+"""The rules of Trainer v2.3 for fields of TrainJobs and runtimes in which v2.1 admits more values.
 
-The CRD follows the looser release. Only values that a request changes are checked, as the API server does for rules
-that were added to a CRD later. A refusal is the API server's with v2.3's CRD.
+For these fields, the CRD has v2.1's rules. Only values that a request changes are checked, as the API server does for
+rules that were added to a CRD later. A refusal has the text that the API server gives with v2.3's CRD.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ UNCHECKED: Final = (
 def refuse(obj: Object, errors: Iterable[field.FieldError]) -> None:
     """Raise ``errors`` if there are any.
 
-    Those of the type Invalid are errors of CEL rules, which the API server does not check beside others.
+    Errors of the type Invalid come from CEL rules, which the API server does not check if it finds other errors: they
+    are raised only if there are no others.
 
     Raises:
         InvalidError: with a cause for each error.

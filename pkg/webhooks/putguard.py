@@ -3,10 +3,11 @@
 """Protects a TrainJob's fields from clients that replace it without knowing them.
 
 A typed client of one API generation decodes a TrainJob without the fields of the other, and drops all of them when it
-sends the whole object (PUT). Such fields are put back, with a warning. A client that removes some of them knows them,
-and a client that owns all that it removes may remove them in any way; of ``runtimePatches``, only the entries that it
-owns. A client that suspends a TrainJob with active jobs removes nothing: these fields cannot change before the jobs
-have ended, and the suspension would be refused. Few reviews say whether a request is a PUT or a patch.
+sends the whole object (PUT). Such fields are put back, with a warning. A client that removes only some of them knows
+them, so it may. A client that owns all that it removes may remove it, too; of ``runtimePatches``, only the entries that
+it owns. A client that suspends a TrainJob with active jobs cannot remove anything: these fields cannot change before
+the jobs have ended, and the suspension would be refused. Few reviews say whether a request is a PUT or a patch, so the
+fields and their owners have to decide.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ _GRACE: Final = "terminationGracePeriodSeconds"
 _UNTYPED: Final = "kubectl"
 """kubectl sends the fields of the user's file, so a missing one was removed on purpose.
 
-Ownership decides the same for ``kubectl apply``. Its other commands write under names of their own: ``kubectl edit``
-removes fields of ``kubectl apply``.
+For ``kubectl apply``, the owners of the fields lead to the same decision. Other commands have their own manager names,
+and may remove fields that ``kubectl apply`` owns: ``kubectl edit``, for example.
 """
 
 
@@ -67,7 +68,7 @@ class Dropped(NamedTuple):
 
 
 def dropped(request: AdmissionRequest, old: TrainJob, new: TrainJob) -> list[Dropped]:
-    """Return the fields that a client dropped although it never owned them; none without managed fields."""
+    """Return the fields that a client dropped and that are to be put back; none without managed fields."""
     first, rest = _fields(old, new, _FIRST), [*_fields(old, new, _SECOND), *_grace_periods(old, new)]
     if not (first or rest) or not old.metadata.managed_fields or _is_patch(request):
         return []
@@ -87,7 +88,7 @@ def has_active_jobs(train_job: TrainJob) -> bool:
 
 
 def _not_owned(old: TrainJob, field: Dropped, writers: set[str]) -> Iterator[Dropped]:
-    """Yield the field if no writer owns it; if one owns a part of ``runtimePatches``, the entries of others."""
+    """Yield the field if no writer owns it. If one owns a part of ``runtimePatches``, yield the entries of others."""
     if not _owned_by(old, field, writers):
         yield field
     elif field == Dropped("runtimePatches"):
@@ -121,7 +122,7 @@ def put_back(old: TrainJob, new: TrainJob, fields: list[Dropped]) -> list[str]:
 
 
 def _is_patch(request: AdmissionRequest) -> bool:
-    """Return True if a review says so; API servers up to 1.36 send UpdateOptions for patches too."""
+    """Return True if the review says that the request is a patch; up to 1.36, reviews of patches do not say so."""
     return isinstance(request.options, dict) and request.options.get("kind") == "PatchOptions"
 
 
@@ -133,7 +134,7 @@ def _fields(old: TrainJob, new: TrainJob, generation: Mapping[str, str]) -> list
 
 
 def _grace_periods(old: TrainJob, new: TrainJob) -> Iterator[Dropped]:
-    """Yield the grace periods that are missing: clients of v2.2 know all of a runtime patch but these."""
+    """Yield the grace periods that are missing: clients of v2.2 know all fields of a runtime patch except these."""
     kept = _pods(new)
     for place, pod in _pods(old).items():
         same = kept.get(place)
@@ -150,10 +151,10 @@ def _pods(train_job: TrainJob) -> dict[tuple[str, str], PodSpecPatch]:
 
 
 def _writers(request: AdmissionRequest, old: TrainJob, new: TrainJob) -> set[str]:
-    """Return the possible names of the client: its field manager, else the managers of entries that it changed.
+    """Return the possible names of the client: its field manager, or the managers of the entries that it wrote.
 
     The time of an entry has whole seconds: an entry that was written twice in one second may differ in its fields only.
-    The entries of others only lose fields.
+    Entries that the client did not write can only lose fields.
     """
     options = request.options
     if isinstance(options, dict) and (name := options.get("fieldManager")):

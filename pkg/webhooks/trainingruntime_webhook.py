@@ -39,7 +39,7 @@ class TrainingRuntimeWebhook(CustomValidator[TrainingRuntime]):
         self._second_generation = cfg is not None and cfg.second_generation
 
     async def validate_create(self, obj: TrainingRuntime) -> list[str]:
-        """Raise if the template's jobs do not meet the requirements of TrainJobs."""
+        """Return the warnings. Raises if the template's jobs do not meet the requirements of TrainJobs."""
         return check_runtime(None, obj, second_generation=self._second_generation)
 
     async def validate_update(self, old: TrainingRuntime, new: TrainingRuntime) -> list[str]:
@@ -70,9 +70,9 @@ def check_runtime(
 
 
 def check_changes(old: AnyRuntime | None, new: AnyRuntime, *, second_generation: bool) -> list[str]:
-    """Return warnings of changed values that v2.3 refuses; with its profile, raise instead.
+    """Return a warning for each changed value that v2.3 refuses; in the second generation, raise InvalidError instead.
 
-    A podGroupPolicy that has become empty is a warning with both.
+    A podGroupPolicy that has become empty causes a warning in both generations.
     """
     errors = list(newerrules.runtime_violations(old.spec if old is not None else None, new.spec))
     if second_generation:

@@ -30,12 +30,16 @@ _NUM_PROC: Final = field.Path("spec").child("trainer", "numProcPerNode")
 class TrainJobDefaulter(CustomMutator[TrainJob]):
     """Prepares TrainJobs for clients of both API generations.
 
-    In this order: a warning of each value that Trainer v2.3 refuses, unless the validating webhook refuses it; fields
-    that a client dropped without knowing them are put back, a placement by an older Kueue is handed over to a newer
-    one, and the entry of the newer one stays the last patch; words in ``numProcPerNode`` move to an annotation; the
-    first generation's fields are mirrored in ``runtimePatches`` where a newer client reads them; changed patches get a
-    time. A TrainJob that is suspended and changed gets a note: it may be resumed before a manager sees it, or while
-    none leads.
+    The steps, in this order:
+
+    1. Warn of each value that Trainer v2.3 refuses, unless the validating webhook refuses it.
+    2. Put back fields that a client dropped without knowing them.
+    3. Hand a placement by an older Kueue over to a newer one, and keep the entry of the newer one the last patch.
+    4. Note on a TrainJob that it is suspended and changed: it may be resumed before a manager sees it, or while none
+       leads.
+    5. Move words in ``numProcPerNode`` to an annotation.
+    6. Mirror the first generation's fields in ``runtimePatches`` where a newer client reads them.
+    7. Set the time of changed patches.
     """
 
     leaves_undecodable = True

@@ -35,8 +35,9 @@ class TrainJobWebhook(CustomValidator[TrainJob]):
     async def validate_update(self, old: TrainJob, new: TrainJob) -> list[str]:
         """Validate like :meth:`validate_create`, with the old object.
 
-        An update without a change of the spec, or of an object that is being deleted, passes: finalizers must be
-        removable even after the runtime is deleted. A number that was stored as a string is the same number.
+        An update that does not change the spec passes, and so does an update of an object that is being deleted:
+        finalizers must be removable even after the runtime is deleted. A number that was stored as a string counts as
+        the same number.
         """
         if new.metadata.deletion_timestamp is not None or generations.same_spec(old, new):
             return []
@@ -48,14 +49,14 @@ class TrainJobWebhook(CustomValidator[TrainJob]):
         return []
 
     async def _validate(self, old: TrainJob | None, new: TrainJob) -> list[str]:
-        if self._second_generation:  # first, since the API server asks webhooks after its own checks
+        if self._second_generation:  # first: the API server checks the rules of a CRD before it asks webhooks
             await offload.run(new, lambda: newerrules.refuse(new, newerrules.violations(old, new)))
         try:
             runtime = runtime_for(self._runtimes, new.spec.runtime_ref)
         except UnsupportedRuntimeError as error:
             raise ForbiddenError(str(error), code=403, reason="Forbidden") from error
         warnings, errors = await runtime.validate_objects(old, new)
-        # It formats the errors, which quote the invalid values.
+        # Formatting may take long, because the errors quote the invalid values.
         aggregate = await offload.run(new, errors.to_aggregate) if errors else None
         if aggregate is not None:
             for warning in warnings:

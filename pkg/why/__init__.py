@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Why a TrainJob does not run: a verdict from the live objects, without any access to a cluster.
+"""Explains why a TrainJob does not run, from a snapshot of its live objects.
 
-``reading`` takes the snapshot; everything else is pure.
+Only ``reading``, which takes the snapshot, accesses a cluster; everything else is pure.
 """
 
 from . import kinds as kinds

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The causes, the most specific first: of several findings of equal gravity, the first here is the answer."""
+"""The causes, the most specific first. Of findings with the same severity, the one that is first here is the answer."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ _CAUSES: Final[tuple[Callable[[Snapshot], Iterator[Finding]], ...]] = (
     controllers.find,
     counts.find,
 )
-"""Of findings with one cause the first is the answer: the events of a claim have a reason, which schedulers lack."""
+"""Of findings with the same cause, the first is the answer: a claim's events have a reason that schedulers lack."""
 _OF_SUSPENDED: Final = (
     suspension.find,
     suspension.terminating,
@@ -69,9 +69,12 @@ _EXPLAINED_BY: Final = {
     "manager-silent": ("deletion-blocked",),
     "job-too-large": ("gang-too-large",),
 }
-"""Causes that are dropped because of another one: some gang schedulers report on the PodGroup alone, and kube-scheduler
-considers neither a pod whose gang is incomplete nor one whose ResourceClaim does not exist. The manager waits for the
-deletion of an object that has the name of a child. A gang may start with fewer pods than the TrainJob has."""
+"""Causes that are dropped if one of the listed causes was found.
+
+Some gang schedulers report only on the PodGroup, and kube-scheduler considers neither a pod whose gang is incomplete
+nor one whose ResourceClaim does not exist. The manager waits for the deletion of an object that has the name of a
+child. A gang may start with fewer pods than the TrainJob has.
+"""
 _OF_MANAGED: Final = ("managed-by", "suspended", "namespace-terminating")
 
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""A finding: one cause for which a TrainJob does not run, with its evidence and an advice."""
+"""A finding: one cause for which a TrainJob does not run, with its evidence and advice."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class Row(NamedTuple):
 
 
 def phase(train_job: Thing) -> Phase:
-    """Return the phase; a TrainJob runs once all pods of a replicated job are ready or have succeeded."""
+    """Return the phase; a TrainJob runs once all pods of one of its Jobs are ready or have succeeded."""
     if train_job.deleted is not None:
         return Phase.DELETING
     for each in (Phase.COMPLETE, Phase.FAILED):

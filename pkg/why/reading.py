@@ -3,7 +3,7 @@
 """Takes a snapshot of a TrainJob from a cluster; nothing is written.
 
 A kind that is not installed or may not be read is left out, and the reason is kept. Of Secrets, ConfigMaps and other
-referred objects only the metadata is read.
+objects that are looked up by name, only the metadata is read.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ class Reading:
             return
 
     async def _read_controllers(self) -> None:
-        """Read the Deployments of the managers, the lease, and the pods of a Deployment that has none available."""
+        """Read the managers' Deployments, the leases, and the pods of a Deployment without an available pod."""
         names = (controllers.MANAGER, controllers.JOB_SET_MANAGER)
         await self._list(
             [

@@ -40,7 +40,7 @@ class Reference(NamedTuple):
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A TrainJob and everything that is known of it. Only objects that exist now are in it."""
+    """A TrainJob and everything that is known about it. It contains only objects that exist now."""
 
     train_job: Thing
     now: datetime
@@ -71,12 +71,12 @@ class Snapshot:
 
     @cached_property
     def jobs(self) -> list[Thing]:
-        """The Jobs that count: those that were just deleted, as in a restart of the JobSet, are made again."""
+        """The Jobs of the JobSet without those that were just deleted: after a restart, JobSet makes these again."""
         return [each for each in self.all_jobs if each.deleted is None or self.now - each.deleted >= PATIENCE]
 
     @cached_property
     def all_jobs(self) -> list[Thing]:
-        """The Jobs of the JobSet, with those that were just deleted."""
+        """The Jobs of the JobSet, including those that were just deleted."""
         return self.children(kinds.JOB, [self.job_set]) if self.job_set is not None else []
 
     @property
@@ -86,12 +86,12 @@ class Snapshot:
 
     @cached_property
     def all_pods(self) -> list[Thing]:
-        """The pods of the Jobs, with those that a later pod has replaced."""
+        """The pods of all Jobs, including those that a later pod has replaced."""
         return self.children(kinds.POD, self.all_jobs)
 
     @cached_property
     def pods(self) -> list[Thing]:
-        """The pods that count: the newest of each completion index, without finished ones that were replaced."""
+        """The newest pod of each completion index of a Job, and all pods without an index."""
         newest: dict[tuple[str, str], Thing] = {}
         for pod in sorted(
             self.children(kinds.POD, self.jobs),
@@ -112,12 +112,12 @@ class Snapshot:
 
     @cached_property
     def expected(self) -> int:
-        """The pods that the existing Jobs that have not finished want."""
+        """The number of pods that the unfinished Jobs want."""
         return sum(_parallelism(job) for job in self.jobs if not finished(job))
 
     @property
     def is_behind(self) -> bool:
-        """Whether the manager is the next to act: it has not built the JobSet, or not passed on spec.suspend."""
+        """True if the manager has to act next: it has not built the JobSet, or has not passed on ``spec.suspend``."""
         if kinds.JOB_SET in self.unread:
             return not self.train_job.maps("status", "jobsStatus")  # the manager copies them from the JobSet
         if self.job_set is None:
@@ -146,7 +146,7 @@ class Snapshot:
         return last is not None and self.now - last > PATIENCE
 
     def events(self, obj: Thing, *reasons: str) -> list[Thing]:
-        """Return the events of an object that exists, newest first; those of an earlier object of its name are not."""
+        """Return the events of an object, newest first, without those of an earlier object of its name."""
         found = self._events.get(obj.uid, ())
         return [each for each in found if not reasons or each.text("reason") in reasons]
 
@@ -161,7 +161,7 @@ class Snapshot:
         return found
 
     def events_of_removed(self) -> list[Thing]:
-        """Return the events of JobSets, Jobs and pods of the TrainJob that do not exist any more, by their names."""
+        """Return the events of JobSets, Jobs and pods of the TrainJob that no longer exist, judging by their names."""
         job = self.train_job
         steps = self.job_set.maps("spec", "replicatedJobs") if self.job_set is not None else []
         prefixes = tuple(
@@ -185,7 +185,7 @@ class Snapshot:
         return found
 
     def lasting(self, obj: Thing, failures: Sequence[str], successes: Sequence[str]) -> list[Thing]:
-        """Return the events of failures that no later event of a success has overcome, newest first."""
+        """Return the events of failures that no event of a success has followed, newest first."""
         overcome = max(filter(None, map(event_time, self.events(obj, *successes))), default=None)
         found = self.events(obj, *failures)
         return [each for each in found if overcome is None or (event_time(each) or self.now) >= overcome]

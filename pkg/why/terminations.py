@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The end of a failed container as the text of an event: the manager records it, and a diagnosis reads it."""
+"""The termination of a failed container as the text of an event: the manager records it, and a diagnosis reads it."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ class Thing:
 
     @property
     def deleted(self) -> datetime | None:
-        """The time of the deletion request."""
+        """The deletion timestamp: the time of the request; for pods, the end of the grace period that followed."""
         return moment(self.data, "metadata", "deletionTimestamp")
 
     def label(self, name: str) -> str:
@@ -160,7 +160,7 @@ class Thing:
         return [text(each, "uid") for each in self.maps("metadata", "ownerReferences")]
 
     def older_than(self, age: timedelta, now: datetime) -> bool:
-        """Return True if the object was created before ``age``."""
+        """Return True if the object was created longer than ``age`` ago."""
         return self.created is not None and now - self.created > age
 
 

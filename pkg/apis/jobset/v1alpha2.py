@@ -20,7 +20,7 @@ RESTARTS_KEY: Final = "jobset.sigs.k8s.io/restart-attempt"
 JOB_SET_COMPLETED: Final = "Completed"
 JOB_SET_FAILED: Final = "Failed"
 
-# What a replicated job waits for in another.
+# The states of another replicated job that a replicated job can wait for.
 DEPENDENCY_READY: Final = "Ready"
 DEPENDENCY_COMPLETE: Final = "Complete"
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""KAI-Scheduler's Queue: who shares the cluster, and how."""
+"""KAI-Scheduler's Queue: a share of the cluster's resources."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DATE_TIME: Final = CRD(format="date-time")
 
 
 class QueueResource(Struct):
-    """What a queue may have of one resource; -1 is without limit."""
+    """A queue's share of one resource; -1 means no limit."""
 
     quota: float | None = None
     over_quota_weight: float | None = None
@@ -22,7 +22,7 @@ class QueueResource(Struct):
 
 
 class QueueResources(Struct):
-    """What a queue may have."""
+    """A queue's share of each resource."""
 
     gpu: QueueResource | None = None
     cpu: QueueResource | None = None
@@ -30,7 +30,7 @@ class QueueResources(Struct):
 
 
 class QueueSpec(Struct):
-    """What is wanted of the queue."""
+    """The desired state of a queue."""
 
     display_name: str | None = None
     parent_queue: str | None = None
@@ -41,7 +41,7 @@ class QueueSpec(Struct):
 
 
 class QueueCondition(Struct):
-    """What is true of the queue."""
+    """A condition of a queue."""
 
     type: str = ""
     status: str = ""
@@ -52,7 +52,7 @@ class QueueCondition(Struct):
 
 
 class QueueStatus(Struct):
-    """What was observed of the queue."""
+    """The observed state of a queue."""
 
     conditions: list[QueueCondition] | None = None
     child_queues: list[str] | None = None

@@ -21,7 +21,7 @@ DATE_TIME: Final = CRD(format="date-time")
 
 
 def parse_preemptibility(value: str) -> str:
-    """Return ``value`` if it is a preemptibility; the empty one leaves it to the priority.
+    """Return ``value`` if it is a preemptibility. With an empty value, the priority decides.
 
     Raises:
         ValueError: it is not a preemptibility.
@@ -32,14 +32,14 @@ def parse_preemptibility(value: str) -> str:
 
 
 class TopologyConstraint(Struct):
-    """How near to each other the pods have to be, or had better be."""
+    """How close to each other the pods must or should run."""
 
     preferred_topology_level: str | None = None
-    """The level within which the pods are kept where possible."""
+    """The level within which all pods should run."""
     required_topology_level: str | None = None
-    """The level within which all pods have to be."""
+    """The level within which all pods must run."""
     topology: str | None = None
-    """The Topology object whose levels are meant."""
+    """The Topology object that defines the levels."""
 
 
 class SubGroup(Struct):
@@ -50,26 +50,26 @@ class SubGroup(Struct):
     min_member: Annotated[Int32 | None, CRD(minimum=0)] = None
     """How many of its pods have to start together."""
     min_sub_group: Annotated[Int32 | None, CRD(minimum=0)] = None
-    """How many of its own subgroups have to start together; excludes minMember."""
+    """How many of its own subgroups have to start together; cannot be combined with minMember."""
     parent: str | None = None
     """The name of the subgroup that this one is part of."""
     topology_constraint: TopologyConstraint | None = None
-    """How near to each other the pods of the subgroup have to be."""
+    """How close to each other the pods of the subgroup must or should run."""
 
 
 class PodGroupSpec(Struct):
-    """What is wanted of the group."""
+    """The desired state of a group."""
 
     min_member: Annotated[Int32 | None, CRD(minimum=1)] = None
     """How many pods have to start together; without resources for all of them, none starts."""
     min_sub_group: Annotated[Int32 | None, CRD(minimum=1)] = None
-    """How many subgroups without a parent have to start together; excludes minMember."""
+    """How many subgroups without a parent have to start together; cannot be combined with minMember."""
     queue: str | None = None
     """The queue from which the resources come; without it the group is not scheduled."""
     priority_class_name: str | None = None
     """The PriorityClass of the group."""
     preemptibility: Annotated[str | None, CRD(enum=(PREEMPTIBLE, NON_PREEMPTIBLE))] = None
-    """Whether the group may be preempted. Unset: if its priority is below 100."""
+    """Whether the group may be preempted. If unset, it may be if its priority is below 100."""
     parallelism: Int32 | None = None
     """How many pods run at any instant."""
     completions: Int32 | None = None
@@ -77,17 +77,17 @@ class PodGroupSpec(Struct):
     backoff_limit: Int32 | None = None
     """How many pods have to fail for the group to be failed."""
     mark_unschedulable: bool | None = None
-    """Whether the pods get an event that says unschedulable."""
+    """Whether the pods get an event that they are unschedulable."""
     scheduling_backoff: Int32 | None = None
     """After how many scheduling cycles the group is unschedulable on its node pool: -1 (never) or 1."""
     topology_constraint: TopologyConstraint | None = None
-    """How near to each other the pods of the group have to be."""
+    """How close to each other the pods of the group must or should run."""
     sub_groups: list[SubGroup] | None = None
     """Parts of the pods with constraints of their own."""
     preemption_delay: str | None = None
     """How long the group waits before other workloads are evicted for it."""
     staleness_grace_period: str | None = None
-    """How long the group may run with too few pods before it is evicted; negative for without limit."""
+    """How long the group may run with too few pods before it is evicted; a negative value means no limit."""
 
 
 class PodGroupResourcesStatus(Struct):
@@ -99,7 +99,7 @@ class PodGroupResourcesStatus(Struct):
 
 
 class PodGroupCondition(Struct):
-    """What is true of the group."""
+    """A condition of a group."""
 
     type: str | None = None
     status: str | None = None
@@ -110,7 +110,7 @@ class PodGroupCondition(Struct):
 
 
 class QuotaDetails(Struct):
-    """What a queue had and the group wanted when the group was found unschedulable."""
+    """The resources of a queue and those that the group requested, when the group was found unschedulable."""
 
     name: str | None = None
     queue_requested_resources: ResourceList | None = None
@@ -123,7 +123,7 @@ class QuotaDetails(Struct):
 
 
 class UnschedulableExplanationDetails(Struct):
-    """What a program can make of an explanation."""
+    """The machine-readable part of an explanation."""
 
     queue_details: QuotaDetails | None = None
 
@@ -137,7 +137,7 @@ class UnschedulableExplanation(Struct):
 
 
 class SchedulingCondition(Struct):
-    """What the scheduler found out about the group on a node pool."""
+    """The scheduler's finding about the group on a node pool."""
 
     type: str | None = None
     node_pool: str | None = None
@@ -150,7 +150,7 @@ class SchedulingCondition(Struct):
 
 
 class PodGroupStatus(Struct):
-    """What was observed of the group; the scheduler and its pod group controller write it."""
+    """The observed state of a group. The scheduler and its pod group controller write it."""
 
     phase: str | None = None
     conditions: list[PodGroupCondition] | None = None

@@ -12,7 +12,7 @@ from pydantic import Field
 from .common import PodGroupSchedulingPolicy, PodGroupStatus
 
 SCHEDULED: Final = "PodGroupScheduled"
-"""The condition in which the scheduler reports the group."""
+"""The condition in which the scheduler reports whether the group is scheduled."""
 
 
 class PodGroupSpec(Struct):

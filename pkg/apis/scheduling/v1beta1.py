@@ -12,7 +12,7 @@ from pydantic import Field
 from .common import PodGroupSchedulingPolicy, PodGroupStatus
 
 SCHEDULED: Final = "PodGroupInitiallyScheduled"
-"""The condition in which the scheduler reports the group."""
+"""The condition in which the scheduler reports whether the group was scheduled."""
 
 
 class PodGroupSpec(Struct):

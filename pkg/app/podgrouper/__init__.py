@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The pod grouper's program: the flags, addresses and lease of KAI-Scheduler's, so that its operator can run it."""
+"""The pod grouper's program. It has the flags, addresses and lease of KAI-Scheduler's, whose operator can run it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the pod grouper until it is stopped; return the exit code. Without ``arguments``, it is the whole process."""
+    """Run the pod grouper until it is stopped, and return the exit code. See :func:`pkg.app.main`."""
     from pkg import app as manager
 
     return manager.start("pkg.app.podgrouper.program", arguments)

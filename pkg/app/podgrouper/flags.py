@@ -23,7 +23,7 @@ LEASE: Final = "54dff599.kai.scheduler"
 
 _QPS: Final = 5
 _BURST: Final = 10
-"""What client-go makes of a zero."""
+"""The values that client-go uses for a zero."""
 _OFF: Final = "0"
 
 
@@ -61,7 +61,7 @@ def usage() -> str:
 
 
 def _configuration(values: dict[str, Any]) -> Configuration:
-    """Return the Configuration of the pod grouper alone, with defaults as upstream's program has them."""
+    """Return the Configuration of a manager that runs only the pod grouper, with the defaults of upstream's program."""
     priorities = {
         "name": values["default-priorities-configmap-name"],
         "namespace": values["default-priorities-configmap-namespace"],
@@ -90,14 +90,14 @@ def _configuration(values: dict[str, Any]) -> Configuration:
         }
     )
     set_defaults(cfg)
-    # A key that is set to nothing stays so: upstream sets no label of that name then.
+    # A key that is set to an empty text stays empty: upstream then sets no such label.
     cfg.pod_grouper.node_pool_label_key = values["nodepool-label-key"]
     cfg.pod_grouper.queue_label_key = values["queue-label-key"]
     return cfg
 
 
 def _integer(text: str) -> int:
-    """Return the integer that Go reads with any base: ``0x10``, ``010`` and ``1_000`` are some."""
+    """Return the integer that Go reads in any base, for example from ``0x10``, ``010`` or ``1_000``."""
     sign, digits = (text[0], text[1:]) if text[:1] in ("+", "-") else ("", text)
     octal = len(digits) > 1 and digits[0] == "0" and digits[1].isdecimal()
     try:
@@ -116,7 +116,7 @@ def _rules(text: str) -> str:
 
 
 def _labels(text: str) -> dict[str, str]:
-    """Return the labels of ``a=b,c=d``; what has no equals sign is ignored, as upstream does."""
+    """Return the labels of ``a=b,c=d``. Parts without an equals sign are ignored, as upstream does."""
     pairs = (pair.partition("=") for pair in text.split(","))
     return {key.strip(): value.strip() for key, equals, value in pairs if equals}
 

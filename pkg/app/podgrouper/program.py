@@ -35,7 +35,7 @@ async def run(parsed: Flags) -> None:
 
 
 def options(cfg: Configuration) -> ctrl.Options:
-    """Return the manager's options, with what the cache holds for the pod grouper."""
+    """Return the manager's options, with the pod grouper's cache options."""
     made = config.manager_options(cfg)
     held = podgrouper.cache_options(podgrouper.settings(cfg))
     return dataclasses.replace(made, cache=dataclasses.replace(made.cache, by_object=held))

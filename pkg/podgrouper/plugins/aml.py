@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""AmlJobs: all nodes at once; the job's environment has their number."""
+"""AmlJobs: one group that requires all nodes at once. Their number is in the job's environment."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class GrouperOptions:
 
 
 class DefaultGrouper(Grouper):
-    """Groups by the top owner; min available is 1. Without a reader, no priority class exists."""
+    """Groups by the top owner; min available is 1. Without a reader, no priority class counts as existing."""
 
     name: ClassVar[str] = "Default Grouper"
     reads: ClassVar[Reads] = Reads.METADATA
@@ -97,7 +97,7 @@ class DefaultGrouper(Grouper):
         return labels
 
     def calc_pod_group_queue(self, top_owner: Object, pod: Pod) -> str:
-        """Return the queue: from the queue label, else the project, else the default queue."""
+        """Return the queue: that of the queue label, else of the project, else the default queue."""
         for labels in (top_owner.labels, pod.labels):
             if (queue := labels.get(self._options.queue_label_key)) is not None:
                 return queue

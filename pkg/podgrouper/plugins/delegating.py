@@ -29,7 +29,7 @@ class DelegatingGrouper(Grouper):
     async def get_pod_group_metadata(
         self, top_owner: Unstructured, pod: Pod, *_other_owners: Object
     ) -> Metadata:
-        """Return the default group as :meth:`adjust` leaves it."""
+        """Return the default group after :meth:`adjust` has changed it."""
         metadata = await self._default.get_pod_group_metadata(top_owner, pod)
         await self.adjust(metadata, top_owner, pod)
         return metadata
@@ -45,7 +45,7 @@ class DelegatingGrouper(Grouper):
 
 
 class EarlierGroupsGrouper(DelegatingGrouper):
-    """Keeps a group that exists under an earlier rule's name, unless the search for such groups is off."""
+    """Uses a group that exists under the name that earlier rules gave it, unless the search for such groups is off."""
 
     def __init__(
         self, default: DefaultGrouper, client: Reader, *, search_for_legacy_pod_groups: bool = True

@@ -23,7 +23,7 @@ class DeploymentGrouper(DelegatingGrouper):
     reads = Reads.METADATA
 
     async def adjust(self, metadata: Metadata, owner: Unstructured, pod: Pod) -> None:
-        """Make the pod the group's owner and name the group after it; the rest is the Deployment's."""
+        """Make the pod the group's owner, name the group after the pod, and set the priority class."""
         metadata.owner = OwnerReference(
             api_version=pod.api_version or "", kind=pod.kind or "", name=pod.name, uid=pod.metadata.uid or ""
         )

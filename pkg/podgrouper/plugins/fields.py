@@ -28,7 +28,7 @@ _T = TypeVar("_T")
 
 
 def nested_field(obj: Owner, *path: str) -> JSON:
-    """Return the value at ``path`` whatever its type; the caller must not change it."""
+    """Return the value at ``path``, of any type; the caller must not change it."""
     found = _find(obj, path)
     return None if found is _MISSING else found
 

@@ -20,7 +20,7 @@ class Reads(Enum):
     METADATA = "metadata"
     """Only the metadata; the rest of the object may be missing."""
     SPEC = "spec"
-    """All but ``status``, which may be stale: the parts that change with ``metadata.generation``."""
+    """Everything except ``status``, which may be stale: the parts that change with ``metadata.generation``."""
     OBJECT = "object"
     """Everything."""
 

@@ -151,7 +151,7 @@ class _Gang:
             metadata.priority_class_name = name
 
     def parents(self) -> tuple[list[SubGroupMetadata], dict[str, str]]:
-        """Return a subgroup for each set of groups to place together, and the set of each group by name."""
+        """Return a subgroup for each set of groups that are placed together, and the set's name by group name."""
         with failing("failed to parse 'topologyConstraintGroupConfigs' field. Err: "):
             configs = fields.nested_list(self._gang, "spec", "topologyConstraintGroupConfigs") or []
         parents: list[SubGroupMetadata] = []

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """JobSets by the rules of v0.17: one group, a subgroup for each replicated job, and below it one for each replica.
 
-A replicated job on whose completion another waits has a group of its own. In one group, the scheduler of v0.17 would
-choose the completed job again as the one that the group requires, and never bind the pods of the other.
+A replicated job has a group of its own if another one waits for its completion. In a common group, the scheduler of
+v0.17 would choose the completed job again as the one that the group requires, and never bind the pods of the other.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ _Job = dict[str, JSON]
 class JobSetTreeGrouper(DelegatingGrouper):
     """Groups the pods of a JobSet.
 
-    The group requires all of its replicated jobs at once, or one of them if JobSet creates some once others are ready.
-    A JobSet that has a group without subgroups, by the rules of v0.13, keeps groups of that form.
+    The group requires all of its replicated jobs at once, or only one of them if JobSet creates some of them only when
+    others are ready. A JobSet that has a group without subgroups, by the rules of v0.13, keeps groups of that form.
     """
 
     name = "JobSet Grouper"
@@ -49,7 +49,7 @@ class JobSetTreeGrouper(DelegatingGrouper):
         self._reader = reader
 
     async def adjust(self, metadata: Metadata, owner: Unstructured, pod: Pod) -> None:
-        """Add the tree of subgroups, with the pod in the one of its replica.
+        """Add the tree of subgroups, and put the pod into the subgroup of its replica.
 
         Raises:
             GroupingError: the set has no name or UID, its spec or an annotation is malformed, it has too many replicas,
@@ -105,7 +105,7 @@ def _flatten(metadata: Metadata, job_set: Unstructured, jobs: list[_Job], pod: P
 
 
 def _awaited(jobs: list[_Job]) -> set[str]:
-    """Return the names of the replicated jobs on whose completion another one waits."""
+    """Return the names of the replicated jobs for whose completion another one waits."""
     return {name for job in jobs for name, status in _dependencies(job) if status != READY}
 
 

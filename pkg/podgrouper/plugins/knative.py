@@ -116,7 +116,7 @@ class KnativeGrouper(ReadingGrouper):
             for pod in not_ended(pods)
             if kai.POD_GROUP_ANNOTATION_FOR_POD in pod.annotations
         ]
-        if len(set(groups)) < len(groups):  # two share one
+        if len(set(groups)) < len(groups):  # two pods share a group
             return False
         if len(groups) != 1:
             return len(groups) > 1

@@ -209,7 +209,11 @@ class _Layout:
     policy: str
 
     def sub_groups(self, pod: Pod, constraint: TopologyConstraintMetadata | None) -> list[SubGroupMetadata]:
-        """Return the segments; the leader has its own subgroup, or one below the first segment."""
+        """Return the segments, and by the policy subgroups for the leader, with the pod in one of them.
+
+        With LeaderWorker, the leader and the workers of the first segment have subgroups below that segment. With
+        LeaderExcluded, the leader has a subgroup beside the segments.
+        """
         groups = self._segments(constraint)
         own = self._segment_of(pod)
         if self.policy == LEADER_WORKER:

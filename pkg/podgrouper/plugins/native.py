@@ -72,7 +72,7 @@ class NativeGroupers:
         self._served: dict[str, GVK] = {}
 
     def grouper_for(self, gang: NativeGang, otherwise: Grouper) -> Grouper:
-        """Return the grouper of the pods of ``gang``; without the right to read the gang, it is ``otherwise``."""
+        """Return the grouper of the pods of ``gang``. It uses ``otherwise`` if the gang may not be read."""
         return _NativeGrouper(self, self._default, gang, otherwise)
 
     async def read(self, gang: NativeGang, namespace: str) -> Unstructured:
@@ -94,7 +94,7 @@ class NativeGroupers:
                 continue
             except NotFoundError as error:
                 if not error.names_object:
-                    continue  # discovery found this version, and the server has ceased to serve it
+                    continue  # discovery still lists this version, and the server no longer serves it
                 raise GroupingError(f"the pod names {where}, which does not exist") from error
             self._served[gang.kind] = version
             return found

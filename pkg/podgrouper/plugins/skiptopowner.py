@@ -47,10 +47,10 @@ class SkipTopOwnerGrouper(ReadingGrouper):
     async def get_pod_group_metadata(
         self, top_owner: Unstructured, pod: Pod, *other_owners: Object
     ) -> Metadata:
-        """Return the group from the grouper of the owner below ``top_owner``; ``other_owners`` are all, nearest first.
+        """Return the group from the grouper of the owner below ``top_owner``.
 
-        The pod itself is below the last owner. Only rows of the exact version are used: upstream ignores rows for
-        any version here.
+        That owner is the second last of ``other_owners``, which are all owners, nearest first, or the pod itself if
+        there is only one. Only rows of the exact version are used: upstream ignores rows for any version here.
 
         Raises:
             GroupingError: the inner owner cannot be read, or its grouper raises it.
@@ -63,7 +63,7 @@ class SkipTopOwnerGrouper(ReadingGrouper):
         except UNREADABLE as error:
             raise GroupingError(f"failed to get last owner: {error}") from error
         if (owner.metadata.uid or "") != (below.metadata.uid or ""):
-            # It was deleted since the walk, and another of the same name created: that is not the pod's.
+            # It was deleted since the walk, and another owner with its name was created, which is not the pod's.
             raise GroupingError(
                 f"failed to get last owner: uid {below.metadata.uid} of {below.name} not found"
             )

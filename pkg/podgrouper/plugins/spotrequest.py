@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""SPOTRequests: grouped by default, with the priority class of inference."""
+"""SPOTRequests: the default group, with the priority class of inference."""
 
 from __future__ import annotations
 

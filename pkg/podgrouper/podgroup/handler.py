@@ -78,7 +78,7 @@ class Handler:
                 self._settled.keep(key, _Settled(settled, metadata, rules), 1 + len(metadata.sub_groups))
 
     async def _create(self, wanted: PodGroup) -> PodGroup | None:
-        """Create the group; return the existing one if there is one."""
+        """Create the group and return None. If it exists already, return the existing group."""
         try:
             await self._client.create(wanted)
         except AlreadyExistsError as error:
@@ -89,7 +89,7 @@ class Handler:
         return None
 
     async def _update(self, stored: PodGroup, wanted: PodGroup, rules: Rules) -> str | None:
-        """Update the group; return its version if there was nothing to update."""
+        """Update the group and return None. If it is up to date already, return its version."""
         labels, constraint = wanted.labels, wanted.spec.topology_constraint
         for attempt in range(_TRIES):
             self._take_what_others_own(wanted, labels, stored)
@@ -171,7 +171,7 @@ def _sub_group(described: SubGroupMetadata, rules: Rules) -> SubGroup:
 
 
 def _require(part: PodGroupSpec | SubGroup, described: Metadata | SubGroupMetadata, rules: Rules) -> None:
-    """Set the required number of pods or subgroups. The schema of v0.13 has no zero; that of v0.17 requires one."""
+    """Set the required number of pods or subgroups. A zero is left out by the rules of v0.13, and set by later ones."""
     if rules is Rules.V0_13:
         part.min_member = described.min_available or None
     elif described.min_sub_group is not None:

@@ -25,9 +25,10 @@ V = TypeVar("V")
 
 
 class Memory(Generic[K, V]):
-    """Remembers values, with ``ttl`` for so many seconds, up to ``capacity`` in the sum of their sizes.
+    """Remembers values while the sum of their sizes is at most ``capacity``, with ``ttl`` for that many seconds.
 
-    Above it, the namespace with the largest sum loses its least recently used values: it cannot evict those of others.
+    Above the capacity, the least recently used values of the namespace with the largest sum are evicted, so that a
+    namespace cannot evict the values of others.
     """
 
     def __init__(

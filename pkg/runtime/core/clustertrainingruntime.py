@@ -24,7 +24,7 @@ CLUSTER_TRAINING_RUNTIME_GROUP_KIND: Final = str(trainer.ClusterTrainingRuntime.
 async def new_cluster_training_runtime(
     client: Reader, _indexer: FieldIndexer, built: Mapping[str, interface.Runtime]
 ) -> ClusterTrainingRuntime:
-    """Return the runtime. It uses the plugins of the namespaced kind, which must exist."""
+    """Return the runtime. It uses the plugins of the namespaced kind, which must be in ``built``."""
     namespaced = built[TRAINING_RUNTIME_GROUP_KIND]
     if not isinstance(namespaced, TrainingRuntime):
         raise TypeError(f"{TRAINING_RUNTIME_GROUP_KIND} is served by a {type(namespaced).__name__}")
@@ -32,7 +32,7 @@ async def new_cluster_training_runtime(
 
 
 class ClusterTrainingRuntime(interface.Runtime):
-    """Serves TrainJobs that refer to a ClusterTrainingRuntime; the default."""
+    """Serves TrainJobs that refer to a ClusterTrainingRuntime, which is the default kind."""
 
     def __init__(self, namespaced: TrainingRuntime, client: Reader) -> None:
         self._namespaced = namespaced

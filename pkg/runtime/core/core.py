@@ -37,8 +37,8 @@ async def new(
         client: reads runtimes and children.
         indexer: receives the cache indices.
         registry: the runtimes; by default those of this project, with ``cfg``.
-        cfg: the manager's Configuration; by default one of defaults only.
-        store: creates snapshots of runtimes and reads their metadata; by default there are none.
+        cfg: the manager's Configuration; by default all its fields have their defaults.
+        store: creates snapshots of runtimes and reads their metadata; without it, there are no snapshots.
         reader: reads the content of snapshots, without a cache; by default ``store``.
         published: returns the published schema of a kind; by default the newest APIs count as served.
 

@@ -38,8 +38,8 @@ def with_overrides(
 ) -> JobSetSpec:
     """Return a decoded copy of the spec with the overrides and then the patches merged in order.
 
-    The overrides by which Kueue up to v0.16 places pods are merged after the patches, as Kueue from v0.17 appends its
-    patch to those of the user: otherwise pods could run where Kueue has not counted them.
+    Overrides by which Kueue up to v0.16 places pods are merged after the patches, just as Kueue v0.17 and newer appends
+    its patch to those of the user. Otherwise pods could run on nodes for which Kueue has not counted them.
 
     Raises:
         RuntimePatchError: a patch does not fit the template.
@@ -69,7 +69,10 @@ def _merge_overrides(
     *,
     placements: bool,
 ) -> Iterator[str]:
-    """Merge Kueue's placements, or all other overrides, into a template's JSON; yield each description after it."""
+    """Merge Kueue's placements, or all other overrides, into a template's JSON.
+
+    Yield the description of each override after its merge.
+    """
     by_name: dict[JSON, list[dict[str, JSON]]] = {}
     for job in data.get("replicatedJobs", ()):
         if isinstance(job, dict):

@@ -40,8 +40,8 @@ def new_runtime_registry(
 ) -> Registry:
     """Return the kinds of this project, with the manager's Configuration or the default one.
 
-    Snapshots of runtimes are created in ``store``, without which there are none, and read by ``reader``. ``published``
-    returns the schemas that the API server serves; without it, the newest APIs count as served.
+    Snapshots of runtimes are created in ``store`` and read by ``reader``; without ``store`` there are no snapshots.
+    ``published`` returns the schemas that the API server serves; without it, the newest APIs count as served.
     """
     return {
         TRAINING_RUNTIME_GROUP_KIND: RuntimeRegistrar(

@@ -61,9 +61,9 @@ def new_runtime_info(
 async def info_for_validation(
     spec: trainer.TrainingRuntimeSpec, train_job: trainer.TrainJob, *, merges_resources: bool
 ) -> runtime.Info:
-    """Return the same Info for validation: a template without changes is built if a plugin reads it.
+    """Return the Info of :func:`new_runtime_info` for validation, and raise the same errors.
 
-    Raises like :func:`new_runtime_info`.
+    A template to which the TrainJob makes no change is built only when a plugin reads it.
     """
     wanted, template = train_job.spec, spec.template
 
@@ -99,7 +99,7 @@ def _set_metadata(
 
 
 def _pod_set(job: ReplicatedJob, ml_policy: trainer.MLPolicy | None) -> runtime.PodSet:
-    """Return a job's number of pods: its parallelism, or the mlPolicy's number of nodes for the trainer."""
+    """Return the pod set of a job. Its count is the job's parallelism, or for the trainer the mlPolicy's nodes."""
     labels = (job.template.metadata.labels if job.template.metadata is not None else None) or {}
     ancestor = labels.get(constants.LABEL_TRAIN_JOB_ANCESTOR)
     count = job.template.spec.parallelism
@@ -115,8 +115,8 @@ def _apply_resources(
 ) -> None:
     """Merge the TrainJob's resources into those of the trainer's containers, or replace them.
 
-    Claims are dropped, as upstream. An empty map that replaces is sent. Without limits and requests nothing is
-    replaced.
+    Claims are dropped, as upstream. If the TrainJob sets neither limits nor requests, nothing is replaced; an empty map
+    of the TrainJob replaces that of the template.
     """
     own = train_job.spec.trainer
     wanted = own.resources_per_node if own is not None else None

@@ -72,7 +72,7 @@ def _security_contexts(spec: trainer.TrainJobSpec) -> Iterator[field.Path]:
 def merge_patches(
     data: dict[str, JSON], patches: Sequence[trainer.RuntimePatch], budget: Budget
 ) -> Iterator[str]:
-    """Merge the patches into the JSON of a template's spec, and yield the description of each one after it.
+    """Merge the patches into the JSON of a template's spec, and yield the description of each patch after its merge.
 
     Raises:
         RuntimePatchError: a patch names an unknown job or container, or does not fit the template.

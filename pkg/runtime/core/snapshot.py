@@ -45,15 +45,15 @@ if TYPE_CHECKING:
 _SUFFIX: Final = "-runtime-snapshot"
 _KEY: Final = "runtime"
 _UNSEEN: Final = "?"
-"""The version of a snapshot while ConfigMaps cannot be watched: there may be one."""
+"""The version of a snapshot that may exist, while ConfigMaps cannot be watched."""
 _PATIENCE: Final = 2.0
 """Seconds for which a review waits for a snapshot."""
 _REVIEWS_PER_SECOND: Final = 10.0
 _REVIEWS_AT_ONCE: Final = 50
 _REMEMBERED: Final = 100_000
-"""TrainJobs whose snapshot is remembered."""
+"""The number of TrainJobs whose snapshot is remembered."""
 _DECODED: Final = 64
-"""Different snapshots that are kept decoded; TrainJobs of one version of a runtime share one."""
+"""The number of different snapshots that are kept decoded; TrainJobs of one version of a runtime share one."""
 
 
 class SnapshotTextError(Exception):
@@ -66,12 +66,12 @@ class SnapshotError(Exception):
 
 # +kubebuilder:rbac:groups="",resources=configmaps,verbs=create;get;list;watch
 class Snapshots:
-    """Returns the runtimes of TrainJobs: the snapshot, else the live one, of which it may create a snapshot.
+    """Returns the runtimes of TrainJobs: from the snapshot, or the live one, of which it may create a snapshot.
 
     The metadata of ConfigMaps is watched from the first TrainJob on: it shows which TrainJobs have a snapshot, and when
     one has changed. ``reader`` reads the content that ``store`` does not cache, once for each version. So a new
-    TrainJob costs one request if ``creates``, else none. A deleted snapshot is written again as it was while this
-    process remembers it, else from the live runtime.
+    TrainJob costs one request if ``creates``, otherwise none. A deleted snapshot is written again with the same content
+    if this process remembers it, otherwise from the live runtime.
 
     While ConfigMaps cannot be watched, the first generation uses the live runtimes. The second one reads the snapshot
     of each TrainJob once, and does not notice later changes of it.
@@ -83,7 +83,7 @@ class Snapshots:
         self._creates = creates
         self._needed = anyio.Event()
         self._versions: OrderedDict[str, tuple[str, bytes]] = OrderedDict()
-        """By the uid of the TrainJob, the version of its ConfigMap, and the digest of its text."""
+        """The version of the ConfigMap and the digest of its text, by the uid of the TrainJob."""
         self._decoded: OrderedDict[bytes, Object] = OrderedDict()
         self._reviews = TokenBucket(_REVIEWS_PER_SECOND, _REVIEWS_AT_ONCE)
 
@@ -92,11 +92,11 @@ class Snapshots:
         return ownedfiles.watch(builder, ConfigMap, suffix=_SUFFIX, when=self._needed.wait)
 
     async def runtime_of(self, train_job: TrainJob, kind: type[T], live: Callable[[], Awaitable[T]]) -> T:
-        """Return the runtime of a TrainJob; ``live`` reads the live one. It must not be changed.
+        """Return the runtime of a TrainJob, which must not be changed. ``live`` reads the live runtime.
 
         Raises:
             SnapshotError: the snapshot is not valid, or could not be created.
-            StatusError: it could not be read.
+            StatusError: the snapshot could not be read.
             CacheError: the metadata of ConfigMaps could not be read.
         """
         self._needed.set()
@@ -113,8 +113,9 @@ class Snapshots:
     async def stored(self, train_job: TrainJob, kind: type[T]) -> T | None:
         """Return the runtime of a TrainJob's snapshot, or None if it is missing, not valid or cannot be read.
 
-        Unlike :meth:`runtime_of` it may be called by a replica that does not lead: another one creates snapshots. It is
-        for reviews, which any client causes: it takes two seconds at most, and reads ten snapshots a second.
+        It creates no snapshot, so unlike :meth:`runtime_of` it may be called by a replica that is not the leader. It is
+        for admission reviews, which any client can cause: it takes two seconds at most, and the rate of its reads is
+        limited to ten a second.
         """
         from controller_runtime.cache import CacheError
 
@@ -132,7 +133,7 @@ class Snapshots:
     async def _version(self, train_job: TrainJob) -> str:
         """Return the version of the ConfigMap with the snapshot's name; an empty string if there is none.
 
-        The first generation, which does not need the name, passes over those of others.
+        The first generation does not need the name, so it ignores a ConfigMap that the TrainJob does not control.
         """
         from controller_runtime.cache import CacheDegradedError  # rendering without a cluster loads no cache
 
@@ -187,7 +188,7 @@ class Snapshots:
         return runtime
 
     async def _create(self, train_job: TrainJob, kind: type[T], runtime: T) -> T:
-        """Create the snapshot, and return its runtime: that of another writer if it exists by now."""
+        """Create the snapshot and return its runtime. If another writer was faster, return that writer's runtime."""
         with offload.weighing(runtime.decoded_size):
             text = await offload.run(encode, runtime)
         config_map = ConfigMap(metadata=trainjob.child_metadata(train_job, _SUFFIX), data={_KEY: text})

@@ -38,7 +38,7 @@ class RuntimeNotFoundError(Exception):
 
 
 class PredecessorSnapshotError(RuntimeNotFoundError, trainjob.PredecessorError):
-    """The snapshot is that of an earlier TrainJob of the same name, which the garbage collector deletes."""
+    """The snapshot belongs to an earlier TrainJob of the same name. The garbage collector deletes it."""
 
 
 class ForeignSnapshotError(RuntimeNotFoundError, trainjob.ChildConflictError):
@@ -55,7 +55,7 @@ async def new_training_runtime(
     reader: Reader | None = None,
     published: Published | None = None,
 ) -> TrainingRuntime:
-    """Create the runtime and its plugins, and register their cache indices. ``store`` has the snapshots."""
+    """Create the runtime and its plugins, and register their cache indices. ``store`` holds the snapshots."""
     cfg = defaulted() if cfg is None else cfg
     await index_runtime_references(indexer)
     gates = features.resolve(cfg.feature_gates or {})
@@ -96,7 +96,7 @@ class TrainingRuntime(interface.Runtime):
         self._snapshots = snapshots
 
     def observe(self, observer: Observer | None) -> None:
-        """Set the observer of all later passes, those of the cluster-scoped kind included."""
+        """Set the observer of all later passes, including those of the cluster-scoped kind."""
         self.framework.observer = observer
 
     async def new_objects(self, train_job: trainer.TrainJob) -> list[Object]:
@@ -124,10 +124,11 @@ class TrainingRuntime(interface.Runtime):
     async def runtime_of(
         self, train_job: trainer.TrainJob, kind: type[T], live: Callable[[], Awaitable[T]], reads: str
     ) -> T:
-        """Return the TrainJob's runtime: its snapshot, else the live one. ``reads`` begins the text of errors.
+        """Return the TrainJob's runtime: from its snapshot, or the live one. ``reads`` begins the text of errors.
 
         Raises:
             RuntimeNotFoundError: it could not be read.
+            ForbiddenError: the namespace is being terminated, or the snapshot must not be read.
         """
         if self._snapshots is None:
             return await live()
@@ -141,14 +142,14 @@ class TrainingRuntime(interface.Runtime):
             foreign = isinstance(cause, trainjob.ChildConflictError)
             raise (ForeignSnapshotError if foreign else RuntimeNotFoundError)(text) from error
         except ForbiddenError:
-            raise  # the namespace is being terminated: the caller waits
+            raise  # the caller waits if the namespace is being terminated
         except StatusError as error:
             raise RuntimeNotFoundError(f"{reads} runtime snapshot: {error}") from error
 
     async def objects_from(
         self, spec: trainer.TrainingRuntimeSpec, train_job: trainer.TrainJob
     ) -> list[Object]:
-        """Return the objects of a TrainJob with a runtime's spec. Changes neither."""
+        """Return the objects of a TrainJob with a runtime's spec. Neither argument is changed."""
         train_job = generations.with_word(train_job)
         if self.cfg.denies_security_context:
             deny_security_context(train_job.spec)
@@ -166,7 +167,7 @@ class TrainingRuntime(interface.Runtime):
         ml_policy: trainer.MLPolicy | None,
         pod_group_policy: trainer.PodGroupPolicy | None,
     ) -> runtime.Info:
-        """Run the stages up to the one that builds the objects."""
+        """Return the Info after all stages before the one that builds the objects."""
         if not isinstance(runtime_template_spec, trainer.JobSetTemplateSpec):
             raise TypeError("unsupported runtimeTemplateSpec")
         info = new_runtime_info(
@@ -183,11 +184,11 @@ class TrainingRuntime(interface.Runtime):
         return info
 
     async def train_job_status(self, train_job: trainer.TrainJob) -> trainer.TrainJobStatus | None:
-        """Return the status from its objects."""
+        """Return the status from the TrainJob's objects."""
         return await self.framework.run_train_job_status_plugin(train_job)
 
     async def why_waiting(self, train_job: trainer.TrainJob) -> interface.Waiting | None:
-        """Return why its gang is not scheduled."""
+        """Return why the TrainJob's gang is not scheduled."""
         return await self.framework.why_waiting(train_job)
 
     def event_handler_registrars(self) -> list[interface.ReconcilerBuilder]:
@@ -198,7 +199,7 @@ class TrainingRuntime(interface.Runtime):
     async def validate_objects(
         self, old: trainer.TrainJob | None, new: trainer.TrainJob
     ) -> tuple[list[str], field.ErrorList]:
-        """Reject a TrainJob whose runtime cannot be read, else run the plugins' validation."""
+        """Reject a TrainJob whose runtime cannot be read. Otherwise run the plugins' validation."""
         key = NamespacedName(new.namespace, new.spec.runtime_ref.name)
         try:
             found = (await peek(self.client, trainer.TrainingRuntime, key)).object
@@ -213,9 +214,9 @@ class TrainingRuntime(interface.Runtime):
             return await self.validate_against(found.spec, old, new)
 
     async def kept(self, error: Exception, old: trainer.TrainJob | None, kind: type[T]) -> T | None:
-        """Return the snapshot of the runtime that a TrainJob refers to, if the runtime was deleted since.
+        """Return the runtime of a TrainJob's snapshot if ``error`` says that the live runtime does not exist.
 
-        The TrainJob's objects are built from it: the TrainJob may be suspended and resumed as before.
+        The TrainJob's objects are built from its snapshot, so it can still be suspended and resumed.
         """
         if old is None or self._snapshots is None or not isinstance(error, NotFoundError):
             return None
@@ -224,7 +225,10 @@ class TrainingRuntime(interface.Runtime):
     async def validate_against(
         self, spec: trainer.TrainingRuntimeSpec, old: trainer.TrainJob | None, new: trainer.TrainJob
     ) -> tuple[list[str], field.ErrorList]:
-        """Return the plugins' warnings and errors, or those of a change that does not fit the template."""
+        """Return the plugins' warnings and errors, and the errors of changes that do not fit the template.
+
+        If overrides do not fit the template, plugins are not asked.
+        """
         old, new = old and generations.with_word(old), generations.with_word(new)
         misfits, merges = field.ErrorList(), self.cfg.second_generation
         try:
@@ -256,5 +260,5 @@ class TrainingRuntime(interface.Runtime):
 
 
 def _has_patches_of(old: trainer.TrainJob | None, new: trainer.TrainJob) -> bool:
-    """Return True if a change leaves the runtime patches as they are: the TrainJob must stay changeable otherwise."""
+    """Return True if an update leaves the runtime patches as they are: they must not prevent its other changes."""
     return old is not None and equality.deep_equal(old.spec.runtime_patches, new.spec.runtime_patches)

@@ -46,7 +46,7 @@ async def new(
     indexer: client.FieldIndexer,
     cfg: Configuration | None = None,
 ) -> Framework:
-    """Return a framework of the registry's plugins with their Configuration, and register their cache indices.
+    """Create the registry's plugins and configure them, register the cache indices, and return the framework.
 
     Raises:
         TooManyTrainJobStatusPluginsError: more than one plugin reports the status.
@@ -95,7 +95,7 @@ class Framework:
         self._train_job_status = reporters[0] if reporters else None
 
     def run_enforce_ml_policy_plugins(self, info: Info, train_job: TrainJob) -> None:
-        """Carry out the mlPolicy."""
+        """Let the plugins apply the mlPolicy."""
         for plugin in self._enforce_ml_policy:
             plugin.enforce_ml_policy(info, train_job)
             if self.observer is not None:
@@ -107,21 +107,21 @@ class Framework:
             await plugin.prepare(pod_group_policy)
 
     async def why_waiting(self, train_job: TrainJob) -> Waiting | None:
-        """Return why a plugin's gang is not scheduled."""
+        """Return why the TrainJob's gang is not scheduled, from the first plugin that knows a reason; else None."""
         for plugin in self._enforce_pod_group_policy:
             if (waiting := await plugin.why_waiting(train_job)) is not None:
                 return waiting
         return None
 
     def run_enforce_pod_group_policy_plugins(self, info: Info, train_job: TrainJob) -> None:
-        """Carry out the podGroupPolicy."""
+        """Let the plugins apply the podGroupPolicy."""
         for plugin in self._enforce_pod_group_policy:
             plugin.enforce_pod_group_policy(info, train_job)
             if self.observer is not None:
                 self.observer.ran(EnforcePodGroupPolicyPlugin, plugin, info, ())
 
     def run_pod_network_plugins(self, info: Info, train_job: TrainJob) -> None:
-        """Set the endpoints."""
+        """Let the plugins set the endpoints."""
         for plugin in self._pod_network:
             plugin.identify_pod_network(info, train_job)
             if self.observer is not None:

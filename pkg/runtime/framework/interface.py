@@ -31,7 +31,7 @@ class PluginError(Exception):
 
 
 class UnavailableError(PluginError):
-    """The cluster lacks a feature that the runtime's policies require. ``reason`` is that of the condition."""
+    """The cluster lacks a feature that the runtime's policies require. The TrainJob's condition has this ``reason``."""
 
     def __init__(self, reason: str, text: str) -> None:
         super().__init__(text)
@@ -75,7 +75,7 @@ class WatchExtensionPlugin(Plugin):
 
     @abstractmethod
     def reconciler_builders(self) -> list[ReconcilerBuilder]:
-        """Return the function that adds the watches."""
+        """Return the functions that add the watches."""
 
 
 class EnforceMLPolicyPlugin(Plugin):

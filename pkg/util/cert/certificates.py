@@ -6,9 +6,9 @@ Expected flow of a pass: read the Secret, and repair it if necessary; add its au
 serve with its certificate. A new authority is used only after it has been in the webhook configurations for
 ``settle`` seconds. Until then, and after any error, the last good certificate is served from memory.
 
-Guarantees: replicas that start together end with one authority, since writes carry the version that was read
-and a replica that loses begins another pass with the winner's; no admission fails because of a rotation. Assumes
-that an API server observes its webhook configurations within ``settle`` seconds.
+Guarantees: replicas that start together end with the same authority, since writes carry the version that was read, and
+a replica whose write conflicts begins another pass with the authority of the winner. No admission fails because of a
+rotation. Assumes that an API server observes its webhook configurations within ``settle`` seconds.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class Certificates:
         await self._ready.wait()
 
     def check(self) -> None:
-        """Raise while there is no certificate to serve with."""
+        """Raise NotHealthyError while there is no certificate to serve with, or when it has expired."""
         if self._served is None:
             raise healthz.NotHealthyError(f"certificates are not ready: {self._problem}")
         if pki.certificate(self._served.tls_crt).not_valid_after_utc <= self._now():
@@ -209,7 +209,7 @@ class Certificates:
         return made
 
     def _data(self, secret: Secret, found: Material, made: Material, now: datetime) -> dict[str, str]:
-        """Return the Secret's new data. A new authority has the former one beside it; an old one has none."""
+        """Return the Secret's new data. A new authority is stored with the former one, for the time of the overlap."""
         data = {**(secret.data or {}), **made.to_data()}
         if made.ca_crt == found.ca_crt:
             if self._overlap_is_over(secret, found, now):
@@ -223,7 +223,7 @@ class Certificates:
 
     @staticmethod
     def _overlap_is_over(secret: Secret, found: Material, now: datetime) -> bool:
-        """Return True if no replica serves with the former authority's certificate any more."""
+        """Return True if by now no replica serves with a certificate of the former authority, which is still stored."""
         if pki.FORMER not in (secret.data or {}):
             return False
         return now - pki.certificate(found.ca_crt).not_valid_before_utc > configurations.OVERLAP + SKEW
@@ -268,7 +268,7 @@ class Certificates:
     # Serving.
 
     def _settling(self, material: Material) -> float:
-        """Return the seconds until ``material`` may be served; 0 for the first certificate."""
+        """Return the seconds until ``material`` may be served: not positive if it may be served now."""
         if self._served is None or self._served.ca_crt == material.ca_crt:
             return 0.0
         return self._trusted[1] + self._options.settle - anyio.current_time()
@@ -277,7 +277,7 @@ class Certificates:
         self._problem = ""
         if self._served == material:
             return
-        # In the former context, an RSA certificate would not replace one of an elliptic curve.
+        # A new context, because an RSA certificate would not replace one of an elliptic curve in the former context.
         context = pki.serving_context(material)
         self._context, self._served = context, material
         for label, pem in (("authority", material.ca_crt), ("serving", material.tls_crt)):

@@ -64,8 +64,8 @@ class Cluster:
     async def watch(self, changed: Callable[[], None]) -> None:
         """Call ``changed`` whenever one of the objects may have changed, until cancelled.
 
-        A role that denies the MutatingWebhookConfiguration, as that of Trainer v2.1 does, may be replaced later: it is
-        tried again until then. A watch would log its failures.
+        A role may deny the MutatingWebhookConfiguration, as the role of Trainer v2.1 does, and may be replaced later.
+        Until then, reading is tried from time to time, because a watch would log its failures.
         """
         names: dict[type[Object], cache.ByObject] = {
             Secret: cache.ByObject(
@@ -108,7 +108,7 @@ class Cluster:
 
 @asynccontextmanager
 async def connect(config: rest.Config, options: Options) -> AsyncIterator[Cluster]:
-    """Provide a separate connection for certificates: they do not wait for the controllers' requests."""
+    """Provide a separate connection for certificates, which do not wait for the controllers' requests."""
     async with rest.Transport(dataclasses.replace(config, qps=0)) as transport:
         live = client.LiveClient(transport, rest.RESTMapper(transport))
         yield Cluster(live, transport, options)

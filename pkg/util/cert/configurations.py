@@ -33,7 +33,7 @@ from . import pki
 Configuration = ValidatingWebhookConfiguration | MutatingWebhookConfiguration
 
 OVERLAP: Final = timedelta(hours=24)
-"""Time for which former authorities are trusted beside a new one. Every replica has switched by then."""
+"""Time for which former authorities are trusted in addition to a new one. By then, every replica uses the new one."""
 SINCE: Final = "trainer.kubeflow.org/webhook-authority-since"
 """Annotation with the time at which the newest authority was added, while others are trusted too."""
 MOST: Final = 64
@@ -47,7 +47,9 @@ _log = log.logger_from("cert-rotation")
 
 
 async def read(reader: client.Reader, validating: str, mutating: str) -> list[Configuration]:
-    """Return the configurations with these names. The mutating one, which Trainer v2.1 lacks, may be denied.
+    """Return the configurations with these names that exist.
+
+    The role may deny reading the mutating one, which Trainer v2.1 does not have: it is left out, too.
 
     Raises:
         StatusError: the API server refused a request.
@@ -160,7 +162,10 @@ def _bundle(hook: ValidatingWebhook | MutatingWebhook) -> bytes:
 
 
 def _host(url: str) -> str | None:
-    """Return the host of an URL; None for one that no certificate names: other scripts, and addresses with a zone."""
+    """Return the host of a URL, or None if no certificate can name it.
+
+    Hosts with characters beyond ASCII, and addresses with a zone, cannot be named.
+    """
     try:
         host = urlsplit(url).hostname or ""
     except ValueError:  # Go accepts brackets around a text that is not an IPv6 address

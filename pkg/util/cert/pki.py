@@ -2,9 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The content of the Secret: an authority and a serving certificate, their generation and validation.
 
-The authority's key is RSA in PKCS#1, which is all that Kubeflow
-Trainer's Go manager reads: it can take the Secret over again. The serving key is EC, so that a handshake
-costs next to nothing.
+The authority's key is RSA in PKCS#1, the only form that Kubeflow Trainer's Go manager reads, so that it can take the
+Secret over again. The serving key is EC, so that a handshake costs next to nothing.
 """
 
 from __future__ import annotations
@@ -33,9 +32,9 @@ ORGANIZATION: Final = "kubeflow-trainer"
 CA_LIFETIME: Final = timedelta(days=3650)
 SERVING_LIFETIME: Final = timedelta(days=365)
 CA_MARGIN: Final = timedelta(days=400)
-"""An authority is replaced when it could no longer sign a serving certificate of full duration."""
+"""An authority is replaced when it could no longer sign a serving certificate of the full lifetime."""
 SERVING_MARGIN: Final = timedelta(days=120)
-"""How long before its end a serving certificate is renewed: earlier than a Go manager would, at 90 days."""
+"""How long before it expires a serving certificate is renewed. A Go manager renews it later, at 90 days."""
 
 FORMER: Final = "ca-former.crt"
 """Key of the Secret with the former authority, for clients that may meet a replica with its certificate."""
@@ -74,7 +73,10 @@ class Material:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The problem of each half; empty if valid. ``due`` halves are valid but expire soon."""
+    """The problem of the authority or of the serving certificate; empty if valid.
+
+    With ``due``, the only problem is that it expires soon.
+    """
 
     authority: str = ""
     serving: str = ""
@@ -129,7 +131,7 @@ def former_authority(*candidates: bytes, current: bytes, now: datetime) -> bytes
 
 
 def renewal(material: Material) -> datetime:
-    """Return when valid ``material`` is due."""
+    """Return when the authority or the serving certificate of valid ``material`` is due for renewal."""
     return min(
         certificate(material.ca_crt).not_valid_after_utc - CA_MARGIN,
         certificate(material.tls_crt).not_valid_after_utc - SERVING_MARGIN,
@@ -158,7 +160,7 @@ def issue(names: Sequence[str], now: datetime) -> Material:
 
 
 def reissue(material: Material, names: Sequence[str], now: datetime) -> Material:
-    """Return ``material`` with a new serving certificate for ``names``; its authority is sound."""
+    """Return ``material`` with a new serving certificate for ``names``. Its authority must be valid."""
     ca = certificate(material.ca_crt)
     ca_key = serialization.load_pem_private_key(material.ca_key, None)
     assert isinstance(ca_key, _SIGNING)  # noqa: S101 - inspect() has checked it
@@ -233,7 +235,7 @@ def _check_authority(ca: x509.Certificate) -> None:
     try:
         constraints = _extension(ca, x509.BasicConstraints)
         usage = _extension(ca, x509.KeyUsage)
-        str(ca.subject)  # decoded now; a serving certificate repeats it
+        str(ca.subject)  # decoded here, to find errors now; a serving certificate repeats it
     except _BROKEN as error:
         raise UnusableError("ca.crt is not an authority") from error
     if constraints is None or not constraints.ca or (usage is not None and not usage.key_cert_sign):

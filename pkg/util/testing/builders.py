@@ -138,7 +138,7 @@ def make_cluster_training_runtime(
 def make_job_set(
     namespace: str, name: str, *, suspend: bool | None = None, status: JobSetStatus | None = None
 ) -> JobSet:
-    """Return a JobSet as the JobSet controller has it, of one job ``node``."""
+    """Return a JobSet with one job ``node``, which no TrainJob controls."""
     return JobSet(
         metadata=ObjectMeta(namespace=namespace, name=name),
         spec=JobSetSpec(replicated_jobs=[make_replicated_job(constants.NODE)], suspend=suspend),

@@ -17,7 +17,7 @@ from pkg.why.snapshot import PATIENCE, Snapshot, event_time
 from pkg.why.things import Thing, at, text
 
 TRAIN_JOB: Final = ("TrainJobResourcesCreationFailed",)
-"""The reasons of events of the manager that could not create or change a child."""
+"""The reasons of the events that the manager records when it cannot create or change a child."""
 _JOB_SET: Final = ("JobCreationFailed", "HeadlessServiceCreationFailed")
 _JOB: Final = ("FailedCreate",)
 RETRIED: Final = timedelta(minutes=20)
@@ -56,7 +56,7 @@ def _is_behind(snapshot: Snapshot) -> bool:
 
 
 def _lacks_jobs(snapshot: Snapshot) -> bool:
-    """Return True if the JobSet has no Jobs; by its own counts if these may not be read."""
+    """Return True if the JobSet has no Jobs. If Jobs cannot be read, the counts of the JobSet decide."""
     job_set = snapshot.job_set
     if job_set is None:
         return kinds.JOB_SET not in snapshot.unread
@@ -72,7 +72,7 @@ def _lacks_service(snapshot: Snapshot, job_set: Thing) -> bool:
 
 
 def _rules(snapshot: Snapshot, cause: str, message: str) -> Iterator[str]:
-    """Yield the objects that refuse, and their rules."""
+    """Yield lines of evidence about the objects that refuse, with their rules."""
     if cause == "quota-exceeded":
         for quota in snapshot.all(kinds.QUOTA):
             hard, used = quota.at("status", "hard") or {}, quota.at("status", "used") or {}

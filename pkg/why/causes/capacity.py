@@ -40,7 +40,7 @@ def shortage(snapshot: Snapshot, pod: Thing, resource: str) -> tuple[str, str, t
 
 
 def unfit(snapshot: Snapshot, pod: Thing) -> tuple[str, str, tuple[str, ...]] | None:
-    """Return cause, summary and evidence of a pod that no node has room for even if it were empty, or None."""
+    """Return cause, summary and evidence of a pod for which no node would have room even if it were empty, or None."""
     wanted = demand(pod)
     if room(snapshot, wanted) != 0:
         return None
@@ -57,9 +57,9 @@ def _amounts(pod: Thing, wanted: Iterable[str]) -> str:
 
 
 def crowded(snapshot: Snapshot, pod: Thing) -> tuple[str, str, tuple[str, ...]] | None:
-    """Return cause, summary and evidence of a TrainJob whose pods the nodes cannot hold at once even if empty, or None.
+    """Return cause, summary and evidence if even empty nodes cannot hold the TrainJob's pods at once, otherwise None.
 
-    The pods that request the same as ``pod`` count. An elastic job starts with fewer.
+    Only pods with the same requests as ``pod`` are counted. An elastic job starts with fewer pods than it has.
     """
     wanted = demand(pod)
     alike = [each for each in snapshot.pods if not _has_ended(each) and demand(each) == wanted]
@@ -93,7 +93,7 @@ def _offer(node: Thing, wanted: Mapping[str, int]) -> str:
 
 
 def demand(pod: Thing) -> dict[str, int]:
-    """Return the thousandths of each resource that a pod requests; each pod takes one of ``pods``."""
+    """Return how many thousandths of each resource a pod requests. Each pod requests one of the resource ``pods``."""
     names = {"pods"}
     for container in (*maps(pod.data, "spec", "containers"), *maps(pod.data, "spec", "initContainers")):
         for part in ("requests", "limits"):
@@ -104,7 +104,7 @@ def demand(pod: Thing) -> dict[str, int]:
 
 
 def room(snapshot: Snapshot, wanted: Mapping[str, int]) -> int | None:
-    """Return how many pods of this demand the nodes take at most when they are empty; None if that is unknown.
+    """Return how many pods with these requests the nodes could take if they were empty; None if this is unknown.
 
     Only resources count: selectors, taints and other pods leave room for fewer.
     """
@@ -143,7 +143,7 @@ def _plain(amount: str, resource: str) -> str:
 
 
 def _named(pod: Thing, resource: str) -> str:
-    """Return the resource's name for the schedulers that write ``GPUs``, ``CPU`` and ``Memory``."""
+    """Return the resource's name, also for schedulers that write ``GPUs``, ``CPU`` or ``Memory``."""
     if resource.lower().startswith("gpu"):
         return next((each for each in _GPUS if requested(pod, each) is not None), resource)
     return resource.lower() if resource.lower().startswith(("cpu", "memory")) else resource

@@ -50,7 +50,7 @@ _STABLE: Final = timedelta(minutes=10)
 _UNREADY: Final = timedelta(minutes=5)
 _LOG_LINES: Final = 5
 _WORK: Final = (NODE, LAUNCHER, DATASET_INITIALIZER, MODEL_INITIALIZER)
-"""The containers with whose end the work of a pod is done."""
+"""The containers that do the work of a pod. Others may run beside them."""
 
 
 def find(snapshot: Snapshot) -> Iterator[Finding]:
@@ -91,12 +91,12 @@ def failures(snapshot: Snapshot) -> Iterator[Status]:
 
 
 def _by_end(snapshot: Snapshot) -> list[Status]:
-    """Return the containers, the first to end first: the others of a distributed training fail because of it."""
+    """Return the containers in the order in which they ended: in a distributed training, one failure causes others."""
     return sorted(statuses(snapshot), key=lambda each: moment(_last_end(each), "finishedAt") or snapshot.now)
 
 
 def _last_end(status: Status) -> JSON:
-    """Return the last termination of a container, also if it runs again."""
+    """Return the last termination of a container, even if it runs again."""
     return status.ended or at(status.data, "lastState", "terminated")
 
 
@@ -218,7 +218,7 @@ def _probes(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _sidecars(snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield the containers that still run, long after the one with the work has succeeded."""
+    """Yield the pods with containers that still run long after the one with the work has succeeded."""
     for pod in snapshot.running:
         states = [each for each in of_pod(pod) if not each.is_init]
         done = [

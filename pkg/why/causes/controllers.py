@@ -22,7 +22,7 @@ JOB_SET_MANAGER: Final = "jobset-controller-manager"
 
 
 def find(snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield the controller whose turn it is, if it does not react."""
+    """Yield the controller that has to act next, if it does not react."""
     if (unread := snapshot.unread.get(kinds.JOB_SET)) == NOT_INSTALLED:
         yield Finding(
             "jobset-missing",
@@ -140,7 +140,7 @@ def _job_controller(job: Thing, line: str, down: str | None) -> Finding:
 
 
 def _all_ended(snapshot: Snapshot, job_set: Thing) -> Iterator[Finding]:
-    """Yield that JobSet's controller does nothing although all Jobs have ended, and it is its turn."""
+    """Yield that JobSet's controller does nothing although all Jobs have ended."""
     ends = [
         moment(job.condition(kind), "lastTransitionTime")
         for job in snapshot.all_jobs

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Objects that the manager waits for to be deleted, such as the JobSet of an earlier TrainJob of the same name."""
+"""Objects whose deletion the manager waits for, such as the JobSet of an earlier TrainJob of the same name."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MOST_PODS: Final = 3
 
 
 def references(snapshot: Snapshot) -> list[Reference]:
-    """Return the objects that the manager waits for and that are not in the snapshot otherwise."""
+    """Return the objects that the manager waits for, of the kinds that a snapshot does not list."""
     awaited = _awaited(snapshot)
     return [awaited] if awaited is not None and awaited.kind in _LOOKED_UP else []
 
@@ -60,7 +60,7 @@ def _first(awaited: Thing | Reference, *evidence: str) -> Finding:
 
 
 def _deleted_groups(snapshot: Snapshot) -> Iterator[Thing]:
-    """Yield the PodGroups of the TrainJob's name that have been being deleted for some time."""
+    """Yield the PodGroups with the TrainJob's name whose deletion has already lasted for some time."""
     for group in (each for kind in kinds.POD_GROUPS for each in snapshot.all(kind)):
         since = group.deleted
         if group.name == snapshot.train_job.name and since is not None and snapshot.now - since >= PATIENCE:

@@ -37,7 +37,7 @@ _Maker = Callable[[Snapshot, Thing, "re.Match[str]"], "Finding | None"]
 
 
 def unschedulable(snapshot: Snapshot, pod: Thing, message: str) -> Finding:
-    """Return the cause of the filter that a node passed last before it was excluded: the nearest to a fit."""
+    """Return the cause of the last filter that excluded a node: this node came nearest to a fit."""
     current = message[:MOST_MATCHED].partition(" preemption:")[0].strip()
     line = (
         f"the scheduler on {pod}: {message}"
@@ -60,7 +60,7 @@ def unschedulable(snapshot: Snapshot, pod: Thing, message: str) -> Finding:
 
 
 def _adds_node(snapshot: Snapshot, scaling: Thing | None) -> bool:
-    """Return True if the newest event of an autoscaler says that it adds a node; the present ones do not count then."""
+    """Return True if the newest event of an autoscaler says that it adds a node, on which the pod may fit."""
     if scaling is None or scaling.text("reason") not in _SCALES_UP:
         return False
     seen = event_time(scaling)
@@ -74,7 +74,7 @@ def _scaled_up(found: Finding) -> Finding:
 
 
 def _short(snapshot: Snapshot, pod: Thing, match: re.Match[str]) -> Finding:
-    """Return the resource that no node has; else the one that most nodes lack at the moment."""
+    """Return the resource that no node has, or the one that most nodes lack at the moment."""
     by_nodes = sorted(_SHORT.finditer(match.string), key=lambda each: -int(each["nodes"] or 0))
     found = [capacity.shortage(snapshot, pod, _resource(each)) for each in by_nodes]
     never = next((each for each in found if each[0] == "never-fits"), None) or capacity.unfit(snapshot, pod)
@@ -113,7 +113,7 @@ def _has_labelled_node(snapshot: Snapshot, pod: Thing, wanted: JSON) -> bool:
 
 
 def _selected(snapshot: Snapshot, pod: Thing, match: re.Match[str]) -> Finding | None:
-    """Return nothing if a node has the labels: an earlier filter has excluded it, which is the cause."""
+    """Return nothing if a node has the labels: then another filter has excluded this node, and is the cause."""
     del match
     wanted = pod.at("spec", "nodeSelector") or {}
     if _has_labelled_node(snapshot, pod, wanted):
@@ -129,10 +129,10 @@ def _selected(snapshot: Snapshot, pod: Thing, match: re.Match[str]) -> Finding |
 
 
 def _tainted(snapshot: Snapshot, pod: Thing, match: re.Match[str]) -> Finding | None:
-    """Return the taints of the message, or those of the nodes: newer schedulers name none.
+    """Return a finding about the taints in the message, or those of the nodes, because newer schedulers name none.
 
-    Those of control planes do not count beside others, since hardly any pod is meant to tolerate them. Nothing is
-    returned if the other nodes are cordoned.
+    Taints of control planes are left out if there are others, since hardly any pod is meant to tolerate them. Nothing
+    is returned if there are no others, and the message says that the other nodes are cordoned.
     """
     named = [" ".join(each["taint"].strip("{}").split()) for each in _TAINT.finditer(match.string)]
     taints = dict.fromkeys(each.removesuffix(":").strip() for each in named if each) or {

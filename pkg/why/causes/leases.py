@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The leases of the controllers: whether a replica of each leads."""
+"""The leases of the controllers, which show if a replica leads."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _DURATION: Final = 15
 
 
 def lost(snapshot: Snapshot, names: tuple[str, ...]) -> str | None:
-    """Return that no replica leads; None if one does, or leader election is disabled and no lease exists."""
+    """Return why no replica leads; None if one does, or if there is no lease, as without leader election."""
     found = [each for each in snapshot.all(kinds.LEASE) if each.name in names]
     if not found or any(_is_current(snapshot, each) for each in found):
         return None

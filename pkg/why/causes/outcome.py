@@ -25,7 +25,7 @@ _DISRUPTIONS: Final = {
         "Resubmit it; retries are set in the runtime.",
     ),
 }
-"""By the reason of an event of a pod that is deleted: cause, summary and advice."""
+"""Cause, summary and advice, by the reason of an event of a deleted pod."""
 
 
 def find(snapshot: Snapshot) -> Iterator[Finding]:

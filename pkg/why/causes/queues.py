@@ -74,7 +74,7 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _are_placed(snapshot: Snapshot) -> bool:
-    """Return True if every pod has a node: no gang holds them any more, also if its last report says so."""
+    """Return True if every pod has a node: then no gang holds them back, even if its last report says so."""
     return bool(snapshot.pods) and all(pod.text("spec", "nodeName") for pod in snapshot.pods)
 
 
@@ -181,7 +181,7 @@ def _unchecked(workload: Thing, checks: list[str], evidence: tuple[str, ...]) ->
 
 
 def _no_workload(snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield a TrainJob that names a queue of Kueue which has made no Workload for it."""
+    """Yield a TrainJob that names a queue of Kueue, if Kueue has made no Workload for it."""
     job = snapshot.train_job
     queue = job.label(_QUEUE_LABEL)
     if queue and job.at("spec", "suspend") is True and job.older_than(PATIENCE, snapshot.now):

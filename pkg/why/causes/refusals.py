@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Refusals of the API server: the text of an error with which an object could not be created, and its cause."""
+"""Finds the cause of a refusal in the error text of the API server."""
 
 from __future__ import annotations
 

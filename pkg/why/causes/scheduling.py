@@ -29,7 +29,7 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
         scheduled = pod.condition("PodScheduled")
         message = " ".join(text(scheduled, "message").split())
         if text(scheduled, "reason") == "SchedulingGated":
-            if pod.at("spec", "schedulingGates"):  # else the scheduler has not written that they were removed
+            if pod.at("spec", "schedulingGates"):  # without gates, the condition is not up to date
                 yield _gated(pod)
         elif scheduled.get("status") == "False" and message:
             yield filters.unschedulable(snapshot, pod, message)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The containers of the pods that count, with their states, and those of removed pods that an event describes."""
+"""The containers of a snapshot's pods with their states, and those of removed pods that an event describes."""
 
 from __future__ import annotations
 
@@ -79,14 +79,14 @@ class Status:
 
 
 def statuses(snapshot: Snapshot) -> Iterator[Status]:
-    """Yield the containers of the pods that count, and those of a failed TrainJob's removed pods that failed."""
+    """Yield the containers of the snapshot's pods, and the failed ones of a failed TrainJob's removed pods."""
     for pod in snapshot.pods:
         yield from of_pod(pod)
     yield from removed(snapshot)
 
 
 def removed(snapshot: Snapshot) -> Iterator[Status]:
-    """Yield the containers of removed pods whose end is in an event, if a Job, the JobSet or the TrainJob has failed.
+    """Yield the containers of removed pods that an event describes, if a Job, the JobSet or the TrainJob has failed.
 
     Events from before the present Jobs are about earlier runs of the JobSet.
     """

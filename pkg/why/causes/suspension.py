@@ -68,7 +68,7 @@ def _managed(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _just_admitted(snapshot: Snapshot) -> bool:
-    """Return True if Kueue has admitted the TrainJob within the time in which it resumes it."""
+    """Return True if Kueue has just admitted the TrainJob, so that it may not have resumed it yet."""
     for workload in snapshot.children(kinds.WORKLOAD, [snapshot.train_job]):
         since = moment(workload.condition("Admitted"), "lastTransitionTime")
         if workload.is_true("Admitted") and not workload.is_true("Evicted") and since is not None:
@@ -77,7 +77,7 @@ def _just_admitted(snapshot: Snapshot) -> bool:
 
 
 def find_deletion(snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield the objects that keep a TrainJob which is being deleted."""
+    """Yield why a TrainJob that is being deleted still exists."""
     job = snapshot.train_job
     if job.deleted is None:
         return
@@ -108,7 +108,7 @@ def _outlives_its_grace(snapshot: Snapshot, pod: Thing) -> bool:
 
 
 def _of_pods(snapshot: Snapshot, pods: list[Thing], evidence: list[str]) -> Finding:
-    """Return that pods hold the deletion, because of their nodes if these do not report."""
+    """Return that pods delay the deletion, and name their nodes as the reason if these are not ready."""
     names = {pod.text("spec", "nodeName") for pod in pods}
     lost = [
         node
@@ -165,7 +165,7 @@ def _has_turn(job_set: Thing | None, child: Thing) -> bool:
 
 
 def _deleted_child(snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield a JobSet, Job or pod that still exists, so that it cannot be built again."""
+    """Yield a JobSet, Job or pod whose deletion takes long, so that it cannot be built again yet."""
     for child in (*snapshot.owners[1:], *snapshot.pods):
         if child.deleted is None or snapshot.now - child.deleted < PATIENCE or finished(snapshot.train_job):
             continue

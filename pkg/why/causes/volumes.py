@@ -28,7 +28,7 @@ _LATE: Final = ("WaitForFirstConsumer", "WaitForPodScheduled")
 
 
 def find(snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield the volumes that pods which have not started wait for."""
+    """Yield the volumes for which pods that have not started wait."""
     for pod in snapshot.pods:
         if pod.text("status", "phase") not in ("", "Pending"):
             continue
@@ -64,7 +64,7 @@ def pending(snapshot: Snapshot, pod: Thing) -> list[str]:
 
 
 def is_provisioned(snapshot: Snapshot, pod: Thing) -> bool:
-    """Return True if provisioners work on each claim of a pod that is not bound, since a short time."""
+    """Return True if provisioners have been working on each unbound claim of a pod, for a short time only."""
     claims = _pending(snapshot, pod)
     return bool(claims) and all(_is_provisioned(snapshot, each) for each in claims)
 

@@ -20,7 +20,7 @@ COMPATIBILITY_VERSIONS: Final = (V2_1, V2_3)
 ALLOW: Final = "allow"
 DENY: Final = "deny"
 CHOICES: Final = (ALLOW, DENY)
-"""Whether TrainJobs may set a field."""
+"""The values of settings that allow or deny a field of TrainJobs."""
 
 
 class ControllerWebhook(Struct):
@@ -38,7 +38,8 @@ class ControllerWebhook(Struct):
 class ControllerMetrics(Struct):
     """Where metrics are served; ``"0"`` turns them off.
 
-    With ``require_authorization``, only to clients whose token the API server accepts and that may get the path.
+    With ``require_authorization``, they are served only to clients whose token the API server accepts and that may get
+    the path.
     """
 
     bind_address: str | None = Field(
@@ -67,7 +68,7 @@ class ControllerHealth(Struct):
 
 
 class LeaderElection(Struct):
-    """Whether and by which Lease one of several managers is chosen; durations as Go writes them, ``15s``."""
+    """Whether a leader of several managers is elected, and by which Lease. Durations are written as in Go: ``15s``."""
 
     leader_elect: bool | None = Field(
         default=None, description="elect a leader: of several replicas, one reconciles at a time"
@@ -102,7 +103,7 @@ class ControllerConfigurationSpec(Struct):
 
 
 class CertManagement(Struct):
-    """Whether the manager makes the webhooks' certificates, for which Service, kept in which Secret."""
+    """Whether the manager makes the webhooks' certificates, for which Service, and in which Secret it keeps them."""
 
     enable: bool | None = Field(default=None, description="make, keep and renew the webhooks' certificates")
     webhook_service_name: str | None = Field(

@@ -57,11 +57,11 @@ _EMPTY_MEANS_UNSET: Final = frozenset(
         "webhook_secret_name",
     }
 )
-"""Texts for which an empty value means the default, as in the Go manager; ``"0"`` turns an address off."""
+"""String fields in which an empty value means the default, as in the Go manager; ``"0"`` turns an address off."""
 
 
 def defaulted(compatibility_version: str = V2_1) -> Configuration:
-    """Return a new Configuration of defaults, for a release of Trainer."""
+    """Return a new Configuration in which all fields have their defaults, for a release of Trainer."""
     cfg = Configuration(compatibility_version=compatibility_version)
     set_defaults(cfg)
     return cfg

@@ -290,8 +290,9 @@ class TrainJob(Object, group="trainer.kubeflow.org", version="v1alpha1", kind="T
 
     crd_kind: ClassVar[KindMarkers] = KindMarkers(
         printer_columns=(
-            # The server prints the first match: the end, or a condition that holds. Upstream shows the last condition,
-            # so a job that was resumed looks suspended. Without the space, "[?(" would be one filter, not a union.
+            # The server prints the first match: Complete, Failed, or another condition that is True. Upstream prints
+            # the last condition, so a job that was resumed looks suspended. Without the space, "[?(" would be one
+            # filter, not a union.
             PrinterColumn(
                 "State",
                 "string",

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Common to the training operators' jobs: replicas by role, all of them at once."""
+"""The base of the groupers of training operators' jobs: the group requires the replicas of all roles at once."""
 
 from __future__ import annotations
 

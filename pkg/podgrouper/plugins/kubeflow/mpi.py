@@ -37,7 +37,7 @@ class MpiGrouper(KubeflowDistributedGrouper):
         self._client = client
 
     async def adjust(self, metadata: Metadata, owner: Unstructured, pod: Pod) -> None:
-        """Require launcher and workers, without the launcher until it is created.
+        """Require launcher and workers, or only the workers while the launcher waits for them and does not exist.
 
         Raises:
             GroupingError: a role is missing or has no replicas, or the spec is malformed.

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Notebooks: grouped by default, with the priority class of builds."""
+"""Notebooks: the default group, with the priority class of builds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pkg.podgrouper.podgroup import Metadata
 
 
 class NotebookGrouper(DelegatingGrouper):
-    """Groups a Notebook; it is interactive, so its priority class is that of builds."""
+    """Groups a Notebook. It is interactive, so it gets the priority class of builds."""
 
     name = "Kubeflow Notebook Grouper"
     reads = Reads.METADATA

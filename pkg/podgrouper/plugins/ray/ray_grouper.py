@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Common to Ray's kinds: the head and the worker groups of a RayCluster start at once."""
+"""The base of the groupers of Ray's kinds: the head and the worker groups of a RayCluster start at once."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class RayGrouper(ReadingGrouper):
     async def get_pod_group_metadata(
         self, top_owner: Unstructured, pod: Pod, *_other_owners: Object
     ) -> Metadata:
-        """Return the owner's group, sized by its cluster.
+        """Return the owner's group, with the size and the subgroups of its cluster.
 
         Raises:
             GroupingError: the owner names no cluster, or the cluster is malformed.

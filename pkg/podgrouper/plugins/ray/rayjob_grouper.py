@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""RayJobs: sized by the cluster created for them."""
+"""RayJobs: a group with the size of the cluster that is created for the job."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""RayServices: sized by the active cluster, else the pending one."""
+"""RayServices: a group with the size of the active cluster, or of the pending one if none is active."""
 
 from __future__ import annotations
 

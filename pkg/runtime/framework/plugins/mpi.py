@@ -98,7 +98,7 @@ class MPI(FilesPlugin, CustomValidationPlugin):
     async def validate(
         self, info: runtime.Info, old: TrainJob | None, new: TrainJob
     ) -> tuple[list[str], field.ErrorList]:
-        """Check the processes per node, the nodes beside a training launcher, and reserved variables."""
+        """Check the processes per node, the number of nodes if the launcher trains too, and reserved variables."""
         errors = field.ErrorList()
         policy, trainer = _policy(info), new.spec.trainer
         if policy is None or trainer is None:
@@ -148,7 +148,10 @@ class MPI(FilesPlugin, CustomValidationPlugin):
                     container.env = apply.upsert_env_vars(container.env, _environment(policy, slots))
 
     def _slots(self, info: runtime.Info, policy: MPIMLPolicySource, train_job: TrainJob) -> int:
-        """Return the processes per node: the TrainJob's or the runtime's; the latter's 1 becomes the number of GPUs."""
+        """Return the processes per node: the TrainJob's or the runtime's number.
+
+        If the runtime's number is 1, use the number of GPUs if there are any.
+        """
         trainer = train_job.spec.trainer
         if trainer is not None and trainer.num_proc_per_node is not None:
             return int_value(trainer.num_proc_per_node)
@@ -186,7 +189,7 @@ def _is_open_mpi(policy: MPIMLPolicySource) -> bool:
 
 
 def _set_count(info: runtime.Info, policy: MPIMLPolicySource, train_job: TrainJob) -> None:
-    """Set the number of nodes, including a launcher that trains."""
+    """Set the number of pods of the job ``node``: one less than the TrainJob's nodes if the launcher trains too."""
     trainer = train_job.spec.trainer
     node = info.find_pod_set_by_name(constants.NODE)
     if trainer is None or trainer.num_nodes is None or node is None:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The ConfigMaps and Secrets that plugins build for the files of pods: their existence and watches."""
+"""Looks up and watches the ConfigMaps and Secrets that plugins build for the files of pods."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 
 
 class FilesPlugin(EnforceMLPolicyPlugin, ComponentBuilderPlugin, WatchExtensionPlugin):
-    """Builds ConfigMaps and generated Secrets with the files of its framework, and sets ``_needed`` when it does."""
+    """The base of plugins that build ConfigMaps and generated Secrets; they set ``_needed`` when they do so."""
 
     def __init__(self, client: Reader) -> None:
         self._client = client
         self._needed = anyio.Event()
 
     def reconciler_builders(self) -> list[ReconcilerBuilder]:
-        """Watch the metadata of the TrainJobs' ConfigMaps and Secrets, from the first TrainJob with such files on."""
+        """Watch the metadata of the TrainJobs' ConfigMaps and Secrets, beginning with the first TrainJob with files."""
         return [self._watch]
 
     def _watch(self, builder: Builder, _client: Client, _cache: Cache) -> Builder:
@@ -48,14 +48,14 @@ class FilesPlugin(EnforceMLPolicyPlugin, ComponentBuilderPlugin, WatchExtensionP
 async def has_secret(
     client: Reader, train_job: TrainJob, suffix: str, *, may_be_foreign: bool = False
 ) -> bool:
-    """Return True if the TrainJob's Secret exists: keys are generated once.
+    """Return True if the TrainJob's Secret exists, so that its keys are not generated again.
 
     ``may_be_foreign`` accepts a Secret that users made beforehand. One of an earlier TrainJob of the same name is never
     accepted: the garbage collector deletes it.
 
     Raises:
         PredecessorError: an earlier TrainJob of the same name controls the Secret.
-        ChildConflictError: the TrainJob does not control the Secret, and it must not be foreign.
+        ChildConflictError: the TrainJob does not control the Secret, and ``may_be_foreign`` is False.
         StatusError: reading the Secret failed for a reason other than its absence.
     """
     key = NamespacedName(train_job.namespace, train_job.name + suffix)

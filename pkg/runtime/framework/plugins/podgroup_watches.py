@@ -141,7 +141,7 @@ class _Arrival(source.Source):
 def _wake_suspended(
     noun: str, concerned: Callable[[Object], Awaitable[Iterable[TrainJob]]]
 ) -> handler.EventHandler[Object]:
-    """Return a handler that enqueues the suspended TrainJobs of ``concerned``; the others must not change."""
+    """Return a handler that enqueues the suspended ones of the ``concerned`` TrainJobs. Others must not change."""
 
     async def wake(obj: Object, queue: handler.Queue) -> None:
         try:

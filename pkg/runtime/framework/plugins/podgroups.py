@@ -90,7 +90,10 @@ def total_members(info: Info) -> int:
 
 
 def total_requests(info: Info) -> ResourceList:
-    """Return the sum of all pods' requests in the template. The trainer's resources are ignored."""
+    """Return the sum of all pods' requests, as their pod sets have them.
+
+    The TrainJob's resources are included only where they are merged into those of the template (v2.3).
+    """
     total: ResourceList = {}
     for pod_set in info.template_spec.pod_sets:
         for name, amount in pod_set.single_pod_requests.items():

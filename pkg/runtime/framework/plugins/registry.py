@@ -41,8 +41,8 @@ def new_registry(
 ) -> Registry:
     """Return the built-in plugins and those of ``found`` (default: the installed entry points).
 
-    Plugins of a feature are among them if ``gates`` enable it. ``published`` returns the schemas that the API server
-    serves.
+    A plugin that belongs to a feature is included only if ``gates`` enable the feature. ``published`` returns the
+    schemas that the API server serves.
 
     Raises:
         PluginLoadError: an entry point does not load, is not a factory, or has a duplicate name.

@@ -51,7 +51,7 @@ def new_ssh_keys() -> SSHKeys:
 
 
 def secret(train_job: TrainJob, keys: SSHKeys) -> GeneratedSecret:
-    """Return the Secret with a new pair."""
+    """Return the Secret with a key pair."""
     return GeneratedSecret(
         metadata=trainjob.child_metadata(train_job, SUFFIX),
         type=_SSH_AUTH,

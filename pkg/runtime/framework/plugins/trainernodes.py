@@ -15,7 +15,7 @@ from pkg.runtime.runtime import Container, Info, PodSet
 
 
 def with_count(info: Info, train_job: TrainJob) -> PodSet | None:
-    """Return the trainer's pod set, if the template has one, after its count is set to the TrainJob's ``numNodes``."""
+    """Set the count of the trainer's pod set to the TrainJob's ``numNodes``. Return the pod set, if there is one."""
     pod_set = info.find_pod_set_by_ancestor(constants.ANCESTOR_TRAINER)
     trainer = train_job.spec.trainer
     if pod_set is not None and trainer is not None and trainer.num_nodes is not None:
@@ -29,7 +29,7 @@ def container(info: Info) -> Container | None:
 
 
 def connect(info: Info, train_job: TrainJob, environment: Callable[[int], list[EnvVar]]) -> None:
-    """Set the number of nodes, and the port and environment by which they find each other at the first of them.
+    """Set the number of nodes, and the port and environment by which they find each other through the first node.
 
     ``environment`` returns the variables for a number of nodes.
     """

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """TrainJobStatus: lets the trainer's pods report progress to the status server.
 
-They get its address, a token for the TrainJob's status, and the authority of the server's certificate. The authority
-is copied from the Secret of the webhooks' certificates to a ConfigMap of the TrainJob. When it changes, the
-ConfigMaps of unfinished TrainJobs follow. The plugin is registered with the feature gate TrainJobStatus.
+The pods get its address, a token for the TrainJob's status, and the authority (CA) of the server's certificate. The
+authority is copied from the Secret of the webhooks' certificates to a ConfigMap of the TrainJob. When it changes, the
+ConfigMaps of unfinished TrainJobs are updated. The plugin is registered with the feature gate TrainJobStatus.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ async def new(client: Reader, _indexer: FieldIndexer) -> Status:
 
 
 def cache_options(cfg: Configuration) -> dict[type[Object], cache.ByObject]:
-    """Return the cache options of the plugin's reads: of all Secrets, the content of one."""
+    """Return the cache options for the plugin's reads: the content of one Secret, and the metadata of all."""
     key = _secret_key(cfg)
     one = cache.ByObject(namespaces=(key.namespace,), fields={"metadata.name": key.name})
     return {Secret: one, metadata_only(Secret): cache.ByObject()}
@@ -95,7 +95,7 @@ class Status(EnforceMLPolicyPlugin, ComponentBuilderPlugin, WatchExtensionPlugin
         self._secret = _secret_key(cfg, self._namespace)
 
     def enforce_ml_policy(self, info: Info, train_job: TrainJob) -> None:
-        """Add address, token and authority to the trainer's containers; the TrainJob's own variables stay."""
+        """Add address, token and authority to the trainer's containers. Variables that the TrainJob sets are kept."""
         pod_set = info.find_pod_set_by_ancestor(constants.ANCESTOR_TRAINER)
         if pod_set is None:
             return
@@ -103,7 +103,7 @@ class Status(EnforceMLPolicyPlugin, ComponentBuilderPlugin, WatchExtensionPlugin
         added = self._environment(train_job)
         mount = VolumeMount(name=_VOLUME, mount_path=_MOUNT_PATH, read_only=True)
         for container in pod_set.containers:
-            # The plugins of frameworks add the TrainJob's variables to this container, before or after.
+            # The plugins of frameworks add the TrainJob's variables to this container, before or after this plugin.
             held = own if container.name == constants.NODE else {}
             env = [apply.env_var(held[each.name]) if each.name in held else each for each in added]
             container.env = apply.upsert_env_vars(container.env, env)
@@ -125,7 +125,7 @@ class Status(EnforceMLPolicyPlugin, ComponentBuilderPlugin, WatchExtensionPlugin
         if not authority:
             raise PluginError("failed to find status server ca.crt in tls secret")
         if former := _decoded(secret, cert.FORMER):
-            # Replicas switch one after the other, and the pods' files follow later.
+            # Replicas switch to the new authority one after the other, and the files in pods are updated later.
             authority = f"{authority.rstrip()}\n{former}"
         metadata = trainjob.child_metadata(train_job, _CONFIG_MAP_SUFFIX)
         return [IndependentConfigMap(metadata=metadata, data={_CA_CERT: authority})]

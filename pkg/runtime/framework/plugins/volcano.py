@@ -99,7 +99,7 @@ class Volcano(PodGroupPlugin[VolcanoPodGroupPolicySource], CustomValidationPlugi
             min_resources=podgroups.total_requests(info),
             queue=info.annotations.get(QUEUE_NAME_ANNOTATION_KEY),
         )
-        for name in _priority_classes(info):  # the last job's priority is the group's
+        for name in _priority_classes(info):  # the group has the priority of the last job that names one
             spec.priority_class_name = name
         if (topology := policy.network_topology) is not None:
             spec.network_topology = NetworkTopologySpec(

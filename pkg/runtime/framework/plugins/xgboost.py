@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """XGBoost: the tracker of the collective, the number of workers and the id of each node.
 
-A node has one worker for each GPU, or one. Unlike upstream, a TrainJob without ``trainer`` gets the variables too.
+A node has one worker for each GPU, at least one. Unlike upstream, a TrainJob without ``trainer`` gets the variables,
+too.
 """
 
 from __future__ import annotations

@@ -153,7 +153,7 @@ class Flux(FilesPlugin, CustomValidationPlugin):
         template = _template_container(info)
         command = (trainer.command if trainer is not None else None, template.command if template else None)
         own = (trainer.args if trainer is not None else None) or []
-        # The words are for readers: the script contains them as they are.
+        # These words only show the command to readers of the pod: the script contains its own copy.
         shown = " ".join([*(command[0] if command[0] is not None else command[1] or []), *own]).strip()
         info.wrapped_command = _command_line(template, train_job)
         info.trainer_command = ["/bin/bash", f"{_SCRIPTS_DIR}/{_ENTRYPOINT}", shown]
@@ -216,7 +216,7 @@ def _cluster(info: runtime.Info, policy: FluxMLPolicySource, train_job: TrainJob
 
 
 def _settings(info: runtime.Info, train_job: TrainJob) -> dict[str, str]:
-    """Return the settings: the TrainJob's variables, else the runtime's, else the defaults."""
+    """Return the settings: from the TrainJob's variables, then from the runtime's, then the defaults."""
     container = trainernodes.container(info)
     trainer = train_job.spec.trainer
     variables: list[EnvVar] = [
@@ -243,7 +243,7 @@ def _template_container(info: runtime.Info) -> CoreContainer | None:
 
 
 def _command_line(template: CoreContainer | None, train_job: TrainJob) -> list[str]:
-    """Return command and arguments: each the TrainJob's, else the template's."""
+    """Return the words of command and arguments, each from the TrainJob, or from the template if it is unset there."""
     trainer = train_job.spec.trainer
     command = trainer.command if trainer is not None else None
     args = trainer.args if trainer is not None else None

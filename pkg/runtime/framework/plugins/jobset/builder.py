@@ -78,7 +78,7 @@ class Builder:
         return self
 
     def suspend(self, suspend: bool | None) -> Self:
-        """Suspend the JobSet as the TrainJob is."""
+        """Set the ``suspend`` of the JobSet."""
         self._job_set.spec.suspend = suspend
         return self
 
@@ -121,7 +121,7 @@ def _runs_launcher_as_node(info: Info) -> bool:
 
 
 def _set_program(container: Container, trainer: Trainer | None, info: Info) -> None:
-    """Set image, command and args, those of plugins first. An empty list removes the runtime's."""
+    """Set image, command and args. A plugin's command and args replace the TrainJob's; an empty list removes them."""
     command, args = info.trainer_command, info.trainer_args
     if trainer is not None:
         command = trainer.command if command is None else command

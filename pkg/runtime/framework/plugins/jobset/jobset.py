@@ -123,7 +123,7 @@ class JobSetPlugin(
             )
 
     def sync_parallel_count(self, info: Info) -> None:
-        """Set the Jobs' numbers of pods to those of the pod sets."""
+        """Set the number of pods of each Job to the count of its pod set."""
         spec = template_spec_apply(info, JobSetSpec)
         if spec is None:
             return
@@ -149,8 +149,8 @@ class JobSetPlugin(
     async def status(self, train_job: TrainJob) -> TrainJobStatus | None:
         """Return the status from the JobSet's conditions and job counts.
 
-        None is returned for a finished TrainJob whose JobSet is deleted: it keeps its status. One that has exceeded
-        its deadline keeps its conditions.
+        None is returned for a finished TrainJob whose JobSet is deleted: it keeps its status. A TrainJob that has
+        exceeded its deadline keeps its conditions.
 
         Raises:
             NotFoundError: a TrainJob that is not finished has no JobSet.
@@ -187,7 +187,7 @@ class JobSetPlugin(
 
 
 class _Hosts(msgspec.Struct, frozen=True):
-    """Names the hosts of a pod set's pods. It has no reference to the pod set, which has one to it."""
+    """Yields the host names of a pod set's pods. The pod set refers to it, so it does not refer to the pod set."""
 
     job: str
     subdomain: str
@@ -207,7 +207,7 @@ def _watch_job_sets(builder: ControllerBuilder, _client: Client, _cache: Cache) 
 
 
 def _job_set(info: Info, spec: JobSetSpec, train_job: TrainJob) -> JobSet:
-    """Return the JobSet of a spec, which becomes part of it."""
+    """Return the JobSet with a spec. The spec is changed and becomes part of the JobSet."""
     _sync_pod_sets(spec, info.template_spec.pod_sets)
     metadata = ObjectMeta(
         name=train_job.name,

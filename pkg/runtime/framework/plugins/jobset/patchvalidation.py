@@ -40,10 +40,10 @@ def validate_patches(job: TrainJob) -> field.ErrorList:
 
 
 async def validate_patches_unchanged(client: Reader, old: TrainJob | None, new: TrainJob) -> field.ErrorList:
-    """Check that patches change only while the TrainJob is suspended, before or after, and none of its jobs is active.
+    """Check that patches change only if the TrainJob is suspended before or after, and none of its jobs is active.
 
-    The mirror of the first generation's fields is excepted while these are present: they have their own rules. A patch
-    without any value may be added or removed at any time.
+    The patch that mirrors the first generation's fields is not checked while these fields are present: they have their
+    own rules. A patch without any value may be added or removed at any time.
     """
     errors = field.ErrorList()
     if old is None or equality.deep_equal(_effective(old), _effective(new)):

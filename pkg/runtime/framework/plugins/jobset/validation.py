@@ -25,7 +25,7 @@ _MAX_DETAILS: Final = 16
 """Maximum number of different errors of overrides in one answer."""
 
 Containers = dict[str, set[str]]
-"""By job, the names of its containers, init containers among them."""
+"""The names of the containers of each job, including init containers."""
 
 
 def containers_by_job(spec: JobSetSpec) -> Containers:
@@ -44,7 +44,7 @@ def validate_initializers(
 ) -> field.ErrorList:
     """Check that the template has the jobs and containers that the TrainJob's initializers run in.
 
-    With the template's ``spec``, also that the containers mount the initializers' volume.
+    With the template's ``spec``, check also that the containers mount the initializers' volume.
     """
     errors = field.ErrorList()
     initializer = job.spec.initializer
@@ -131,7 +131,10 @@ async def validate_overrides_unchanged(
 async def forbid_active_jobs(
     client: Reader, train_job: TrainJob, path: field.Path, changes: str
 ) -> field.ErrorList:
-    """Return an error for each active job of the TrainJob's JobSet, which ``changes`` would not reach."""
+    """Return an error for each active job of the TrainJob's JobSet, because it would not follow the change.
+
+    ``changes`` names the changed field in the text.
+    """
     errors = field.ErrorList()
     try:
         job_set = await client.get(JobSet, train_job.key)

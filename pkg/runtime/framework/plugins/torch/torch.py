@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Torch: the number of processes that torchrun starts on every node, and their rendezvous.
 
-A trainer with the command ``tune run`` is TorchTune's (``torchtune.py``): its arguments are recipe, configuration
-and ``--rdzv_endpoint``. As upstream, a TrainJob without ``trainer`` keeps the runtime's environment; only the further
-containers of ``envInjection`` always receive torchrun's variables.
+A trainer with the command ``tune run`` uses TorchTune (``torchtune.py``) and gets the recipe, the configuration and
+``--rdzv_endpoint`` as arguments. As upstream, a TrainJob without ``trainer`` keeps the runtime's environment; only the
+additional containers of ``envInjection`` always receive torchrun's variables.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def _policy(info: runtime.Info) -> TorchMLPolicySource | None:
 
 
 def _targets(policy: TorchMLPolicySource) -> Iterator[tuple[EnvInjectionTarget, str]]:
-    """Yield the containers that receive torchrun's variables besides the trainer's."""
+    """Yield the additional containers that receive torchrun's variables, with their targets."""
     injection = policy.env_injection
     for target in (injection.targets if injection is not None else None) or ():
         for name in target.container_names or ():
@@ -174,7 +174,7 @@ def _num_proc_per_node(
 
 
 def _num_cpu_per_node(resources: ResourceRequirements | None) -> int:
-    """Return the CPUs requested, else the limit, rounded up."""
+    """Return the requested CPUs, or the limit without a request, rounded up."""
     if resources is None:
         return 0
     requested = quantity.value((resources.requests or {}).get("cpu", "0"))

@@ -60,7 +60,7 @@ class Plan(msgspec.Struct, frozen=True):
     single_device: bool
     multi_node: bool
     rendezvous: bool
-    """True if several nodes or processes meet."""
+    """True if several nodes or processes have to find each other."""
 
     @property
     def recipe(self) -> str:
@@ -81,9 +81,9 @@ def is_torchtune(trainer: Trainer) -> bool:
 
 
 def plan(train_job: TrainJob, nodes: int, processes: IntOrString, gpus: int, *, second: bool = False) -> Plan:
-    """Return the run for the model, nodes and devices; adapters are tuned on a single node only.
+    """Return the run for the model, nodes and devices. On several nodes, the tuning is always full.
 
-    In the second generation a switch in the arguments has to be ``true`` to count.
+    In the second generation, a switch in the arguments counts only if its value is ``true``.
     """
     trainer = train_job.spec.trainer
     args = (trainer.args if trainer is not None else None) or ()
@@ -110,7 +110,7 @@ def validate(
 ) -> field.ErrorList:
     """Check that torchtune has a recipe and configuration for the TrainJob.
 
-    In the second generation also that it would not ignore an adapter, and that no argument sets a location.
+    In the second generation, check also that no adapter would be ignored, and that no argument sets a location.
     """
     errors = field.ErrorList()
     name, nodes = train_job.spec.runtime_ref.name, trainer.num_nodes

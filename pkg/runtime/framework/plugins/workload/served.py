@@ -36,7 +36,7 @@ MISSING_TTL: Final = 5.0
 """Seconds for which a missing API or field counts as missing."""
 
 Published = Callable[[type[Object], PublishedSchema | None], Awaitable[PublishedSchema | None]]
-"""Returns the schema of a kind that the API server publishes, the argument if it is the same, or None."""
+"""Returns the schema that the API server publishes of a kind: the argument if it is unchanged, None without one."""
 
 Interrupted = Callable[[type[Object]], float | None]
 """Returns since when the watch of a kind has failed, on the clock of :class:`Served`, or None."""
@@ -46,7 +46,7 @@ _TO_POD_SPEC: Final = ("replicatedJobs", "template", "spec", "template", "spec")
 
 
 class Support(msgspec.Struct, frozen=True):
-    """The version in which gangs are written, or the reason and message of their absence."""
+    """The version in which gangs are written, or the reason and message why there are none."""
 
     version: str = ""
     reason: str = ""
@@ -54,11 +54,11 @@ class Support(msgspec.Struct, frozen=True):
 
 
 class Served:
-    """Reads the served API when it is first needed, and again when the last reading is a minute old.
+    """Reads the served API when it is first needed, and again when the last reading has expired (see ``TTL``).
 
-    It is read again at once, and once, when the watch of the gangs is interrupted: a server that was started without
-    the API drops the field of pods, so no JobSet may run by an earlier reading. Without ``published`` the newest
-    version counts as served.
+    An interruption of the watch of the gangs ends the validity of the last reading: the server may have been restarted
+    without the API, and would drop the field of pods, so no JobSet may start because of an earlier reading. Without
+    ``published``, the newest version counts as served.
     """
 
     def __init__(self, published: Published | None, clock: Callable[[], float] = anyio.current_time) -> None:
@@ -76,7 +76,7 @@ class Served:
 
     @property
     def known(self) -> Support | None:
-        """The last reading; None before the first."""
+        """The result of the last reading; None before the first."""
         return self._support
 
     def follow(self, interrupted: Interrupted) -> None:
@@ -87,7 +87,7 @@ class Served:
         """Return the served API.
 
         Raises:
-            StatusError, RestError: it was never read, or not since the watch was interrupted, and cannot be read now.
+            StatusError, RestError: it cannot be read now, and was not read before, or not since an interruption.
         """
         if self._support is None or self._is_expired():
             async with self._lock:
@@ -141,7 +141,7 @@ class Served:
         return Support(version)
 
     async def _fetch(self, published: Published, kind: type[Object]) -> PublishedSchema | None:
-        """Return the schema without its properties, which are large; those of JobSet's pods are noted."""
+        """Return the schema without its properties, which are large. Of JobSet, note which fields its pods keep."""
         known = self._known.get(kind)
         found = await published(kind, known)
         if found is not None and found is not known:
@@ -153,7 +153,7 @@ class Served:
 
 
 def keeps(properties: JSON, field: str) -> bool:
-    """Return True if a JobSet of these properties keeps the field of its pods' specs."""
+    """Return True if a JobSet CRD with these properties keeps the field of its pods' specs."""
     schema: JSON = {"properties": properties}
     for step in ("spec", *_TO_POD_SPEC):
         if not isinstance(schema, dict) or schema.get(_PRESERVED) or "properties" not in schema:

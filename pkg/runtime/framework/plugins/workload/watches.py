@@ -21,7 +21,7 @@ from .served import MISSING_TTL, TTL, Served
 
 
 def api(served: Served, needed: Needed) -> ReconcilerBuilder:
-    """Return the function that enqueues the gangs' TrainJobs when another version is served than before.
+    """Return the function that adds a source, which enqueues the gangs' TrainJobs when the served version changes.
 
     Their next retry may be minutes away.
     """
