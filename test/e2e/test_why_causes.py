@@ -43,6 +43,7 @@ from testkit.why.live import (
     condition,
     container,
     crds,
+    deleted,
     gang,
     is_ended,
     kubelet,
@@ -211,8 +212,8 @@ CAUSES: list[Any] = [
         ("LocalQueue does not exist", "queue-missing", 1, "team-queue", queue_missing),
         ("key of a Secret", "key-missing", 1, "token", key_missing),
         ("launcher over SSH", "container-config", 1, "mpirun", processes(container(command=["mpirun", "x"]), waiting="ProcessesUnsupported")),
-        ("out of memory, and the pod is removed", "out-of-memory", 1, "limit of 100Mi", removed(container(
-            command=[*PYTHON, "x = bytearray(300 << 20); import time; time.sleep(300)"], resources={"limits": {"memory": "100Mi"}}))),
+        ("out of memory, and the pod is removed", "out-of-memory", 1, "limit of 100Mi", deleted(kubelet(
+            is_ended(137, "OOMKilled"), containers=[container(resources={"limits": {"memory": "100Mi"}})]))),
         ("a command that a shell does not find, and the pod is removed", "command-not-found", 1, "exit code 127", removed(
             container(command=["sh", "-c", "torchrunn train.py"]))),
         ("exit code, and the pod is removed", "container-failed", 1, "bad learning rate", removed(container(

@@ -374,6 +374,19 @@ def removed(*containers: Any) -> State:
     return build
 
 
+def deleted(state: State) -> State:
+    """Return the state of a Job that has failed, whose pods are deleted after the manager has seen them fail."""
+
+    async def build(live: Live) -> None:
+        await state(live)
+        await live.condition("Failed")
+        await live.event("ContainerFailed")
+        await live.client.delete_all_of(Pod, namespace=live.namespace, grace_period_seconds=0)
+        await live.until(lambda snapshot: not snapshot.pods, "the pods are deleted")
+
+    return build
+
+
 def queued(*conditions: Any, **parts: Any) -> State:
     return lambda live: live.workload(*conditions, **parts)
 

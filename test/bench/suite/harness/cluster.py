@@ -77,8 +77,10 @@ class Cluster:
 
         async def served() -> bool:
             try:
-                await self.api.send("GET", objects.TRAIN_JOBS, query={"limit": "1"})
-                await self.api.send("GET", objects.JOB_SETS, query={"limit": "1"})
+                for path in (objects.TRAIN_JOBS, objects.JOB_SETS):
+                    version = await self.api.version(path)
+                    query = {"watch": "1", "resourceVersion": version, "timeoutSeconds": "1"}
+                    await self.api.send("GET", path, query=query)
             except StatusError:
                 return False
             return True
