@@ -44,7 +44,7 @@ class Causes:
         ]
 
     async def find(self, spec: TrainingRuntimeSpec, train_job: TrainJob, run: Run) -> None:
-        """Run the pipeline without each field of the TrainJob's spec and of the runtime's policies; record differences."""
+        """Run the pipeline without each field of the TrainJob's spec and the runtime's policies; record the changes."""
         whole = await run(spec, train_job)
         for name, changed_spec, changed_job in _variants(spec, train_job):
             with suppress(Exception):  # a plugin may require the field: there is no result to compare
