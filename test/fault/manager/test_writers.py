@@ -81,7 +81,7 @@ async def test_f18_a_namespace_that_ends_is_left_alone(
     await anyio.sleep(1)
     await client.delete(Namespace.from_dict({"metadata": {"name": namespace}}))
     begin = len(proxy.answers)
-    # The namespace controller deletes the content in any order; here the JobSet goes first.
+    # The namespace controller deletes the content in any order; here the JobSet is deleted first.
     await client.delete(JobSet.from_dict({"metadata": {"name": "job", "namespace": namespace}}))
     await anyio.sleep(max(15, 2 * outage_seconds))
     refused = Counter(
@@ -101,7 +101,7 @@ async def test_f18_a_namespace_that_ends_is_left_alone(
 
 @pytest.fixture
 async def slow_webhook(client: LiveClient, namespace: str, tmp_path: Path) -> AsyncIterator[Counter[str]]:
-    """A webhook on JobSets of the namespace that answers in nine seconds; what it was asked about, by name."""
+    """Serve a webhook for the namespace's JobSets that answers after nine seconds; yield the requests by name."""
     asked: Counter[str] = Counter()
     authority = Authority.create("slow")
     pair = authority.server("slow", ["127.0.0.1"])
