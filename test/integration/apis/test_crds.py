@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The CRDs on a real API server: accepted, defaulting, validating, and pruning nothing a user may write."""
+"""The CRDs on a real API server: they are accepted, default, validate, and prune nothing that a user may write."""
 
 import json
 from pathlib import Path
