@@ -123,7 +123,7 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Image:
 
 
 def environment(image: Image) -> dict[str, str]:
-    """Return the image's variables, with the temporary folder in place of the image's."""
+    """Return the image's variables, with the folder of ``image`` in place of ``/app``."""
     variables = dict(each.split("=", 1) for each in steps(2)["ENV"][0].split())
     return {key: value.replace("/app", str(image.app)) for key, value in variables.items()}
 

@@ -131,7 +131,7 @@ def rest_config(audited: Environment) -> Config:
 
 
 def _path(uri: str) -> dict[str, str]:
-    """Return a grant for a path that is not a resource, or an empty one for a path that every user may read."""
+    """Return the path of a URI in place of a resource, or nothing for a path that every user may read."""
     path = uri.partition("?")[0]
     return {} if path.startswith(_OPEN) else {"resource": path}
 

@@ -186,7 +186,7 @@ async def test_every_body_is_answered_and_memory_stays_flat(
             LIMIT + 1,
             LIMIT,
             LIMIT + 1,
-        ):  # larger than all before, so the peak may rise
+        ):  # the largest bodies raise the memory once, which is not growth
             await send(session, "warm-up", (sized(size), JSON, {200, 413}))
         warm = 0
         for number in range(0, COUNT, 8):
