@@ -87,7 +87,7 @@ async def orphaned(w: World) -> None:
 
 
 async def test_a_train_job_is_tried_each_minute_while_the_name_of_a_child_is_taken() -> None:
-    """The deletion of a ConfigMap without an owner enqueues no TrainJob, and the retries become minutes apart."""
+    """Deleting a ConfigMap without an owner enqueues no TrainJob, and retries come minutes apart."""
     w = await world(MPI, planted(ConfigMap, "job-mpi-hostfile", data={"hostfile": "other"}))
     queue: PriorityQueue[Request] = PriorityQueue()
     await w.reconciler.timer.start(queue)

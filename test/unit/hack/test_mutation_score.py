@@ -40,7 +40,7 @@ def test_larger() -> None:
 def root(tmp_path: Path) -> Path:
     """A tree of one module and its test."""
     for name, text in {
-        "pkg/__init__.py": "",  # else the installed one would come first
+        "pkg/__init__.py": "",  # else the installed package would be imported
         "pkg/room/module.py": SOURCE,
         "test/unit/room/test_module.py": TEST,
         "test/unit/room/test_earlier.py": TEST,  # by name
