@@ -50,7 +50,7 @@ def run_cluster(tmp_path_factory: pytest.TempPathFactory) -> RunCluster:
 
 @pytest.fixture(scope="session")
 def local_cluster(run_cluster: RunCluster) -> Iterator[Cluster]:
-    """The whole local cluster with our manager, for end-to-end tests.
+    """Yield the whole local cluster with our manager, for end-to-end tests.
 
     ``CLUSTER_KUBERNETES`` and ``CLUSTER_JOBSET`` choose releases other than the default ones. ``.kubeconfig`` is the
     administrator's file, and ``async with .client() as client`` gives an administrator's client.

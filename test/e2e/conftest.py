@@ -27,7 +27,7 @@ def cluster(local_cluster: Cluster) -> Cluster:
 
 @pytest.fixture
 async def cluster_client(cluster: Cluster) -> AsyncIterator[LiveClient]:
-    """An administrator's client."""
+    """Yield a client of an administrator."""
     async with cluster.client() as client:
         yield client
 
@@ -47,7 +47,7 @@ async def cluster_namespace(cluster_client: LiveClient, request: pytest.FixtureR
 
 @pytest.fixture
 def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """A local cluster of its own with the shipped role, without a manager."""
+    """Yield a separate local cluster with the shipped role, without a manager."""
     cluster = Cluster(tmp_path_factory.mktemp("bare"), Options(manager=False, nodes=2), tied=True)
     anyio.run(cluster.up)
     yield cluster
@@ -56,7 +56,7 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture
 async def bare_client(bare: Cluster) -> AsyncIterator[LiveClient]:
-    """An administrator's client of the cluster without a manager."""
+    """Yield a client of an administrator of the cluster without a manager."""
     async with bare.client() as client:
         yield client
 

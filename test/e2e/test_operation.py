@@ -57,7 +57,7 @@ class Manager:
 
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """The local cluster without a manager."""
+    """Yield the local cluster without a manager."""
     cluster = Cluster(tmp_path_factory.mktemp("bare"), Options(manager=False), tied=True)
     anyio.run(cluster.up)
     yield cluster

@@ -103,7 +103,7 @@ async def create(world: World, name: str, spec: Document) -> None:
 
 
 def kept(wanted: Document, spec: Document) -> list[str]:
-    """The wanted fields that a spec still has."""
+    """Return the wanted fields that a spec still has."""
     return [name for name, value in wanted.items() if spec.get(name) == value]
 
 

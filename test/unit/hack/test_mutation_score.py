@@ -38,7 +38,7 @@ def test_larger() -> None:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A tree of one module and its test."""
+    """Write one module and its test; return their root."""
     for name, text in {
         "pkg/__init__.py": "",  # else the installed package would be imported
         "pkg/room/module.py": SOURCE,
