@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The shipped manager as a process behind the proxy, and what can be measured of it from outside."""
+"""The shipped manager as a process behind the proxy, and measurements of it from outside."""
 
 import asyncio
 import dataclasses

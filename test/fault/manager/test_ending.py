@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The shipped manager is asked to end, has its certificates changed, or lacks a kind it needs, while it works."""
+"""While the shipped manager works, it is terminated, its certificates change, or a kind that it needs is missing."""
 
 import ssl
 import time

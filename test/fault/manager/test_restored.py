@@ -135,7 +135,7 @@ async def test_f2_a_store_that_goes_back_in_time_is_followed(
 
             await restart_with(plane, snapshot, take=False)
             restored = anyio.current_time()
-            # The same names with another spec: what the manager remembers of them is out of date.
+            # The same names with another spec, so that the manager's memory of them is out of date.
             again = {f"lost-{number}": 3 for number in range(0, LOST, 2)} | {"new": 2}
             for name, nodes in again.items():
                 await client.create(train_job(name, nodes))

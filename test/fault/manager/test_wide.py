@@ -104,7 +104,7 @@ async def post(session: aiohttp.ClientSession, ours: Any, body: bytes) -> int:
 
 
 async def test_f11_f12_f13_wide_objects_are_left_out_and_reported(world: Any, figure: Any) -> None:
-    """Catches a manager that decodes whatever is stored: its loop stalls, its memory grows, it loses its lease."""
+    """Catches a manager that decodes all stored objects: its loop stalls, its memory grows, it loses its lease."""
     client, namespace, ours = world.client, world.namespace, world.ours
     await world.begin("before")
     await anyio.sleep(3)
@@ -143,7 +143,7 @@ async def test_f11_f12_f13_wide_objects_are_left_out_and_reported(world: Any, fi
 async def test_f13_wide_reviews_and_broken_off_bodies_stop_nobody(
     ours: Any, session_of: Any, figure: Any
 ) -> None:
-    """Catches a webhook that decodes any body on its loop, or keeps what clients have broken off."""
+    """Catches a webhook that decodes any body on its loop, or keeps the bodies of closed connections."""
     wide = review(wide_spec("none", 2_200_000))
     assert 6 << 20 < len(wide) < 7 << 20
     small = review({"runtimeRef": {"name": "none"}})

@@ -75,7 +75,7 @@ async def test_f10_another_writer_causes_no_conflict(world: Any, figure: Any, ou
 async def test_f18_a_namespace_that_ends_is_left_alone(
     world: Any, figure: Any, outage_seconds: float
 ) -> None:
-    """Catches a manager that builds again and again what the API server refuses in a namespace that is deleted."""
+    """Catches a manager that keeps creating objects that the API server refuses in a terminating namespace."""
     client, namespace, proxy = world.client, world.namespace, world.proxy
     await world.begin("job")
     await anyio.sleep(1)
@@ -156,7 +156,7 @@ async def slow_webhook(client: LiveClient, namespace: str, tmp_path: Path) -> As
 async def test_f6_a_webhook_that_answers_in_nine_seconds_delays_only_its_own_objects(
     slow_webhook: Counter[str], world: Any, figure: Any
 ) -> None:
-    """Catches a manager that gives up on a slow answer and asks again, stalls, or fails while it waits."""
+    """Catches a manager that gives up on a slow answer and repeats the request, stalls, or fails while it waits."""
     jobs = 10
     async with world.ours.lag() as latencies:
         for number in range(jobs):

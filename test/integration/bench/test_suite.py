@@ -44,7 +44,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def environment(folder: Path) -> Iterator[Environment]:
-    """Yield a control plane with what workloads need, which can be used from any event loop."""
+    """Yield a control plane for workloads, which can be used from any event loop."""
     interpreter.make_environment()
     environment = Environment(api_server_flags=cluster.api_server_flags(folder))
 

@@ -104,7 +104,7 @@ async def test_a_train_job_costs_no_more_than_this(
     names = [f"job-{number}" for number in range(JOBS)]
     sent: list[Request] = []
     async with run_manager(sent=sent):
-        # The runtime gets its finalizer with the first TrainJob, and the TrainJobs that exist by then are looked at again.
+        # The runtime gets its finalizer with the first TrainJob, after which the TrainJobs that exist are reconciled again.
         await complete(live_client, namespace, ["first"])
         before = reconciles("trainjob_controller")
         decoded.clear()
@@ -178,7 +178,7 @@ async def test_train_jobs_of_both_profiles_send_one_apply_a_child_and_one_status
         sent.clear()
         names = [f"job-{number}" for number in range(5)]
         await complete(live_client, namespace, names)
-    place = f"/namespaces/{namespace}/"  # the manager also serves what earlier tests left in the cluster
+    place = f"/namespaces/{namespace}/"  # the manager also reconciles objects of earlier tests
     counts = Counter(
         (each.method, each.path.partition(place)[2].split("/")[0]) for each in sent if place in each.path
     )

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""MPI on a real API server: keys and host file, what is restored, what is kept, and what is watched when."""
+"""MPI on a real API server: keys and host file, the changes that are reverted, and the start of watches."""
 
 import re
 from collections.abc import AsyncIterator, Callable

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The Helm chart of Kubeflow Trainer v2.1.0 starts this project's image: what it renders is accepted value by value."""
+"""The Helm chart of Kubeflow Trainer v2.1.0 starts this project's image, which accepts every value that the chart renders."""
 
 import re
 import shutil
