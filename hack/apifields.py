@@ -31,7 +31,7 @@ _SKIPPED: Final = {"apiVersion", "kind", "metadata"}
 
 
 def page() -> str:
-    """Return the page: every field of a kind that is not Kubernetes' own, in the order of the wire."""
+    """Return the page: every field of Trainer's kinds and of Trainer's own types below them, in the models' order."""
     sections: dict[type[Struct], str] = {}
     kinds = sorted(KINDS, key=lambda kind: kind.gvk.kind)
     for kind in kinds:
@@ -49,7 +49,7 @@ def page() -> str:
 
 
 def _models(model: type[Struct], schema: dict[str, JSON]) -> Iterator[tuple[type[Struct], dict[str, JSON]]]:
-    """Yield the model and every one below it that is Trainer's own, each with its schema."""
+    """Yield the model and Trainer's own models below it, each with its schema."""
     yield model, schema
     for name, info in model.model_fields.items():
         wire = wire_name(name, info)
@@ -70,7 +70,7 @@ def _section(model: type[Struct], schema: dict[str, JSON]) -> str:
         meaning = [_sentence(below.get("description", ""))]
         if wire in required:
             meaning.insert(0, "Required.")
-        if _own(info.annotation) is None:  # else the rules stand in the section of the type
+        if _own(info.annotation) is None:  # the section of a type has the rules of the type
             meaning += _constraints(below)
         rows.append((f"`{wire}`", _type(info.annotation, below), " ".join(each for each in meaning if each)))
     text = _sentence(schema.get("description", ""))

@@ -40,7 +40,7 @@ _TYPES: Final = {
     "list": ["array", "null"],
     "map": ["object", "null"],
 }
-"""By the first word of a setting's type."""
+"""JSON types by the first word of a setting's type."""
 _MANY: Final = {"array": ["array", "null"], "object": ["object", "null"], "string": ["string", "null"]}
 
 
@@ -62,10 +62,10 @@ def files() -> dict[str, str]:
 
 
 def schema(values: dict[str, Any]) -> dict[str, Any]:
-    """Return the JSON schema of values with these defaults: other keys are refused.
+    """Return the JSON schema of a values file whose defaults are ``values``; it refuses all other keys.
 
-    ``manager.config`` takes every key of the Configuration. Helm adds ``global``, and the dependencies have values of
-    their own, which are not checked here.
+    ``manager.config`` takes every key of the Configuration. Helm adds ``global``. The values of the dependencies are
+    not checked.
     """
     found = _schema(values, "")
     found["properties"] |= {"global": {"type": "object"}, "lws": {"type": "object"}}
@@ -95,7 +95,7 @@ def _schema(value: object, path: str) -> dict[str, Any]:
 
 
 def _configuration() -> dict[str, Any]:
-    """Return the schema of the Configuration's keys, and of those that have no effect any more."""
+    """Return the schema of the Configuration's keys, including keys that have no effect any more."""
     found = _struct(Configuration)
     for key in ("apiVersion", "kind"):
         del found["properties"][key]

@@ -13,7 +13,7 @@ from hack.markdown import NOTE, table
 
 
 def page(parser: argparse.ArgumentParser) -> str:
-    """Return the page: a section for each command that runs, its usage, and its arguments."""
+    """Return the page: a section for each command, with its arguments and examples."""
     return (
         f"# trainerctl\n\n{NOTE}\n{parser.description}\n\n"
         "Results go to standard output and everything else to standard error. The exit code is 0 for success, "

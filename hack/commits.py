@@ -21,7 +21,7 @@ def resolve(commit: str) -> str:
 
 
 def unpack(commit: str, folder: Path) -> None:
-    """Write the files of a commit into a folder; Git does not remember it, as it would a worktree."""
+    """Write the files of a commit into a folder. Unlike a worktree, the folder is not recorded by Git."""
     done = _git("archive", commit)
     done.check_returncode()
     with tarfile.open(fileobj=io.BytesIO(done.stdout)) as files:

@@ -71,7 +71,7 @@ class Screencast:
 
 
 class _Lines(io.StringIO):
-    """A file that hands on whole lines."""
+    """A file that passes each complete line to a function."""
 
     def __init__(self, take: Callable[[str], None]) -> None:
         super().__init__()
@@ -86,7 +86,7 @@ class _Lines(io.StringIO):
 
 
 class _Printing(io.StringIO):
-    """A file whose lines are printed on a console: the progress."""
+    """A file that prints its lines on a console; the demo writes its progress to it."""
 
     def __init__(self, console: Console) -> None:
         super().__init__()
@@ -97,7 +97,7 @@ class _Printing(io.StringIO):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the demo and write the picture; return the demo's exit code, and write nothing unless it is 0."""
+    """Run the demo and return its exit code; write the picture only if the code is 0."""
     arguments = sys.argv[1:] if argv is None else argv
     screencast = Screencast()
     screencast.console.print(Text.assemble(("$ ", "green"), (COMMAND, "bold")))

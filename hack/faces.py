@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Count the imports by which tests depend on where code is inside of packages that they do not test.
+"""Count the tests' imports of inner modules of packages that they do not test.
 
 A face is a package, a module directly below ``controller_runtime``, the module of an API version (``v1``), or a module
 that its package exports. Every other module is an inner one and may move. The tests of a package, whose folder mirrors
@@ -43,7 +43,10 @@ class Import(NamedTuple):
 
 
 def inner_imports(root: Path) -> list[Import]:
-    """Return one import for each test module and inner module of a package that it does not test."""
+    """Return the imports of inner modules, one for each pair of a test module and an inner module that it imports.
+
+    Imports of inner modules of the package under test are left out.
+    """
     found: dict[tuple[Path, str], Import] = {}
     for folder, package in TESTS.items():
         for path in sorted((root / folder).rglob("*.py")):

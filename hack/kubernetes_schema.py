@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Record the schemas and resources of Kubernetes' own kinds for the library: ``python -m hack.kubernetes_schema 1.36``.
 
-An API server of that release is started, with all versions of all groups, and asked for them.
+An API server of that release is started with all versions of all groups, and its OpenAPI documents are read.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _FLAGS: Final = (
 _PREFIXES: Final = ("io.k8s.apimachinery.pkg.apis.", "io.k8s.apimachinery.pkg.", "io.k8s.api.")
 _KINDS: Final = "x-kubernetes-group-version-kind"
 _DROPPED: Final = ("description", "enum", _KINDS, "x-kubernetes-unions")
-"""An enum is left out because a CustomResourceDefinition made from the Go types has none, and admits later values."""
+"""Enums are dropped: CustomResourceDefinitions made from the Go types have none, and so admit values added later."""
 _KEPT_BESIDE_REFERENCES: Final = ("x-kubernetes-patch-strategy",)
 
 
@@ -129,7 +129,7 @@ def _without_default(schema: dict[str, JSON]) -> dict[str, JSON]:
 
 
 async def published(version: str) -> str:
-    """Return the record of a release."""
+    """Start an API server of a release, and return the record of its kinds."""
     async with (
         Environment(version=version, api_server_flags=_FLAGS) as environment,
         Transport(environment.config) as transport,

@@ -45,7 +45,7 @@ def render() -> dict[str, str]:
 
 
 def write(directory: Path) -> list[Path]:
-    """Write the files below ``directory`` and return those that changed; foreign files there are left alone."""
+    """Write the files below ``directory`` and return those that changed; other files there are not touched."""
     return generated.write(directory, render())
 
 

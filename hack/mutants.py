@@ -7,9 +7,9 @@ A table names scenarios, as ``FILE::NAME``, and mutants: a module, a text that o
 A mutant may name scenarios of its own.
 A mutant is edited into the module as it is imported, in a process of its own; no file changes.
 
-A life that finds a mutant is lived again without it, and must pass. All mutants have a short search first; those that
-were not found have longer ones. With ``--record FILE`` each result is
-appended to a file, and a later run continues there. ``--docs FILE`` writes the recorded results into a document.
+A life that finds a mutant is run again without it, and must pass. All mutants are searched for briefly first; longer
+searches for those that were not found follow. With ``--record FILE`` each result is appended to a file, and a later run
+continues there. ``--docs FILE`` writes the recorded results into a document.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from types import CodeType, ModuleType
 ROOT = Path(__file__).resolve().parent.parent
 LIVES = 2000
 ROUND = 10
-"""Lives of one scenario before the next has its turn."""
+"""Lives of one scenario before lives of the next one."""
 SEARCHES = (30, 250)
-"""Lives after which the other mutants have their turn, before the whole search."""
+"""Lives of the short searches for all mutants, before the full search."""
 FAILURE = 90
 """Characters of a failure that a document shows."""
 
@@ -71,11 +71,11 @@ class Result:
     name: str
     digest: str
     searched: int
-    """How many lives were lived."""
+    """The number of lives that were run."""
     found: bool
     failure: str = ""
     older: bool = False
-    """Whether the search was one of the simulations before their last change; a new search does not continue it."""
+    """True if the simulations have changed since the search; a new search then begins with the first life again."""
 
     @property
     def lives(self) -> str:
@@ -131,7 +131,7 @@ class _Loader(importlib.machinery.SourceFileLoader):
 
 
 class Record:
-    """The results of searches, in a file of JSON lines if there is one; the last of a mutant counts."""
+    """The results of searches, in a file of JSON lines if there is one; the last result of a mutant counts."""
 
     def __init__(self, file: Path | None = None) -> None:
         self._file = file
@@ -151,7 +151,7 @@ class Record:
                 stream.write(json.dumps(asdict(result)) + "\n")
 
     def of(self, table: Table, mutant: Mutant) -> Result:
-        """Return the result of a mutant; that of no lives if it was not searched or has changed."""
+        """Return the result of a mutant; one of 0 lives if the mutant was not searched for or has changed."""
         known = self._results.get((table.file.stem, mutant.name))
         if known is None or known.digest != mutant.digest:
             return Result(table.file.stem, mutant.name, mutant.digest, 0, found=False)
@@ -217,7 +217,7 @@ def _search_all(wanted: Sequence[tuple[Table, Mutant]], record: Record, lives: i
 
 
 def _in_child(table: Table, mutant: Mutant, after: int, lives: int) -> Result:
-    """Search in another process. Raises SystemExit if the life that fails does so without the bug, too."""
+    """Search in another process. Raises SystemExit if the life that fails also fails without the bug."""
     found, failure = _searched(table, mutant, after, lives)
     if found is not None:
         _, other = _searched(table, mutant, found - 1, found, "--healthy")
@@ -227,7 +227,7 @@ def _in_child(table: Table, mutant: Mutant, after: int, lives: int) -> Result:
 
 
 def _searched(table: Table, mutant: Mutant, after: int, lives: int, *options: str) -> tuple[int | None, str]:
-    """Return after how many lives a search in another process ended, and the failure."""
+    """Search in another process; return the number of the life that fails, or None, and its failure."""
     command = [sys.executable, "-m", "hack.mutants", str(table.file.resolve()), "--one", mutant.name]
     command += ["--after", str(after), "--lives", str(lives), *options]
     environment = {**os.environ, "PYTHONHASHSEED": "0"}
@@ -240,9 +240,10 @@ def _searched(table: Table, mutant: Mutant, after: int, lives: int, *options: st
 
 
 def search(scenarios: Sequence[str], mutant: Mutant | None, after: int, lives: int) -> tuple[int | None, str]:
-    """Return after how many lives a mutant is found, and the failure; the first lives have been searched before.
+    """Return the number of the first life that fails with a mutant, or None, and its failure.
 
-    Without a mutant, return the first life that fails without a bug.
+    The first ``after`` lives are skipped, and the search ends with life number ``lives``. Without a mutant, return the
+    first life that fails without a bug.
     """
     if mutant is not None:
         sys.meta_path.insert(0, Finder(mutant))

@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measure how many random edits of the code the unit tests notice: ``python -m hack.mutation_score --seed 1``.
 
-``hack.mutants`` searches for bugs that people wrote down, by simulated lives. Here chance draws a line of ``pkg``,
-``controller_runtime`` or ``trainerctl``, and one of the edits that Poodle's operators offer for it. The edit is made in
-a copy of a commit, and tests run there until one fails or their CPU time is used up: first those that are named like
-the module, then all of the folder that mirrors its package, then parity.
+``hack.mutants`` searches by simulated lives for bugs that people wrote down. Here, a line of ``pkg``,
+``controller_runtime`` or ``trainerctl`` is drawn at random, and one of the edits that Poodle's operators offer for it.
+The edit is made in a copy of a commit, and tests run there until one fails or their CPU time is used up: first those
+that are named like the module, then all others of the folder that mirrors its package, then parity.
 
 Results are appended to a file, and a later run continues there.
 """
@@ -43,13 +43,13 @@ from hack.commits import ROOT, resolve, unpack
 HOUSES = ("pkg", "controller-runtime/controller_runtime", "trainerctl/trainerctl")
 SECONDS = 60
 WALL_SECONDS = 3600
-"""The machine may be busy."""
+"""Time limit of the tests of an edit on a busy machine; usually their CPU time is used up before."""
 ADDRESS_SPACE = 8 << 30
-"""An edit may make a loop allocate for ever."""
+"""Memory limit of the tests, because an edit may make a loop allocate without end."""
 KILLED, SURVIVED, TIMED_OUT, UNJUDGED = "killed", "survived", "timed out", "not judged"
-"""An edit is not judged if a test module cannot be imported, or if the test that fails does so without it, too."""
+"""An edit is not judged if a test module cannot be imported, or if the test that fails also fails without the edit."""
 SPENT = "spent"
-"""No test had failed when the time was used up: so it is with many tests, or an edit made a loop endless."""
+"""No test had failed when the CPU time was used up: there are many tests, or the edit made a loop endless."""
 
 
 @dataclass(frozen=True)
@@ -66,13 +66,13 @@ class Edit:
 
     @property
     def package(self) -> str:
-        """The first package below that of the house; modules without one are together."""
+        """The house's package and the first package below it; modules directly in the house's package are together."""
         house, *rest = self.file.split("/")[_is_apart(self.file) :]
         return f"{house}.{rest[0]}" if len(rest) > 1 else house
 
 
 def draw(root: Path, seed: int, only: Sequence[str]) -> Iterator[tuple[Edit, str]]:
-    """Yield one edit of each line that has some, and the edited text of its file, in an order that the seed decides."""
+    """Yield one edit for each line that offers any, and the edited text of its file; the seed decides the order."""
     chance = random.Random(seed)  # noqa: S311 no secret
     files = sorted(
         each for path in only for each in [*(root / path).rglob("*.py"), root / path] if each.is_file()
@@ -92,7 +92,7 @@ def draw(root: Path, seed: int, only: Sequence[str]) -> Iterator[tuple[Edit, str
 class _Compare(ComparisonMutator):  # type: ignore[misc]  # Poodle has no types
     @staticmethod
     def add_parent_attr(_: ast.Module) -> None:
-        """Set no parents: each comparison is copied with all that it refers to, which is then the whole module."""
+        """Set no parents: Poodle copies a comparison with all that it refers to, which then is the whole module."""
 
 
 def _offers(file: Path) -> dict[int, list[FileMutation]]:
@@ -109,7 +109,7 @@ def _edit(file: Path, root: Path, offered: FileMutation) -> tuple[Edit, str] | N
     """Return the edit and the edited text; None if that does not compile without a warning, or means the same."""
     source, name = file.read_bytes(), str(file.relative_to(root))
     lines = source.splitlines(keepends=True)
-    # Columns are of the encoded text.
+    # Columns count the bytes of the encoded text.
     head = b"".join(lines[: offered.lineno - 1]) + lines[offered.lineno - 1][: offered.col_offset]
     tail = lines[offered.end_lineno - 1][offered.end_col_offset :] + b"".join(lines[offered.end_lineno :])
     text = (head + offered.text.encode() + tail).decode()
@@ -127,12 +127,12 @@ def _edit(file: Path, root: Path, offered: FileMutation) -> tuple[Edit, str] | N
 
 
 def _is_apart(file: str) -> bool:
-    """Return True for a file of a house that has a folder of its own."""
+    """Return True for a file of a house that has a project folder of its own, unlike ``pkg``."""
     return not file.startswith("pkg/")
 
 
 def selected(file: str, root: Path) -> tuple[Path, list[str]]:
-    """Return where pytest runs for a file, and the paths it is given: unit tests mirror packages."""
+    """Return the folder in which pytest runs for a file, and its arguments: unit tests of the package, and parity."""
     *packages, module = Path(file).with_suffix("").parts
     house = root / packages[0] if _is_apart(file) else root
     packages = packages[1 + _is_apart(file) :]
@@ -141,7 +141,7 @@ def selected(file: str, root: Path) -> tuple[Path, list[str]]:
         folder /= packages.pop(0)
     names = [*packages, *([] if module == "__init__" else [module])]
     like = [f"test_*{name.strip('_')}*.py" for name in reversed(names)]
-    # Not the folder: pytest would run its files in its own order.
+    # Files and not their folder, because pytest would run its files in its own order.
     files = sorted(folder.rglob("test_*.py"), key=lambda path: (not any(map(path.match, like)), path))
     parity = [house / "test/parity"] if house == root else []
     return house, [str(path.relative_to(house)) for path in (*files, *parity)]
@@ -167,19 +167,19 @@ def test(root: Path, house: Path, paths: Sequence[str], seconds: int) -> tuple[s
         return TIMED_OUT, ""
     failed = re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)
     by = failed.group(1) if failed else ""
-    if "::" in by:  # else, a file could not be imported
+    if "::" in by:  # otherwise a file could not be imported
         return TIMED_OUT if "from pytest-timeout" in done.stdout else KILLED, by
     return {0: SURVIVED, -signal.SIGXCPU: SPENT}.get(done.returncode, UNJUDGED), by
 
 
 def run(root: Path, edits: Iterable[tuple[Edit, str]], seconds: int = SECONDS) -> Iterator[Edit]:
-    """Make each edit in a copy, run its tests, and take it back."""
+    """Make each edit in the copy at ``root``, run its tests, undo it, and yield it with its outcome."""
     healthy = functools.cache(lambda house, *paths: test(root, house, paths, seconds)[0])
     for number, (edit, text) in enumerate(edits):
         path, (house, paths) = root / edit.file, selected(edit.file, root)
         source, stat = path.read_bytes(), path.stat()
         path.write_text(text)
-        os.utime(path, (number, number))  # no compiled file is of this time
+        os.utime(path, (number, number))  # no compiled file has this time
         outcome, by = test(root, house, paths, seconds)
         path.write_bytes(source)
         os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
@@ -219,7 +219,7 @@ def _row(name: str, outcomes: Counter[str]) -> list[str]:
 
 
 def interval(hits: int, tries: int) -> tuple[float, float]:
-    """Return the 95 % interval of a rate, as Wilson has it."""
+    """Return the 95 % confidence interval of a rate by Wilson's formula."""
     if not tries:
         return 0.0, 1.0
     z, rate = 1.96, hits / tries

@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Compare docs/parsers.md with the code: it names every module that parses text, and the tests of its bounds exist.
+"""Check docs/parsers.md: it must name every module that parses text, and the tests that it names must exist.
 
-Found are calls of parsers by their name, patterns that are made at run time, and functions that are called ``parse``.
+A module parses text if it calls a known parser, makes a pattern at run time, or defines a function called ``parse``.
 """
 
 from __future__ import annotations

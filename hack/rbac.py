@@ -59,7 +59,7 @@ def collected(part: Part = Part.MANAGER, *, sources: Sequence[Path] = SOURCES) -
 def resource_names(
     part: Part = Part.MANAGER, *, sources: Sequence[Path] = SOURCES
 ) -> dict[Grant, tuple[str, ...]]:
-    """Return the grants of a part that its markers restrict to objects of certain names."""
+    """Return the grants of a part that its markers restrict to objects of certain names, with these names."""
     return {grant: names for grant, names in _collected(part, sources).items() if names}
 
 

@@ -39,7 +39,7 @@ def pages() -> dict[str, str]:
 
 
 def main(arguments: list[str]) -> int:
-    """Write the pages into the folder that is named."""
+    """Write the pages into the folder that is the only argument."""
     (folder,) = arguments
     Path(folder).mkdir(parents=True, exist_ok=True)
     for name, text in pages().items():
@@ -76,7 +76,7 @@ def _keys(struct: Struct, prefix: str) -> Iterator[tuple[str, str, str, str]]:
 
 
 def struct_of(field: FieldInfo) -> type[Struct] | None:
-    """Return the struct that a field of the Configuration holds, if it holds one."""
+    """Return the struct that a field of the Configuration holds, or None if it holds none."""
     for each in (field.annotation, *typing.get_args(field.annotation)):
         if isinstance(each, type) and issubclass(each, Struct):
             return each

@@ -39,7 +39,7 @@ class Pin(NamedTuple):
     hashes: list[str]
     """SHA-256 of each distribution that may be installed."""
     users: list[str]
-    """The packages that require it."""
+    """The packages that require this one."""
 
     @property
     def ref(self) -> str:
@@ -119,7 +119,7 @@ def provenance(wheels: Sequence[Path]) -> JSON:
 
 
 def base_image() -> tuple[str, str]:
-    """Return the name and tag of the image's base, and its digest, empty if it is not pinned."""
+    """Return the name and tag of the image's base, and its digest; the digest is empty if it is not pinned."""
     (named,) = re.findall(r"(?m)^ARG PYTHON_IMAGE=(\S+)$", (_ROOT / "Containerfile").read_text())
     image, _, digest = named.partition("@sha256:")
     return image, digest
@@ -160,7 +160,7 @@ def _component(pin: Pin) -> JSON:
         described = None
     if described is not None and "License-Expression" in described:
         found["licenses"] = [{"expression": described["License-Expression"]}]
-    # A package has several distributions, of which an installation uses one.
+    # A package has several distributions, but an installation uses only one of them.
     found["properties"] = [{"name": "distribution:sha256", "value": each} for each in pin.hashes]
     return found
 

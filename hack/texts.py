@@ -52,9 +52,9 @@ LIMITS: Final = {
     "tool": {"tell": 0, "somebody": 0, "anew": 0, "is no": 3, "what": 13},
     "tests": {"tell": 116, "somebody": 25, "anew": 2, "is no": 10, "what": 310},
 }
-"""The most occurrences of each word in each area. Lower a number when the count falls; never raise one."""
+"""The maximum number of occurrences of each word in each area. Lower it when the count falls; never raise it."""
 _OWN_NAMES: Final = re.compile(r"\btest_\w+|id=\"[^\"]*\"")
-"""The names of tests, which are sentences of their own kind."""
+"""The names of tests: they are sentences of another style, and are not counted."""
 
 
 class Problem(NamedTuple):
@@ -76,7 +76,7 @@ def documents(root: Path) -> list[Path]:
 
 
 def links(root: Path) -> Iterator[Problem]:
-    """Relative links lead to files."""
+    """Yield the relative links in documents that lead to no file."""
     for path in documents(root):
         for link in re.finditer(r"\]\(([^)#:]+)(?:#[^)]*)?\)", path.read_text()):
             if not (path.parent / link[1]).exists():
@@ -84,9 +84,9 @@ def links(root: Path) -> Iterator[Problem]:
 
 
 def make_targets(root: Path) -> Iterator[Problem]:
-    """The targets of make in documents exist.
+    """Yield the targets of make in documents that do not exist.
 
-    The library's documents also name targets of a project that ``python -m controller_runtime new`` writes.
+    The library's documents may also name targets of a project that ``python -m controller_runtime new`` writes.
     """
     ours = _targets(root / "Makefile")
     template = root / LIBRARY / "controller_runtime/tools/templates/Makefile.tmpl"
@@ -104,7 +104,7 @@ def _targets(makefile: Path) -> set[str]:
 
 
 def changelogs(root: Path) -> Iterator[Problem]:
-    """Changelogs merge by union, which can repeat lines: each section and entry of a release occurs once."""
+    """Yield the lines of changelogs that are out of place or repeated: Git merges changelogs by union."""
     for path in (root / "CHANGELOG.md", root / LIBRARY / "CHANGELOG.md"):
         releases, sections, seen = 0, [""], set[str]()
         for number, line in enumerate(path.read_text().splitlines(), 1):
@@ -128,9 +128,10 @@ def changelogs(root: Path) -> Iterator[Problem]:
 
 
 def words(root: Path) -> Iterator[Problem]:
-    """The register is that of Kubernetes' own documentation: words that it does not use become fewer, never more.
+    """Yield the words that occur in an area more often than its limit permits.
 
-    The file that was changed last is named; texts of others are not counted.
+    The texts are to read like Kubernetes' own documentation, in which these words are rare. The problem names the file
+    with the word that was changed last.
     """
     for area, limits in LIMITS.items():
         paths = {path for pattern in AREAS[area] for path in root.glob(pattern)} - {Path(__file__)}
@@ -150,7 +151,7 @@ def words(root: Path) -> Iterator[Problem]:
 
 
 def mutants(root: Path) -> Iterator[Problem]:
-    """Each planted bug changes one place of its module, and the documented results are the recorded ones."""
+    """Yield planted bugs whose text does not occur once in their module, and a documented result that is outdated."""
     tables = [Table.read(path) for path in sorted((root / "test/sim/mutants").glob("*.toml"))]
     for table in tables:
         text = table.file.read_text()
@@ -177,7 +178,7 @@ def _module(root: Path, name: str) -> Path | None:
 
 
 def port_map(root: Path) -> Iterator[Problem]:
-    """Every module that the port map names exists."""
+    """Yield the modules that the port map names and that do not exist."""
     path = root / "docs/port-map.md"
     for name in re.finditer(r"`((?:pkg|controller_runtime|trainerctl)\.[a-z0-9_.]+)`", path.read_text()):
         if _module(root, name[1]) is None:
@@ -185,7 +186,7 @@ def port_map(root: Path) -> Iterator[Problem]:
 
 
 def architecture(root: Path) -> Iterator[Problem]:
-    """The architecture has a row for every package, and draws the layers of the pod grouper that are checked."""
+    """Yield packages without a row, rows without a package, and layers that differ from those in pyproject.toml."""
     path = root / "docs/architecture.md"
     text = path.read_text()
     pattern = r"^\| `((?:pkg|trainerctl)\.\w+)` \|"
@@ -210,7 +211,7 @@ def architecture(root: Path) -> Iterator[Problem]:
 
 
 def parser_page(root: Path) -> Iterator[Problem]:
-    """``docs/parsers.md`` names the modules that parse text, and tests that exist."""
+    """Yield the problems of ``docs/parsers.md``."""
     for line, text in parsers.problems(root):
         yield Problem(root / parsers.PAGE, line, text)
 

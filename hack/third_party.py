@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Check the file that another project releases against its pinned digest: ``python -m hack.third_party NAME FILE``.
 
-The digest is that of the objects: their order, their formatting and the tags of their images do not count. The pinned
-one comes from the same release as a Go module, whose content go.sum pins; so a test computes it again.
+The digest is computed from the objects; their order, their formatting, and the registries and tags of their images make
+no difference. A test computes it again from the Go module of the same release, whose content go.sum pins.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def digest(objects: Iterable[Mapping[str, Any]]) -> str:
 
 
 def _untagged(data: Any) -> Any:
-    """Return an object with the names of its images alone: the overlays choose their registry and tag."""
+    """Return an object with only the names of its images: the overlays choose registry and tag."""
     if isinstance(data, Mapping):
         return {
             key: _IMAGE.sub(r"\g<name>", value)
@@ -56,7 +56,7 @@ def _untagged(data: Any) -> Any:
 
 
 def main(arguments: list[str]) -> int:
-    """Write the verdict on a file; return 1 if it is another one than the pinned release."""
+    """Print whether a file is the pinned release; return 1 if it is not, and 2 for a wrong command line."""
     if len(arguments) != 2 or arguments[0] not in PINS:
         sys.stderr.write(f"usage: python -m hack.third_party {{{','.join(PINS)}}} FILE\n")
         return 2

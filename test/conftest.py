@@ -29,7 +29,10 @@ RunCluster = Callable[[Options], AbstractContextManager[Cluster]]
 
 @pytest.fixture(scope="session")
 def run_cluster(tmp_path_factory: pytest.TempPathFactory) -> RunCluster:
-    """Run a local cluster: ``with run_cluster(Options(...)) as cluster``. It belongs to no event loop."""
+    """Return a function that runs a local cluster: ``with run_cluster(Options(...)) as cluster``.
+
+    The cluster does not belong to an event loop.
+    """
 
     @contextmanager
     def running(options: Options) -> Iterator[Cluster]:
@@ -47,10 +50,10 @@ def run_cluster(tmp_path_factory: pytest.TempPathFactory) -> RunCluster:
 
 @pytest.fixture(scope="session")
 def local_cluster(run_cluster: RunCluster) -> Iterator[Cluster]:
-    """The whole local cluster with our manager, for end-to-end tests.
+    """Yield the whole local cluster with our manager, for end-to-end tests.
 
-    ``CLUSTER_KUBERNETES`` and ``CLUSTER_JOBSET`` choose other releases than the default ones. ``.kubeconfig`` is the
-    administrator's file, ``async with .client() as client`` an administrator's client.
+    ``CLUSTER_KUBERNETES`` and ``CLUSTER_JOBSET`` choose releases other than the default ones. ``.kubeconfig`` is the
+    administrator's file, and ``async with .client() as client`` gives an administrator's client.
     """
     with run_cluster(Options(kubernetes=KUBERNETES, jobset=JOBSET)) as cluster:
         yield cluster

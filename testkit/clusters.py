@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of a whole cluster share: its releases, and edits of TrainJobs.
+"""Helpers for the tests with a whole cluster: its releases, and edits of TrainJobs.
 
-``CLUSTER_KUBERNETES`` and ``CLUSTER_JOBSET`` choose the releases on which Kubernetes' own gangs are tried.
+The variables ``CLUSTER_KUBERNETES`` and ``CLUSTER_JOBSET`` choose the releases for the tests of Kubernetes' own gangs.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ GANGS: dict[tuple[str, str], type[Object]] = {
     ("1.36", "0.12"): v1alpha2.PodGroup,
     ("1.37", "0.12"): v1beta1.PodGroup,
 }
-"""The kind of gangs on each pair of Kubernetes and a JobSet whose CRD keeps the field of the pods."""
+"""The kind of gangs for each pair of Kubernetes and JobSet; the JobSet's CRD must keep the pods' field for gangs."""
 
 
 def gang_kind() -> type[Object]:
-    """Return the kind of gangs; without one there is nothing to try, and the calling module is skipped."""
+    """Return the kind of gangs of the chosen releases; skip the calling module if they have none."""
     if (KUBERNETES, JOBSET) not in GANGS:
         reason = f"Kubernetes {KUBERNETES} with JobSet {JOBSET} cannot schedule gangs"
         pytest.skip(reason, allow_module_level=True)
@@ -40,7 +40,7 @@ def gang_kind() -> type[Object]:
 
 
 async def edit_spec(client: LiveClient, job: TrainJob, **spec: Any) -> TrainJob:
-    """Change the spec, as ``kubectl patch`` does. Overrides are refused until the pods of the TrainJob have ended."""
+    """Change the spec as ``kubectl patch`` does; try again while it is refused because pods have not ended yet."""
     body = raw_patch(MERGE, json.dumps({"spec": spec}).encode())
 
     async def accepted() -> TrainJob | None:

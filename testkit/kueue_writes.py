@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Kueue's writes to TrainJobs, by the two generations of its types: up to v0.16, and from v0.17.
+"""Kueue's writes to TrainJobs, for both generations of its types: up to v0.16, and from v0.17.
 
 Kueue decodes a TrainJob into its own types and sends the whole object, so every field that these types lack is missing
 from its requests. It starts a TrainJob by a PUT of the placement and a merge patch against the object before that PUT,
@@ -37,7 +37,7 @@ class ActiveError(Exception):
 
 
 def typed(train_job: Document, generation: int) -> Document:
-    """Return a TrainJob as the types of a generation hold it."""
+    """Return a TrainJob without the fields that the types of a generation lack."""
     held = copy.deepcopy(train_job)
     for field in UNKNOWN[generation]:
         held["spec"].pop(field, None)
@@ -68,15 +68,15 @@ def entry(train_job: Document) -> Document:
 
 
 class KueueWebhook(CustomMutator[TrainJob]):
-    """Kueue's mutating webhook for new TrainJobs; it adds fields and keeps those that it does not know."""
+    """Kueue's mutating webhook for new TrainJobs; it adds fields, and keeps fields that it does not know."""
 
     def __init__(self, generation: int) -> None:
         self._generation = generation
         self.asked = 0
-        """The number of TrainJobs that it was asked about."""
+        """The number of requests to the webhook."""
 
     async def mutate(self, request: AdmissionRequest, old: TrainJob | None, new: TrainJob) -> list[str]:
-        """Suspend the TrainJob; add the queue's label to its pods, or an empty runtime patch."""
+        """Suspend the TrainJob, and add the queue's label to its pods or, in the second generation, an empty patch."""
         self.asked += 1
         made = new.to_dict()
         spec = made["spec"]
@@ -91,7 +91,7 @@ class KueueWebhook(CustomMutator[TrainJob]):
 
 
 class Kueue:
-    """Kueue's reconciler, as far as it writes TrainJobs; ``writes`` counts its requests by method."""
+    """The part of Kueue's reconciler that writes TrainJobs; ``writes`` counts its requests by method."""
 
     def __init__(self, client: LiveClient, namespace: str, generation: int) -> None:
         self._client = client
@@ -168,7 +168,7 @@ class Kueue:
         return typed(stored.to_dict(), self._generation)
 
     async def _patch(self, before: Document, after: Document) -> None:
-        """Send the changes since ``before``, among them the resource version."""
+        """Send the differences from ``before``, including the resource version."""
         self.writes["PATCH"] += 1
         body = json.dumps(merge_patch_diff(before, after)).encode()
         await self._client.patch(Unstructured.wrap(after), raw_patch(MERGE, body))

@@ -18,7 +18,7 @@ from trainerctl.localcluster.processes.pod import PodRunner
 from trainerctl.localcluster.processes.settings import Settings
 
 UID = str(uuid.uuid4())
-"""That of each test's pod. Another run of these tests on the machine must not find the processes of this one."""
+"""The uid of the tests' pods. It is random, so that another run on this machine does not find these processes."""
 
 
 class Tokens:
@@ -46,7 +46,7 @@ def container(*command: str, name: str = "main", **fields: Any) -> dict[str, Any
 
 @asynccontextmanager
 async def running(pod: Pod, settings: Settings) -> AsyncIterator[PodRunner]:
-    """A pod that runs; its processes have ended after the block."""
+    """Run a pod during the block, and yield its runner; its processes have ended after the block."""
     runner = PodRunner(pod, settings, lambda: None)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(runner.run)
@@ -56,12 +56,12 @@ async def running(pod: Pod, settings: Settings) -> AsyncIterator[PodRunner]:
 
 
 def commands_below(directory: Path) -> list[str]:
-    """Return the command lines of the processes of containers whose kubelet has its files in a folder."""
+    """Return the command lines of the containers' processes of the kubelet with this folder."""
     return commands(lambda each: each.environ().get("PIP_TARGET", "").startswith(str(directory)))
 
 
 def commands(is_wanted: Callable[[psutil.Process], bool]) -> list[str]:
-    """Return the command lines of the processes of this machine that are wanted and may be read."""
+    """Return the command lines of the wanted processes of this machine, except those that may not be read."""
     found = []
     for each in psutil.process_iter():
         try:

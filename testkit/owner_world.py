@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""A server of owners and the watches of it, whose reports a test decides."""
+"""A server of owners, and watches whose events a test decides."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MakeObject = Callable[..., Unstructured]
 
 
 class Informer:
-    """A watch that tells when it is asked to."""
+    """An informer whose events a test sends."""
 
     def __init__(self) -> None:
         self.has_synced = True
@@ -34,7 +34,7 @@ class Informer:
 
 
 class Cluster:
-    """The server's objects, the objects that watches have reported, and the reads of the server."""
+    """The server's objects, the objects that watches have reported, and a record of the reads."""
 
     def __init__(self) -> None:
         self.server, self.watched = FakeClient(), FakeClient()
@@ -43,7 +43,7 @@ class Cluster:
         self.denied = False
         self.answer_delay = 0.0
         self.meanwhile: list[Callable[[], None]] = []
-        """Called between the server's answer and its arrival, one for each read."""
+        """Functions that are called between the server's answer and its arrival, one for each read."""
 
     async def get_informer(self, kind: type[Any]) -> Any:
         self.kind = kind
@@ -58,7 +58,7 @@ class Cluster:
             self.report(obj)
 
     def delete(self, obj: Object) -> None:
-        """Take the object away, and have its watch report that."""
+        """Remove the object, and let its watch report that."""
         for client in (self.server, self.watched):
             client.table(type(obj)).rows.pop(obj.key)
         for handler in self.informers[type(obj).gvk].handlers:
@@ -76,7 +76,7 @@ class Cluster:
 
 
 class Live:
-    """The server's own client; it may deny every read."""
+    """The client that reads the server directly; the test can have all its reads denied."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -102,7 +102,7 @@ def reference(owner: Object) -> OwnerReference:
 
 
 def refusing(client: FakeClient, kind: str = "StatefulSet") -> Any:
-    """Return the client with the reads of a kind refused."""
+    """Return the client, with an error for all reads of a kind."""
 
     async def get(within: FakeClient, wanted: Any, key: Any) -> Any:
         if wanted.gvk.kind == kind:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Owners of every kind that the pod grouper's role names, and pods of theirs."""
+"""Owners of every kind that the pod grouper's role names, and pods of these owners."""
 
 from typing import Any, Final
 
@@ -21,7 +21,10 @@ NO_OWNERS: Final = {"", "scheduling.k8s.io"}
 
 
 def owners() -> dict[tuple[str, str], GVK]:
-    """Return the kinds of owners that the role lets be read, by group and resource; where any version has a row, v1."""
+    """Return the kinds of owners that the role permits to read, by group and resource.
+
+    The version is v1 if the hub's table has a row for any version of the kind.
+    """
     rows = [gvk for gvk in new_plugins_hub(FakeClient(), found=[]).kinds() if gvk.version != ANY_VERSION]
     any_version = [
         gvk for gvk in new_plugins_hub(FakeClient(), found=[]).kinds() if gvk.version == ANY_VERSION
@@ -69,7 +72,7 @@ SPECS: Final[dict[str, dict[str, Any]]] = {
 
 
 def crds() -> list[dict[str, Any]]:
-    """Return the CRDs of PodGroups and of the owners that no other installation serves."""
+    """Return the CRDs of PodGroups and of the owners that the API server of these tests does not serve otherwise."""
     made = [
         open_crd(gvk, key[1], subresources={"status": {}})
         for key, gvk in owners().items()
@@ -79,9 +82,9 @@ def crds() -> list[dict[str, Any]]:
 
 
 async def grouped(client: LiveClient, namespace: str, key: tuple[str, str], gvk: GVK) -> Pod:
-    """Make an owner of that kind and a pod of its, for the scheduler whose pods are grouped.
+    """Create an owner of that kind and a pod of this owner, for the scheduler whose pods are grouped.
 
-    A pod as owner is another scheduler's: no watch shows it.
+    If the owner is itself a pod, it is for another scheduler, so that no watch reports it.
     """
     group, resource = key
     metadata = {"name": f"{resource}-{group.partition('.')[0]}".rstrip("-"), "namespace": namespace}

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Applies recorded changes of a JSON value, to show that they are complete."""
+"""Applies the recorded changes of a JSON value, to check that they are complete."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Uses of the manager's features that together need every grant of its roles.
 
-Each one returns when the feature has worked, and raises if it has not.
+Each scenario returns when its feature has worked, and raises an error if it does not work.
 """
 
 import contextlib
@@ -50,7 +50,7 @@ def runtime(namespace: str, name: str, *, priority: str = "", **policies: Any) -
 
 
 async def job_set_of(client: LiveClient, namespace: str, run: Run, name: str, **policies: Any) -> None:
-    """Make a TrainJob of a runtime with these policies, and return once it has its JobSet."""
+    """Create a runtime with these policies and a TrainJob of it, and return once it has its JobSet."""
     await run.ready()
     await client.create(runtime(namespace, name, **policies))
     spec = {"runtimeRef": {"kind": "TrainingRuntime", "name": name}, "suspend": True}
@@ -63,11 +63,11 @@ async def job_set_of(client: LiveClient, namespace: str, run: Run, name: str, **
 
 
 async def start(client: LiveClient, namespace: str, run: Run) -> None:
-    """Nothing but starting: caches, lease, certificates."""
+    """Do nothing: starting alone needs rights for caches, lease and certificates."""
 
 
 async def torch(client: LiveClient, namespace: str, run: Run) -> None:
-    """A JobSet is created and follows its TrainJob; a condition reports its state, an event a failure."""
+    """Have a JobSet created and changed, the state reported in a condition, and a failure in an event."""
     await job_set_of(client, namespace, run, "torch", mlPolicy={"torch": {"numProcPerNode": "auto"}})
     job = await client.get(TrainJob, (namespace, "torch"))
     await client.patch(job, raw_patch(MERGE, b'{"spec":{"suspend":false}}'))
@@ -87,7 +87,7 @@ async def torch(client: LiveClient, namespace: str, run: Run) -> None:
         "controller": True,
     }
     taken = {"metadata": {"name": "taken", "namespace": namespace, "ownerReferences": [owner]}, "spec": {}}
-    await client.create(JobSet.from_dict(taken))  # so each attempt to create ours fails and is reported
+    await client.create(JobSet.from_dict(taken))  # each attempt to create ours fails and is reported
     spec = {"runtimeRef": {"kind": "TrainingRuntime", "name": "torch"}}
     await client.create(
         TrainJob.from_dict({"metadata": {"name": "taken", "namespace": namespace}, "spec": spec})
@@ -95,7 +95,7 @@ async def torch(client: LiveClient, namespace: str, run: Run) -> None:
 
 
 async def rebuild(client: LiveClient, namespace: str, run: Run) -> None:
-    """A suspended TrainJob is edited in a field that a JobSet with Jobs cannot follow."""
+    """Edit a field of a suspended TrainJob for which its JobSet must be built again, because it has Jobs."""
     await job_set_of(client, namespace, run, "edited")
     job_set = await client.get(JobSet, (namespace, "edited"))
     counts = {"name": "node", "ready": 0, "succeeded": 0, "failed": 0, "active": 0, "suspended": 1}
@@ -112,7 +112,7 @@ async def rebuild(client: LiveClient, namespace: str, run: Run) -> None:
 
 
 async def cluster_runtime(client: LiveClient, namespace: str, run: Run) -> None:
-    """A ClusterTrainingRuntime in use is kept from being deleted."""
+    """Use a ClusterTrainingRuntime: a finalizer keeps it."""
     await run.ready()
     made = runtime(namespace, f"torch-{namespace}"[:60].strip("-")).to_dict()
     await client.create(
@@ -133,7 +133,7 @@ async def coscheduling(client: LiveClient, namespace: str, run: Run) -> None:
 
 
 async def volcano(client: LiveClient, namespace: str, run: Run) -> None:
-    """A gang with a priority, which admission looks for."""
+    """Have a Volcano gang with a priority built; admission looks for the PriorityClass."""
     await run.ready()
     priority = await client.create(
         PRIORITY.from_dict({"metadata": {"name": f"p-{namespace}"[:60].strip("-")}, "value": 1})
@@ -146,14 +146,14 @@ async def volcano(client: LiveClient, namespace: str, run: Run) -> None:
 
 
 async def workload(client: LiveClient, namespace: str, run: Run) -> None:
-    """A gang of Kubernetes itself, which is built again with another count."""
+    """Have a gang of Kubernetes itself built, and built again with another count."""
     await job_set_of(client, namespace, run, "native", podGroupPolicy={"workload": {}})
     job = await client.get(TrainJob, (namespace, "native"))
     await client.patch(job, raw_patch(MERGE, b'{"spec":{"trainer":{"numNodes":3}}}'))
 
 
 async def status(client: LiveClient, namespace: str, run: Run) -> None:
-    """A pod of a TrainJob reports its progress."""
+    """Report the progress of a TrainJob from one of its pods."""
     await job_set_of(client, namespace, run, "status")
     metadata: dict[str, Any] = {"name": "default", "namespace": namespace}
     account = await client.create(ServiceAccount.from_dict({"metadata": metadata}))
@@ -181,14 +181,14 @@ async def status(client: LiveClient, namespace: str, run: Run) -> None:
             assert response.status == 200, await response.read()
             return True
 
-        # A right that was granted a moment ago counts after some seconds.
+        # A right that was just granted takes effect after some seconds.
         await eventually(stored, timeout=10, interval=0.5, reason="the update is stored")
 
 
 async def failure(
     client: LiveClient, namespace: str, run: Run, name: str = "failing", *, timeout: float = 30
 ) -> None:
-    """A container of a TrainJob fails, and an event of the TrainJob says how it ended."""
+    """Let a container of a TrainJob fail: an event of the TrainJob says how it ended."""
     await job_set_of(client, namespace, run, name)
     labels = {"jobset.sigs.k8s.io/jobset-name": name, "jobset.sigs.k8s.io/replicatedjob-name": "node"}
     metadata = {"name": f"{name}-node-0-0-abcde", "namespace": namespace, "labels": labels}
@@ -212,7 +212,7 @@ async def failure(
 
 
 async def metrics(client: LiveClient, namespace: str, run: Run) -> None:
-    """A client with a token reads the metrics or is refused."""
+    """Read the metrics with a token that has no right to do so: the request is refused."""
     account = ServiceAccount.from_dict({"metadata": {"name": "scraper", "namespace": namespace}})
     with contextlib.suppress(AlreadyExistsError):
         await client.create(account)

@@ -29,7 +29,10 @@ def number(value: int, size: int = 0) -> str:
 
 
 class Authority:
-    """Signs tokens, and answers as the API server that publishes its keys; ``broken`` makes it unreachable, ``seconds`` slow."""
+    """Signs tokens, and answers as the API server that publishes its keys.
+
+    ``broken`` makes the API server unreachable, and ``seconds`` delay its answers.
+    """
 
     def __init__(self) -> None:
         self.keys: dict[str, rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey] = {}

@@ -1,6 +1,9 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""TrainJobs, their runtimes and reconciler over an in-memory API server, which may behave as one with JobSet's webhooks and controller."""
+"""TrainJobs, their runtimes and their reconciler over an in-memory API server.
+
+The server can behave as one with JobSet's webhooks and controller.
+"""
 
 from __future__ import annotations
 
@@ -108,7 +111,7 @@ class Server(FakeClient):
         return None
 
     async def quietly(self, call: Callable[..., Any], obj: Object, options: Any = None) -> Any:
-        """Make a call that is not counted as the manager's."""
+        """Make a call that is not recorded as the manager's."""
         before = len(self.calls)
         made = await call(obj, **(options or {}))
         del self.calls[before:]
@@ -161,7 +164,7 @@ class World:
         self.cfg = defaulted()
         """The manager's Configuration from the next restart on."""
         self.mutating = True
-        """Whether the mutating webhook is installed."""
+        """True if the mutating webhook is installed."""
 
     async def restart(self) -> None:
         """Replace the reconciler by one without state."""
@@ -301,7 +304,7 @@ class Bench:
         self.restart()
 
     def restart(self) -> None:
-        """A new process: nothing is remembered."""
+        """Replace the reconciler by one without state, as a new process has it."""
         runtimes = {"ClusterTrainingRuntime.trainer.kubeflow.org": self.runtime}
         self.reconciler = TrainJobReconciler(self.client, self.recorder, runtimes, now=lambda: NOW)
 

@@ -21,20 +21,20 @@ from trainerctl.localcluster.options import Options
 
 @pytest.fixture(scope="module")
 def cluster(local_cluster: Cluster) -> Cluster:
-    """The cluster of a module's tests; a module may have its own."""
+    """Return the cluster of a module's tests; a module may replace it by one of its own."""
     return local_cluster
 
 
 @pytest.fixture
 async def cluster_client(cluster: Cluster) -> AsyncIterator[LiveClient]:
-    """An administrator's client."""
+    """Yield a client of an administrator."""
     async with cluster.client() as client:
         yield client
 
 
 @pytest.fixture
 async def cluster_namespace(cluster_client: LiveClient, request: pytest.FixtureRequest) -> AsyncIterator[str]:
-    """A fresh namespace in which pods can be made; removed after the test."""
+    """Yield the name of a new namespace in which pods can be created; it is deleted after the test."""
     words = re.sub(r"[^a-z0-9]+", "-", request.node.name.lower()).strip("-")
     made = await cluster_client.create(
         Namespace.from_dict({"metadata": {"name": f"{words[:40].strip('-')}-{secrets.token_hex(4)}"}})
@@ -47,7 +47,7 @@ async def cluster_namespace(cluster_client: LiveClient, request: pytest.FixtureR
 
 @pytest.fixture
 def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """A local cluster of its own with the shipped role, without a manager."""
+    """Yield a separate local cluster with the shipped role, without a manager."""
     cluster = Cluster(tmp_path_factory.mktemp("bare"), Options(manager=False, nodes=2), tied=True)
     anyio.run(cluster.up)
     yield cluster
@@ -56,26 +56,26 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture
 async def bare_client(bare: Cluster) -> AsyncIterator[LiveClient]:
-    """An administrator's client of the cluster without a manager."""
+    """Yield a client of an administrator of the cluster without a manager."""
     async with bare.client() as client:
         yield client
 
 
 @pytest.fixture(scope="module")
 def kubectl() -> Path:
-    """The kubectl of the API server's release, built like the cluster's own programs."""
+    """Return the kubectl of the API server's release, which is built like the cluster's own programs."""
     group = ToolGroup(Path(__file__).parents[1] / "tools" / "kubectl", "k8s.io/kubernetes")
     tool = Tool("kubectl", group, "k8s.io/kubernetes/cmd/kubectl")
     return anyio.run(Binaries(progress=PlainProgress(sys.stderr)).locate, tool)["kubectl"].path
 
 
-# Before 0.4, the SDK requires any release of its models from 2.0 on, and with those of 2.2 it cannot read its own runtimes.
+# Before 0.4, the SDK accepts every release of its models from 2.0 on, but with those of 2.2 it cannot read its runtimes.
 SDK_MODELS = {"0.2.0": "2.1.0", "0.3.1": "2.1.0", "0.4.1": "2.2.1", "0.5.0": "2.3.0"}
 
 
 @pytest.fixture(scope="session")
 def install_sdk() -> Callable[[str], Path]:
-    """Return a function from a release of the SDK to an interpreter that has it.
+    """Return a function that returns, for a release of the SDK, an interpreter in whose environment it is installed.
 
     The virtual environment is kept in the cache for later runs.
     """

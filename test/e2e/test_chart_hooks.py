@@ -42,7 +42,7 @@ Render = Callable[..., list[Manifest]]
 def local_cluster(
     run_cluster: Any, kubectl: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Cluster]:
-    """A cluster in which the image of the hooks has kubectl."""
+    """Yield a cluster in which the image of the hooks has kubectl."""
     programs = tmp_path_factory.mktemp("alpine")
     (programs / "kubectl").symlink_to(kubectl)
     (programs / "python").symlink_to(sys.executable)
@@ -55,7 +55,7 @@ def local_cluster(
 
 @pytest.fixture(scope="module")
 def render(tmp_path_factory: pytest.TempPathFactory) -> Render:
-    """Return a function from the names of enabled runtimes to the objects of the chart's installer."""
+    """Return a function that renders the objects of the chart's installer, with the named runtimes enabled."""
     group = ToolGroup(ROOT / "test" / "tools" / "helm", "helm.sh/helm/v3")
     tool = Tool("helm", group, "helm.sh/helm/v3/cmd/helm")
     helm = anyio.run(Binaries(progress=PlainProgress(sys.stderr)).locate, tool)["helm"].path
@@ -78,7 +78,7 @@ def render(tmp_path_factory: pytest.TempPathFactory) -> Render:
 
 
 async def hook(client: LiveClient, objects: list[Manifest], name: str) -> None:
-    """Run the Job of a hook as helm does: the other objects first, and a Job of the same name is replaced."""
+    """Run the Job of a hook as helm does: apply the other objects first, and replace a Job of the same name."""
     (job,) = (
         Job.from_dict(each)
         for each in objects

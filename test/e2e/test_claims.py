@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(600)]
 
 @pytest.fixture(scope="module")
 def local_cluster(run_cluster: Any) -> Iterator[Cluster]:
-    """A cluster whose JobSet has ``volumeClaimPolicies``."""
+    """Yield a cluster whose JobSet has ``volumeClaimPolicies``."""
     with run_cluster(Options(nodes=1, jobset="0.11")) as cluster:
         yield cluster
 

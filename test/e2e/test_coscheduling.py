@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Gangs for real: PodGroups of ours, pods bound by scheduler-plugins' scheduler together or not at all."""
+"""Gangs on a real cluster: scheduler-plugins' scheduler binds the pods of our PodGroups together or not at all."""
 
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager
@@ -29,7 +29,7 @@ RunCluster = Callable[[Options], AbstractContextManager[Cluster]]
 
 @pytest.fixture(scope="module")
 def cluster(run_cluster: RunCluster) -> Iterator[Cluster]:
-    """A cluster whose scheduler knows gangs."""
+    """Yield a cluster whose scheduler schedules gangs."""
     with run_cluster(Options(nodes=NODES, shape=NodeShape(gpus=GPUS), coscheduling=True)) as running:
         yield running
 
@@ -43,7 +43,7 @@ async def bound(client: LiveClient, namespace: str) -> int:
 
 
 async def refused(client: LiveClient, namespace: str) -> int:
-    """Return how many pods the scheduler has looked at and found no place for."""
+    """Return the number of pods that the scheduler has tried to place without success."""
     return sum(
         any(each["type"] == "PodScheduled" and each["status"] == "False" for each in pod_conditions)
         for pod in await pods(client, namespace)
@@ -53,7 +53,7 @@ async def refused(client: LiveClient, namespace: str) -> int:
 
 @pytest.fixture
 async def start(cluster_client: LiveClient, cluster_namespace: str) -> AsyncIterator[Start]:
-    """Start a TrainJob whose every node takes a whole one of the cluster; the nodes are free again at the end."""
+    """Yield a function that starts a TrainJob each of whose pods fills a node; at the end, free the nodes."""
 
     async def create(nodes: int, *, gang: bool = True, run_for: str = "3s") -> TrainJob:
         whole = {"nvidia.com/gpu": GPUS}
@@ -131,8 +131,8 @@ async def test_of_a_gang_that_does_not_fit_no_pod_is_bound(
 
 
 async def test_without_a_gang_what_fits_is_bound(cluster_client: LiveClient, start: Start) -> None:
-    """So the scheduler does look at the group: the very job that is not bound as a gang is bound in part."""
-    job = await start(NODES + 1, gang=False, run_for="1h")  # no pod makes room for another one
+    """A job that is not bound as a gang is bound in part without one, so the scheduler does read the group."""
+    job = await start(NODES + 1, gang=False, run_for="1h")  # no pod ends and makes room for another one
 
     async def four_bound() -> bool:
         return await bound(cluster_client, job.namespace) == NODES

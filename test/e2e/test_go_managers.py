@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""A cluster changes from a Go manager to ours and back: nothing is rewritten without need, and nothing is lost.
+"""A cluster changes from a Go manager to ours and back: no object is rewritten without need, and no field is lost.
 
 ``docs/migration.md`` has the steps.
 """
@@ -66,7 +66,7 @@ class Release:
     others: Document
     profile: str
     older: bool = False
-    """The profile is of a newer release: snapshots of runtimes are new, and runtimes have no finalizer."""
+    """True if the profile is that of a newer release, in which snapshots are new and runtimes have no finalizer."""
 
 
 RELEASES = [
@@ -84,12 +84,12 @@ def release(request: pytest.FixtureRequest) -> Release:
 
 @pytest.fixture
 def binary(release: Release) -> Binary:
-    """The Go manager, built if need be: that may take longer than the test."""
+    """Return the Go manager; build it if it is missing, which may take longer than the test."""
     return anyio.run(gomanagers.locate, release.version)
 
 
 class Swap:
-    """The managers of one cluster, of which one runs at a time, all at the same webhook port."""
+    """The managers of one cluster; only one of them runs at a time, and all use the same webhook port."""
 
     def __init__(
         self, cluster: Cluster, client: LiveClient, release: Release, binary: Binary, folder: Path
@@ -137,7 +137,7 @@ class Swap:
 
     @contextmanager
     def ours(self) -> Iterator[None]:
-        """Run this project's manager under its shipped rights."""
+        """Run this project's manager with its shipped rights."""
         config = yaml.safe_load(self._own_config.read_text())
         config["webhook"]["port"] = self._port
         config["metrics"] = {"bindAddress": "0"}
@@ -164,7 +164,7 @@ class Swap:
                 process.wait(timeout=40)
 
     async def use(self, manifests: list[Document]) -> None:
-        """Replace the CRDs, and the webhook configurations by those among the manifests."""
+        """Replace the CRDs and the webhook configurations by those among the manifests."""
         for kind in ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"):
             hooks = unstructured(GVK("admissionregistration.k8s.io", "v1", kind))
             for each in await self._client.list(hooks):
@@ -207,7 +207,8 @@ class Swap:
     async def admitted(self, obj: Object) -> None:
         """Create an object as soon as the webhooks answer.
 
-        Both managers serve webhooks before their caches start; a Service sends them no review until they are ready.
+        Both managers serve webhooks before their caches start. In a cluster, a Service sends reviews only to a manager
+        that is ready.
         """
 
         async def created() -> bool:
@@ -224,7 +225,7 @@ class Swap:
         await eventually(created, timeout=60, reason="the webhooks answer")
 
     async def versions(self) -> dict[tuple[str, str], str]:
-        """Return the resource version of each object, canaries excepted, once none has changed for a while."""
+        """Return the resource version of each object, except canaries, once none has changed for a while."""
         found = await self._versions()
         with anyio.fail_after(120):
             while True:
@@ -266,7 +267,7 @@ def has(condition: str) -> Callable[[Document], bool]:
 
 
 def runtime(name: str, seconds: str) -> ClusterTrainingRuntime:
-    """A runtime whose simulated pods run for that time."""
+    """Return a runtime whose simulated pods run for that time."""
     (original,) = [
         each for each in shipped.manifests("runtimes") if each["metadata"]["name"] == "torch-distributed"
     ]
@@ -295,12 +296,12 @@ async def test_a_swap_and_the_way_back_rewrite_nothing_and_lose_nothing(
         await swap.works()
         before, specs = await swap.versions(), await swap.specs()
 
-    # The image alone.
+    # Replace only the image.
     with swap.ours():
         await swap.works()
         assert changed(before, await swap.versions(), release) == []
 
-    # The CRDs and the webhooks; then TrainJobs of the other generation.
+    # Replace the CRDs and the webhooks, and then use TrainJobs of the other generation.
     await swap.use([*shipped.crds(), *shipped.manifests("webhook")])
     with swap.ours():
         await swap.works()
@@ -321,7 +322,7 @@ async def test_a_swap_and_the_way_back_rewrite_nothing_and_lose_nothing(
         assert [each.key for each in replicated.template.spec.template.spec.tolerations or ()] == ["any"]
         before, specs = await swap.versions(), await swap.specs()
 
-    # The way back: the Go image, and the webhooks of its release, with the CRDs of this project.
+    # Go back to the Go image and the webhooks of its release, but keep the CRDs of this project.
     hooks = [each for each in binary.manifests() if each["kind"] != "CustomResourceDefinition"]
     await swap.use(hooks)
     with swap.go():

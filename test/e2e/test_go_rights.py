@@ -33,7 +33,7 @@ CLUSTER_ROLE = unstructured(GVK("rbac.authorization.k8s.io", "v1", "ClusterRole"
 
 @pytest.fixture
 def binary() -> Binary:
-    """The Go manager, built if need be: that may take longer than the test."""
+    """Return the Go manager; build it if it is missing, which may take longer than the test."""
     return anyio.run(gomanagers.locate, RELEASE)
 
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""A local cluster with KAI-Scheduler's place taken by programs that only answer probes: what surrounds them."""
+"""A local cluster with stand-ins for KAI-Scheduler's programs that only answer probes: everything around them."""
 
 import sys
 from collections.abc import Callable, Iterator

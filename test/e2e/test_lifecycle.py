@@ -38,7 +38,7 @@ Edit = Callable[..., Any]
 async def jobset_webhook(
     request: pytest.FixtureRequest, cluster_client: LiveClient, cluster_namespace: str
 ) -> AsyncIterator[str]:
-    """Serve the test's namespace with JobSet's webhooks, or without."""
+    """Let JobSet's webhooks be called for the test's namespace, or not."""
     if request.param == "webhook":
         yield request.param
         return
@@ -80,7 +80,7 @@ async def jobset_webhook(
 
 @pytest.fixture
 async def job(cluster_client: LiveClient, cluster_namespace: str, jobset_webhook: str) -> TrainJob:
-    """A suspended TrainJob of a runtime whose JobSets are valid without defaults; its Jobs exist."""
+    """Return a suspended TrainJob whose Jobs exist; its runtime's JobSets are valid without defaults."""
     pod = {"restartPolicy": "OnFailure", "containers": [{"name": "node", "image": "busybox:one"}]}
     template = {
         "metadata": {"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}},
@@ -125,13 +125,13 @@ async def job(cluster_client: LiveClient, cluster_namespace: str, jobset_webhook
 
 @pytest.fixture
 def edit(cluster_client: LiveClient, job: TrainJob) -> Edit:
-    """Change the spec of the TrainJob."""
+    """Return a function that changes the spec of the TrainJob."""
     return functools.partial(edit_spec, cluster_client, job)
 
 
 @pytest.fixture
 def completes(cluster_client: LiveClient, job: TrainJob) -> Callable[..., Any]:
-    """Wait until the TrainJob is Complete; return all pods that were seen on the way, the newest state of each."""
+    """Return a function that waits until the TrainJob is Complete, and returns the last state of each pod seen."""
 
     async def wait() -> list[dict[str, Any]]:
         seen: dict[str | None, dict[str, Any]] = {}
@@ -253,7 +253,7 @@ async def test_kueues_way_keeps_the_job_set(
         found = await cluster_client.get(JobSet, job.key)
         return any(getattr(each, field) for each in found.status.replicated_jobs_status or ())
 
-    await flavor("plan9")  # no such node: admitted, and evicted
+    await flavor("plan9")  # no node fits: the TrainJob is admitted, then evicted
     await edit(suspend=False)
     await eventually(lambda: counted("active"), timeout=120, reason="it was admitted")
     await edit(suspend=True)

@@ -36,7 +36,7 @@ Start = Callable[..., "Manager"]
 
 
 class Manager:
-    """A replica as a process, by the local cluster's own configuration for it."""
+    """A replica as a process, with the local cluster's Configuration for its manager."""
 
     def __init__(self, arguments: list[str], log: Path) -> None:
         self.log = log
@@ -57,7 +57,7 @@ class Manager:
 
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """The local cluster without a manager."""
+    """Yield the local cluster without a manager."""
     cluster = Cluster(tmp_path_factory.mktemp("bare"), Options(manager=False), tied=True)
     anyio.run(cluster.up)
     yield cluster
@@ -72,7 +72,7 @@ async def client(bare: Cluster) -> Any:
 
 @pytest.fixture
 def start(bare: Cluster, tmp_path: Path) -> Iterator[Start]:
-    """Start a replica with leader election; what still runs at the end is killed."""
+    """Yield a function that starts a replica with leader election; kill those that still run at the end."""
     started: list[Manager] = []
 
     def start_one(kubeconfig: Path | None = None) -> Manager:
@@ -99,7 +99,7 @@ def start(bare: Cluster, tmp_path: Path) -> Iterator[Start]:
 
 @pytest.fixture
 async def trained(client: LiveClient, request: pytest.FixtureRequest) -> Any:
-    """Make a TrainJob of that name and wait until it has its JobSet; return the seconds it took."""
+    """Return a function that creates a TrainJob, waits until it has its JobSet, and returns the seconds that took."""
     namespace = "-".join(request.node.name.split("_"))[:50].strip("-")
     await client.create(Namespace.from_dict({"metadata": {"name": namespace}}))
     key = (namespace, "default")
@@ -125,7 +125,7 @@ async def trained(client: LiveClient, request: pytest.FixtureRequest) -> Any:
 
 
 def manager_kubeconfig(cluster: Cluster) -> Any:
-    """Return what the cluster's manager reaches it by."""
+    """Return the kubeconfig of the cluster's manager."""
     return yaml.safe_load(Path(cluster.manager_arguments[1].partition("=")[2]).read_text())
 
 
@@ -201,7 +201,7 @@ def test_the_log_tells_more_at_a_signal(start: Start, bare: Cluster) -> None:
 async def test_a_token_rotates_under_a_running_manager(
     bare: Cluster, client: LiveClient, start: Start, trained: Any, tmp_path: Path
 ) -> None:
-    """The old token's account is removed, so nothing of it is good any more."""
+    """The service account of the old token is deleted, so that the token is not valid any more."""
     given = manager_kubeconfig(bare)
     token = tmp_path / "token"
 

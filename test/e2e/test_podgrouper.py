@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The pod grouper as a process under its shipped rights, on pods that the real controllers make."""
+"""The pod grouper as a process with its shipped rights, on pods that real controllers create."""
 
 import asyncio
 import signal
@@ -44,7 +44,7 @@ CONFIGURATION = {
 
 @pytest.fixture
 async def installed(cluster_client: LiveClient) -> None:
-    """The PodGroup CRD and the grouper's role are there, and an account that has nothing but the role."""
+    """Install the PodGroup CRD, the grouper's role, and a service account with only this role."""
     names = await install_crds(cluster_client, [custom_resource_definition(PodGroup)])
     await wait_established(cluster_client, names, timeout=60)
     namespace, name = ACCOUNT
@@ -73,7 +73,7 @@ class Grouper:
 
     @asynccontextmanager
     async def running(self, how: signal.Signals = signal.SIGTERM) -> AsyncIterator[None]:
-        """Run one, and end it by ``how``."""
+        """Run a grouper during the block, and end it by the signal ``how``."""
         with self._log.open("ab") as log:
             process = await asyncio.create_subprocess_exec(
                 sys.executable, "-m", "pkg.app", *self._arguments, cwd=ROOT, stderr=log
@@ -130,7 +130,7 @@ Grouped = Callable[..., Any]
 
 @pytest.fixture
 def grouped(cluster_client: LiveClient, cluster_namespace: str) -> Grouped:
-    """Wait until there are so many pods of that beginning and each names a group; return group names by pod."""
+    """Return a function that waits until ``count`` pods with a prefix have groups, and returns the groups by pod."""
 
     async def wait(prefix: str, count: int, *, timeout: float = 60) -> dict[str, str]:
         async def all_named() -> dict[str, str] | None:

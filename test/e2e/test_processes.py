@@ -97,7 +97,7 @@ print(json.dumps({"status": job.status, "logs": logs}))
 
 @pytest.fixture(scope="module")
 def local_cluster(run_cluster: Any) -> Iterator[Cluster]:
-    """A cluster whose pods run as processes."""
+    """Yield a cluster whose pods run as processes."""
     images = [f"pytorch/pytorch={TORCH}"] if TORCH else []
     options = Options(
         nodes=3,
@@ -120,7 +120,7 @@ def local_cluster(run_cluster: Any) -> Iterator[Cluster]:
 def train(
     local_cluster: Cluster, cluster_namespace: str, install_sdk: Callable[[str], Path], tmp_path: Path
 ) -> Callable[[str], Awaitable[dict[str, Any]]]:
-    """Train a function of the script with the SDK; return the status and the lines of each step."""
+    """Return a function that trains with the SDK, and returns the status and the lines of each step."""
     script = tmp_path / "train.py"  # a file: the SDK sends the function's source
     script.write_text(SCRIPT)
 

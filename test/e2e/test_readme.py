@@ -47,7 +47,7 @@ ELSEWHERE: Final = {
     "trainerctl crds --apply": "for a cluster of the reader's",
     "trainerctl run --kubeconfig ~/.kube/config --config=config.yaml": "for a cluster of the reader's",
 }
-"""Lines that are not run here, and why."""
+"""Lines that are not run here, and the reasons."""
 INSTALLED: Final = {
     "python -m venv sdk": "the fixture installs it",
     'sdk/bin/pip install "kubeflow==0.3.1" "kubeflow-trainer-api==2.1.0"': "the fixture installs it",
@@ -75,7 +75,7 @@ POD: Final = {
 
 
 def blocks(page: str) -> list[list[str]]:
-    """Return a page's shell blocks, each as its commands without what is said of them."""
+    """Return the commands of each shell block of a page, without comments."""
     found = re.findall(r"^```sh\n(.*?)^```", (ROOT / page).read_text(), re.DOTALL | re.MULTILINE)
     return [
         [line for raw in block.splitlines() if (line := re.sub(r"\s{2,}#.*$", "", raw).strip())]
@@ -84,7 +84,7 @@ def blocks(page: str) -> list[list[str]]:
 
 
 def commands() -> dict[str, list[list[str]]]:
-    """Return what is run of each page."""
+    """Return the commands of each page that are run."""
     return {
         page: [kept for block in blocks(page) if (kept := [line for line in block if line not in ELSEWHERE])]
         for page in PAGES
@@ -93,9 +93,9 @@ def commands() -> dict[str, list[list[str]]]:
 
 @pytest.fixture
 def shell(kubectl: Path, tmp_path: Path) -> Iterator[Callable[..., str]]:
-    """Run lines in one shell, stopping at the first that fails; return what they printed.
+    """Yield a function that runs lines in one shell up to the first that fails, and returns their output.
 
-    The copy has the environment that this run has, so that nothing is downloaded again.
+    The copy uses the environment of this run, so that nothing is downloaded again.
     """
     copy = tmp_path / "checkout"
     copy.mkdir()
@@ -186,7 +186,7 @@ def test_the_manifests_of_the_manager_are_taken_by_the_local_cluster(shell: Call
     said = shell(
         ". .venv/bin/activate",
         'eval "$(trainerctl cluster up --without-manager)"',
-        # Its admission would be asked at a Service, and no pod of this cluster serves one.
+        # Its webhooks are called through a Service, and no pod of this cluster serves one.
         "kubectl apply --server-side --force-conflicts -k config/default",
         "kubectl -n kubeflow-system get deployment,service,configmap,secret,serviceaccount -o name",
         "kubectl get clusterrole,clusterrolebinding,crd,validatingwebhookconfiguration -o name",

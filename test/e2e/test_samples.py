@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 SAMPLES = shipped.config_directory() / "samples"
 CACHE_ACCOUNT = "kubeflow-trainer-cache-initializer"
-# Per sample, the pods of each of its jobs.
+# The number of pods of each job, by sample.
 EXPECTED = {
     "torch-three-nodes": {"node": 3},
     "plain-suspended": {"node": 2},
@@ -47,7 +47,7 @@ def as_object(manifest: dict[str, Any], namespace: str) -> Any:
 
 
 async def succeeded_pods(client: LiveClient, namespace: str, job: str) -> Counter[str]:
-    """Return how many pods succeeded, by the job of the JobSet that they are of."""
+    """Return the number of pods that succeeded, by replicated job."""
     pods = await client.list(Pod, namespace=namespace, labels={"jobset.sigs.k8s.io/jobset-name": job})
     return Counter(
         pod.labels["jobset.sigs.k8s.io/replicatedjob-name"]
@@ -98,7 +98,7 @@ async def test_every_sample_runs_to_complete(
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": CACHE_ACCOUNT}}
 
     async def create() -> None:
-        # What a TrainJob names comes first: its runtime, its account, its claim.
+        # The objects that a TrainJob names come first: its runtime, its account, its claim.
         for manifest in sorted([account, *samples], key=lambda each: each["kind"] == "TrainJob"):
             await cluster_client.create(as_object(manifest, cluster_namespace))
 
@@ -151,6 +151,6 @@ async def test_every_sample_runs_to_complete(
         wanted = {each.name: each.template.spec.parallelism for each in job_set.spec.replicated_jobs or ()}
         assert wanted == expected, name
         succeeded = await succeeded_pods(cluster_client, cluster_namespace, name)
-        # Where there is a launcher, its end is the job's: the nodes are removed then.
+        # If there is a launcher, the job ends with it, and the nodes are removed.
         counted = {"launcher"} & expected.keys() or expected.keys()
         assert {job: succeeded[job] for job in counted} == {job: expected[job] for job in counted}, name

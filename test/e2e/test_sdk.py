@@ -24,7 +24,7 @@ JOBSET = os.environ.get("CLUSTER_JOBSET", DEFAULT_JOBSET)
 VERSIONS = ("0.2.0", "0.3.1", "0.4.1", "0.5.0")
 TUNED = "torchtune-llama3.2-1b"
 CLAIM = unstructured(GVK("", "v1", "PersistentVolumeClaim"))
-# Run by the SDK's own interpreter: nothing of ours is imported.
+# The SDK's own interpreter runs this: nothing of this project is imported.
 SCRIPT = """
 import json, sys, time
 from kubeflow.trainer import (
@@ -102,18 +102,18 @@ STEPS = {
     "builtin": (TUNED, 1, ["dataset-initializer", "model-initializer", "node-0"]),
     "mpi": ("deepspeed-distributed", 2, ["node-0", "node-1"]),  # the launcher is a node too
 }
-"""Of each way to train: the runtime, the nodes, and the steps that the SDK shows."""
+"""The runtime, the nodes, and the steps that the SDK shows, for each way to train."""
 
 
 @pytest.fixture(scope="session", params=VERSIONS)
 def sdk(request: pytest.FixtureRequest) -> str:
-    """A release of the SDK."""
+    """Return a release of the SDK."""
     return str(request.param)
 
 
 @pytest.fixture(scope="session")
 def sdk_python(sdk: str, install_sdk: Callable[[str], Path]) -> Path:
-    """An interpreter with the SDK."""
+    """Return an interpreter with the SDK."""
     return install_sdk(sdk)
 
 
@@ -157,7 +157,7 @@ async def test_the_sdk_lists_runtimes_trains_in_every_way_and_tidies_up(
     for kind, job in said["jobs"].items():
         runtime, nodes, steps = STEPS[kind]
         assert (job["runtime"], job["num_nodes"]) == (runtime, nodes)
-        if kind == "mpi":  # a launcher that is done ends the job, and nodes that are still at it go
+        if kind == "mpi":  # the job ends with the launcher, and nodes that still run are removed
             assert set(steps[:1]) <= set(job["steps"]) <= set(steps)
         else:
             assert job["steps"] == steps

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Releases of the Kubeflow SDK of both generations on one cluster: each has its options heard, and sees all TrainJobs.
+"""Releases of the Kubeflow SDK of both generations on one cluster: the options of each work, and each sees all TrainJobs.
 
 Logs are not read: the simulated nodes have no kubelet.
 """
@@ -27,7 +27,7 @@ JOBSET = os.environ.get("CLUSTER_JOBSET", DEFAULT_JOBSET)
 VERSIONS = ("0.2.0", "0.3.1", "0.4.1", "0.5.0")
 TO_SECOND = ("0.4.1", "0.5.0")
 Document = dict[str, Any]
-# Run by the SDK's own interpreter: nothing of ours is imported.
+# The SDK's own interpreter runs this: nothing of this project is imported.
 COMMON = """
 import json, sys
 from kubeflow.trainer import CustomTrainer, KubernetesBackendConfig, TrainerClient
@@ -104,7 +104,7 @@ print(json.dumps([job.name for job in client.list_jobs()]))
 def run(
     local_cluster: Cluster, cluster_namespace: str, install_sdk: Callable[[str], Path], tmp_path: Path
 ) -> Callable[..., Any]:
-    """Run a script with a release of the SDK, and return its output."""
+    """Return a function that runs a script with a release of the SDK, and returns its output."""
 
     async def started(release: str, text: str, *arguments: str) -> Any:
         script = tmp_path / f"{release}.py"  # a file: the SDK sends the function's source

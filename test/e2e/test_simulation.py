@@ -19,7 +19,7 @@ States = dict[int, list[dict[str, Any]]]
 
 @pytest.fixture(scope="module")
 def simulated() -> States:
-    """The states after each action, by seed."""
+    """Return the states after each action, by seed."""
     return {seed: script.simulated(lambda sim: world(sim, pods_fail=0.0), seed) for seed in SEEDS}
 
 
@@ -43,7 +43,7 @@ async def test_a_script_of_user_actions_ends_in_the_same_states(
         found: dict[str, Any] = {}
 
         async def settled(wanted: dict[str, Any] = wanted) -> bool:
-            """Look twice: the state may be the one before the action still, or on its way past this one."""
+            """Look twice: the first state may be that before the action, or may still change."""
             nonlocal found
             found = await present()
             if found == wanted:

@@ -22,7 +22,7 @@ from pkg.apis.trainer.v1alpha1 import TrainJob
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(600)]
 
-# Run by the SDK's own interpreter, as a pod would.
+# The SDK's own interpreter runs this, as it would in a pod.
 REPORT = """
 from kubeflow.trainer import update_trainjob_status
 assert update_trainjob_status(progress_percent=42, estimated_remaining_seconds=7, metrics={"loss": 0.5})
@@ -31,7 +31,7 @@ assert update_trainjob_status(progress_percent=42, estimated_remaining_seconds=7
 
 @pytest.fixture(scope="module")
 def local_cluster(run_cluster: Any) -> Iterator[Cluster]:
-    """A cluster whose manager serves status updates."""
+    """Yield a cluster whose manager serves status updates."""
     with run_cluster(Options(nodes=1, manager_gates={"TrainJobStatus": True})) as cluster:
         yield cluster
 

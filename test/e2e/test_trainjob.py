@@ -30,7 +30,7 @@ def conditions(job: TrainJob) -> Conditions:
 
 @pytest.fixture
 def verdict(cluster_client: LiveClient, cluster_namespace: str) -> Callable[..., Any]:
-    """Wait until a TrainJob says so; return it."""
+    """Return a function that waits until a TrainJob has a condition, and returns the TrainJob."""
 
     async def wait(
         condition: str, *, status: str = "True", name: str = "job", timeout: float = 60
@@ -54,7 +54,7 @@ def train_job(
 
 
 async def suspend(client: LiveClient, job: TrainJob, *, wanted: bool) -> None:
-    """Say so whatever the manager writes meanwhile, as ``kubectl patch`` does."""
+    """Set ``spec.suspend`` by a patch, as kubectl does, so that other writes of the manager cause no conflict."""
     await client.patch(job, raw_patch(MERGE, b'{"spec":{"suspend":%s}}' % (b"true" if wanted else b"false")))
 
 
@@ -135,7 +135,7 @@ async def test_a_train_job_is_suspended_and_resumed_and_moved_in_between(
 
     await consistently(no_pod, reason="a suspended job has no pods")
 
-    # As Kueue does: say where the pods go, then let them.
+    # As Kueue does: set the pods' placement, then resume.
     override = job.spec.pod_template_overrides[0].to_dict()
     override["spec"] = {
         "nodeSelector": {"kubernetes.io/os": "linux"},
@@ -211,7 +211,7 @@ async def test_a_running_job_set_keeps_its_owner_and_runs_past_its_own_webhook(
         lambda: cluster_client.get(JobSet, job.key), timeout=60, reason="the JobSet is made"
     )
     theirs = b'{"metadata":{"labels":{"team":"theirs"}}}'
-    await cluster_client.patch(job_set, raw_patch(MERGE, theirs))  # a label stays
+    await cluster_client.patch(job_set, raw_patch(MERGE, theirs))  # the label of another writer stays
     for what, patch in (
         ("owner", b'{"metadata":{"ownerReferences":null}}'),
         ("suspend", b'{"spec":{"suspend":true}}'),
@@ -228,7 +228,7 @@ async def test_a_running_job_set_keeps_its_owner_and_runs_past_its_own_webhook(
         figure(f"{runtime}: {what} of a running JobSet mended", time.monotonic() - began, at_most=20)
     assert (await cluster_client.get(JobSet, job.key)).labels[
         "team"
-    ] == "ours"  # it was suspended for a moment
+    ] == "ours"  # this shows that it was suspended for a moment
 
 
 async def test_the_webhooks_stand_in_the_api_servers_way(

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The table of causes in docs/why.md on a real control plane: each cause is the first answer once it is visible.
 
-API server, scheduler, controllers and JobSet are real, and most pods are processes. Statuses that need a container
-runtime or a registry are written by the test as a kubelet writes them, on a node of its own.
+API server, scheduler, controllers and JobSet are real, and most pods are processes. The test writes statuses that
+need a container runtime or a registry as a kubelet does, for a node without a kubelet.
 """
 
 from __future__ import annotations
@@ -119,12 +119,12 @@ NOT_PLAYED: Final = {
         ("gang-too-large", "gang-waiting"), "reports of Volcano, written as in test/unit/why; one of them is played"
     ),
 }  # fmt: skip
-"""The causes of docs/why.md that this module does not play, and the parts that they would need."""
+"""The causes of docs/why.md that this module does not bring about, and the components that they would need."""
 
 
 @pytest.fixture(scope="module")
 def local_cluster(run_cluster: Any) -> Iterator[Cluster]:
-    """A cluster whose pods run as processes, on nodes that have GPUs by name."""
+    """Yield a cluster whose pods run as processes, on nodes that have GPUs only by name."""
     options = Options(
         nodes=2,
         shape=NodeShape(gpus=8),
@@ -139,7 +139,7 @@ def local_cluster(run_cluster: Any) -> Iterator[Cluster]:
 async def live(
     cluster_client: LiveClient, cluster_namespace: str, local_cluster: Cluster
 ) -> AsyncIterator[Live]:
-    """A namespace for one TrainJob, in a cluster that serves the kinds of Kueue and Volcano."""
+    """Yield a namespace for one TrainJob, in a cluster that serves the kinds of Kueue and Volcano."""
     await apply_manifests(cluster_client, crds())
     await wait_established(cluster_client, [each["metadata"]["name"] for each in crds()], timeout=60)
     made = Live(cluster_client, local_cluster, cluster_namespace)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""``trainerctl why`` asked without a pause during the life of a TrainJob: no moment of a healthy life is called wrong."""
+"""``trainerctl why``, run without a pause during a healthy TrainJob's life: it reports at no time that something is wrong."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 @asynccontextmanager
 async def asked(client: LiveClient, key: NamespacedName) -> AsyncIterator[list[Verdict]]:
-    """Ask again and again for the time of the block; the list has every answer."""
+    """Diagnose repeatedly during the block; the list that is yielded gets every verdict."""
     answers: list[Verdict] = []
 
     async def ask() -> None:
@@ -44,7 +44,7 @@ async def asked(client: LiveClient, key: NamespacedName) -> AsyncIterator[list[V
 
 
 def runtime(namespace: str, *, run_for: str, restarts: int = 0, exit_code: str = "") -> TrainingRuntime:
-    """Return a runtime of one step whose pods end as the simulated nodes are instructed."""
+    """Return a runtime of one step whose annotations determine how its simulated pods end."""
     annotations = {"sim.local/run-for": run_for} | ({"sim.local/exit-code": exit_code} if exit_code else {})
     containers = [{"name": "node", "image": "busybox"}]
     pod: dict[str, Any] = {"metadata": {"annotations": annotations}, "spec": {"containers": containers}}
@@ -106,15 +106,15 @@ async def test_a_job_set_that_is_built_again_after_an_edit(
     after = await cluster_client.get(JobSet, job.key)
     assert before.metadata.uid
     assert (after.spec.replicated_jobs or [])[0].template.spec.parallelism == 3
-    # Answers that were being read while the edit was written show the suspended TrainJob. The garbage collector of a
-    # new cluster learns of the kind JobSet within 30 s; until then a deletion in the foreground is blocked indeed.
+    # Verdicts that were being read while the edit was written show the suspended TrainJob. The garbage collector of a
+    # new cluster learns of the kind JobSet within 30 s; until then, a deletion in the foreground really is blocked.
     excused = (["suspended"], ["deletion-blocked"])
     resumed = [each for each in answers if [one.cause for one in each.findings] not in excused]
     assert wrong(resumed) == []
 
 
 async def test_a_job_set_that_restarts(cluster_client: LiveClient, cluster_namespace: str) -> None:
-    """The failed pods are the answer while they are there; the moments after their deletion are a start."""
+    """While the failed pods exist, the verdict names them; after their deletion, the TrainJob is starting."""
     await cluster_client.create(runtime(cluster_namespace, run_for="2s", restarts=2, exit_code="1"))
     job = train_job(cluster_namespace)
     async with asked(cluster_client, job.key) as answers:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Kubernetes' own gangs for real: bound by its scheduler together or not at all.
+"""Kubernetes' own gangs on a real cluster: its scheduler binds their pods together or not at all.
 
 ``CLUSTER_KUBERNETES`` and ``CLUSTER_JOBSET`` choose the releases, and ``GANG_ROUNDS`` the number of random rounds.
 """
@@ -44,7 +44,7 @@ RunCluster = Callable[[Options], AbstractContextManager[Cluster]]
 
 @pytest.fixture(scope="module")
 def cluster(run_cluster: RunCluster) -> Iterator[Cluster]:
-    """A cluster whose scheduler schedules Kubernetes' own gangs."""
+    """Yield a cluster whose scheduler schedules Kubernetes' own gangs."""
     shape = NodeShape(gpus=GPUS)
     options = Options(
         nodes=NODES, shape=shape, timeout=600, kubernetes=KUBERNETES, jobset=JOBSET, workloads=True
@@ -64,7 +64,7 @@ def job(name: str, *, gpus: int, run_for: str, **more: Any) -> dict[str, Any]:
 
 @pytest.fixture
 async def start(cluster_client: LiveClient, cluster_namespace: str) -> AsyncIterator[Start]:
-    """Start a TrainJob of a gang; all TrainJobs and pods are deleted at the end."""
+    """Yield a function that starts a TrainJob of a gang; delete all TrainJobs and pods at the end."""
 
     async def create(
         nodes: int,

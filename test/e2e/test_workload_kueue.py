@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Kueue on top of Kubernetes' own gangs: what it starts, evicts and starts elsewhere is never bound in part.
+"""Kueue with Kubernetes' own gangs: a gang that is started, evicted and started elsewhere is never bound in part.
 
-``CLUSTER_KUBERNETES`` and ``CLUSTER_JOBSET`` choose the releases. Kueue is played by its exact writes.
+``CLUSTER_KUBERNETES`` and ``CLUSTER_JOBSET`` choose the releases. Kueue does not run: the tests send its exact writes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ RunCluster = Callable[[Options], AbstractContextManager[Cluster]]
 
 @pytest.fixture(scope="module")
 def cluster(run_cluster: RunCluster) -> Iterator[Cluster]:
-    """A cluster whose scheduler schedules Kubernetes' own gangs; each pod of the tests takes a node."""
+    """Yield a cluster whose scheduler schedules Kubernetes' own gangs; each pod of the tests fills a node."""
     options = Options(
         shape=NodeShape(gpus=GPUS), timeout=600, kubernetes=KUBERNETES, jobset=JOBSET, workloads=True
     )
@@ -44,7 +44,7 @@ def cluster(run_cluster: RunCluster) -> Iterator[Cluster]:
 
 
 class Gang:
-    """The pods of one TrainJob, and their other controllers."""
+    """The pods of one TrainJob, and the actions of other controllers on them."""
 
     def __init__(self, client: LiveClient, namespace: str) -> None:
         self._client = client
@@ -80,7 +80,7 @@ class Gang:
             while True:
                 in_part = len(await self.nodes()) not in (0, WHOLE)
                 now = anyio.current_time()
-                # Of a moment in which the machine stood still, little counts: the scheduler stood still, too.
+                # Long pauses count only in part: if this process was stopped, so was the scheduler.
                 lasted = lasted + min(now - last, 0.5) if in_part else 0.0
                 longest, last = max(longest, lasted), now
                 await anyio.sleep(0.05)
@@ -94,7 +94,7 @@ class Gang:
 
 @pytest.fixture
 async def gang(cluster_client: LiveClient, cluster_namespace: str) -> AsyncIterator[Gang]:
-    """The gang of the TrainJob ``job``; everything is deleted at the end."""
+    """Yield the gang of the TrainJob ``job``; delete everything at the end."""
     for flavor, names in FLAVORS.items():
         for name in names:
             patch = f'{{"metadata":{{"labels":{{"flavor":"{flavor}"}}}}}}'.encode()

@@ -51,7 +51,7 @@ POD_GROUPS: dict[str, Any] = {
 
 @pytest.fixture(scope="session")
 def trainer_crds(plane: Environment) -> list[dict[str, Any]]:
-    """Trainer's CRDs, JobSet's and one for coscheduling's PodGroups, which ``plane`` serves from now on."""
+    """Install Trainer's CRDs, JobSet's and that of coscheduling's PodGroups in ``plane``; return them."""
 
     async def install() -> list[dict[str, Any]]:
         binaries = await Binaries().locate(JOBSET)
@@ -66,7 +66,7 @@ def trainer_crds(plane: Environment) -> list[dict[str, Any]]:
 async def make_runtime(
     trainer_crds: list[dict[str, Any]], client: LiveClient, namespace: str
 ) -> AsyncIterator[Callable[..., Awaitable[str]]]:
-    """Makes copies of shipped runtimes under names of their own; they go with the test, and so do its TrainJobs."""
+    """Yield a function that creates copies of shipped runtimes; they and all TrainJobs are deleted after the test."""
     made: list[ClusterTrainingRuntime] = []
 
     async def make(original: str, name: str, **policies: Any) -> str:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The cluster's authority is replaced under a running manager, which knows it by a file."""
+"""The cluster's authority is replaced while the manager runs, which reads it from a file."""
 
 import dataclasses
 import subprocess
@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture
 async def server() -> AsyncIterator[Environment]:
-    """An API server of this test's own, with the kinds that the manager watches."""
+    """Yield an API server that only this test uses, with the kinds that the manager watches."""
     async with Environment() as environment:
         binaries = await Binaries().locate(JOBSET)
         await environment.install_crds(*contents.crds(binaries[JOBSET.name]))
@@ -41,7 +41,7 @@ def launch(arguments: list[str], log: Path) -> subprocess.Popen[bytes]:
 
 
 async def train(config: Config, name: str, *, within: float) -> float:
-    """Make a TrainJob; return the seconds until it has its JobSet."""
+    """Create a TrainJob; return the seconds until it has its JobSet."""
     async with Transport(config) as transport:
         client = LiveClient(transport, RESTMapper(transport))
         pod = {"spec": {"containers": [{"name": "node", "image": "busybox"}]}}
@@ -79,7 +79,7 @@ async def test_the_manager_goes_on_when_the_clusters_authority_is_replaced(
     try:
         await train(server.config, "before", within=60)
 
-        # As it is done: both are trusted, then the server shows the new, then the old is forgotten.
+        # As administrators do: trust both, then let the server show the new one, then remove the old one.
         trusted.write_bytes(old + new.certificate)
         plane.authority_file.write_bytes(old + new.certificate)  # the clients' certificates are of the old
         new.server("kube-apiserver", ["127.0.0.1", "localhost", "kubernetes.default.svc"]).write(

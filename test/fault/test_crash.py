@@ -2,14 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The manager is killed right after its k-th write of a scenario, for one k after the other, and started again.
 
-The scenario: 50 TrainJobs of two gang-scheduled runtimes, one of them MPI's, some suspended; ``total`` writes when
-nobody interferes. The first writes are special (finalizers, informers that begin late), so each of them is the last
-one once; of the others every ``FAULT_EVERY_K``-th, 5 by default. ``FAULT_EVERY_K=1`` takes minutes and leaves none
-out;
-``FAULT_FROM_K`` begins later, to go on where something failed.
+The scenario: 50 TrainJobs of two gang-scheduled runtimes, one of them MPI's, some suspended; ``total`` writes without a
+crash. The first writes are special (finalizers, informers that start late), so the manager is killed after each of them;
+of the others after every ``FAULT_EVERY_K``-th, 5 by default. ``FAULT_EVERY_K=1`` kills it after each one and takes
+minutes. ``FAULT_FROM_K`` starts at a later k, to continue where something failed.
 
-The k-th write takes effect and its answer is never heard; the writes after it never reach the server. A manager that
-has caught up after one crash is the one to be killed in the next round, so each round costs one start.
+The k-th write takes effect, but its answer is lost; the writes after it never reach the server. A manager that has
+caught up after one crash is the one to be killed in the next round, so each round costs one start.
 """
 
 import difflib
@@ -50,7 +49,7 @@ State = dict[str, dict[str, Any]]
 
 
 class Crash:
-    """Counts a namespace's writes as they pass a proxy, and kills their author once the ``last`` has taken effect."""
+    """Counts a namespace's writes through a proxy, and kills the manager once the ``last`` one has taken effect."""
 
     def __init__(self, proxy: Any, namespace: str, kill: Callable[[], None], last: int | None) -> None:
         self.writes: list[Any] = []
@@ -73,7 +72,7 @@ class Crash:
 
 
 class Managers:
-    """The manager as a process of its own, one at a time."""
+    """Runs the manager as a process, one at a time."""
 
     def __init__(self, server: str, folder: Path) -> None:
         configuration = {
@@ -82,7 +81,7 @@ class Managers:
             "metrics": {"bindAddress": "0"},
             "health": {"healthProbeBindAddress": "0"},
             "clientConnection": {"qps": -1},
-            # The certificates' Secret would be one more write; what becomes of it is test_rotation's.
+            # The certificates' Secret would be one more write; test_rotation tests it.
             "certManagement": {"enable": False},
             "webhook": {"host": "127.0.0.1", "port": free_ports(1)[0], "certDir": str(folder)},
         }
@@ -107,11 +106,11 @@ class Managers:
 
     @property
     def ended(self) -> bool:
-        """Whether the manager has given up by itself."""
+        """Return True if the manager has ended by itself."""
         return self._process is None or self._process.poll() is not None
 
     def failed_reconciles(self) -> int:
-        """How many reconciles have failed in all runs."""
+        """Return the number of failed reconciles in all runs."""
         return sum("Reconciler error" in line for line in self.log.read_text().splitlines())
 
     def kill(self) -> None:
@@ -164,7 +163,7 @@ async def end(client: LiveClient, namespace: str) -> None:
 
 
 def settled(wire: dict[str, Any], namespace: str) -> Any:
-    """Return an object without what differs from run to run."""
+    """Return an object without the values that differ between runs."""
     meta = wire["metadata"]
     for name in _VOLATILE:
         meta.pop(name, None)
@@ -189,7 +188,7 @@ def _without(value: Any, namespace: str) -> Any:
 
 
 async def look(client: LiveClient, namespace: str) -> tuple[State, int]:
-    """Return what there is in the namespace, and how many children have no TrainJob."""
+    """Return the objects of the namespace, and how many children have no TrainJob."""
     state: State = {}
     uids, orphans = set(), 0
     for kind in KINDS:
@@ -203,7 +202,7 @@ async def look(client: LiveClient, namespace: str) -> tuple[State, int]:
 
 
 def difference(got: State, want: State) -> str:
-    """Return the first object that differs, as it is and as it should be, line by line."""
+    """Return a diff of the first object that is not as it should be."""
     name = next(name for name in {**want, **got} if got.get(name) != want.get(name))
     wanted, found = (yaml.safe_dump(state.get(name)).splitlines() for state in (want, got))
     return "\n".join([name, *difflib.unified_diff(wanted, found, "wanted", "got", lineterm="")])
@@ -211,7 +210,7 @@ def difference(got: State, want: State) -> str:
 
 @pytest.fixture
 async def reference(client: LiveClient, namespace: str, managers: Managers, proxy: Any) -> tuple[State, int]:
-    """The final objects without interference, and the number of writes."""
+    """Return the final objects without a crash, and the number of writes."""
     place = f"{namespace}-0"
     undisturbed = Crash(proxy, place, managers.kill, None)
     await begin(client, place)

@@ -43,7 +43,7 @@ MALFORMED: dict[str, dict[str, Any]] = {
 
 
 class _Jumping(selectors.DefaultSelector):
-    """Waits by moving the clock."""
+    """Advances the clock instead of waiting."""
 
     now = 0.0
 
@@ -83,7 +83,7 @@ class Mixed:
 
 
 async def twenty_minutes(name: str, *, poison: bool) -> Mixed:
-    """Wake one of 50 objects ten times a second, for one worker."""
+    """Return a reconciler after twenty minutes with one worker, in which one of 50 objects woke ten times a second."""
     mixed = Mixed()
     controller = Controller(name, mixed, Options(max_concurrent_reconciles=1))
     pace = random.Random(2)
@@ -128,7 +128,7 @@ def any_shape(crd: dict[str, Any]) -> dict[str, Any]:
 
 @asynccontextmanager
 async def manager(plane: Environment) -> AsyncIterator[ctrl.Manager]:
-    """Our own manager, inside the test."""
+    """Run our manager inside the test."""
     cfg = config.load()
     cfg.metrics.bind_address = cfg.health.health_probe_bind_address = "0"
     cfg.webhook.host, cfg.webhook.port = "127.0.0.1", 0
@@ -199,7 +199,7 @@ async def test_objects_stored_without_a_schema_stop_nobody_else(
         assert await job_sets() == {*well, "odd-child"}
         assert mgr.cache.degraded() == {}
 
-        # Whatever is mended is served, the JobSet that was odd too.
+        # Each object that is corrected is served, the odd JobSet too.
         updated = 0
         for name in MALFORMED:
             odd = await client.get(TRAIN_JOBS, (namespace, name))
@@ -207,7 +207,7 @@ async def test_objects_stored_without_a_schema_stop_nobody_else(
             fixed["metadata"]["resourceVersion"] = odd.metadata.resource_version
             try:
                 await client.update(TRAIN_JOBS.from_dict(fixed))
-            except InvalidError:  # a rule compares with what was there: the server stumbles over that, too
+            except InvalidError:  # a rule reads the old object, and the server cannot evaluate it
                 await client.delete(odd)
                 await client.create(TRAIN_JOBS.from_dict(train_job(namespace, name, runtime)))
             else:

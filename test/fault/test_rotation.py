@@ -1,6 +1,9 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Certificates rotate under load, in three replicas that began with an empty Secret. FAULT_SECONDS=30 for all 20."""
+"""Certificates rotate under load, in three replicas that start with an empty Secret.
+
+FAULT_SECONDS=30 runs all 20 rotations.
+"""
 
 import contextlib
 import ssl
@@ -38,7 +41,7 @@ REPLICAS = 3
 RATE = 200
 CLIENTS = 32
 QUIET = 5.0
-"""Seconds of load without rotations, which the rest is compared with."""
+"""Seconds of load without rotations, for comparison."""
 SECRET = Secret.from_dict(
     {"metadata": {"name": "kubeflow-trainer-webhook-cert", "namespace": contents.TRAINER_NAMESPACE}}
 )
@@ -47,7 +50,7 @@ USER = "rotating-manager"
 
 @pytest.fixture
 async def ports(plane: Environment, client: LiveClient) -> list[int]:
-    """Install Trainer, with a hook for every replica: an admission needs all of them. Their ports, then health's."""
+    """Install Trainer, with a webhook for every replica, so that an admission needs all; return ports, health's last."""
     binaries = await Binaries().locate(JOBSET)
     await plane.install_crds(*contents.crds(binaries[JOBSET.name]))
     with contextlib.suppress(StatusError):
@@ -81,7 +84,7 @@ async def ports(plane: Environment, client: LiveClient) -> list[int]:
 
 @pytest.fixture
 def managers(plane: Environment, ports: list[int], tmp_path: Path) -> Iterator[list[subprocess.Popen[bytes]]]:
-    """Three replicas, started together; killed at the end."""
+    """Start three replicas together; kill them after the test."""
     kubeconfig = tmp_path / "kubeconfig"
     kubeconfig.write_text(yaml.safe_dump(plane.kubeconfig_for(USER)))
     kubeconfig.chmod(0o600)
@@ -112,7 +115,7 @@ def managers(plane: Environment, ports: list[int], tmp_path: Path) -> Iterator[l
 
 @dataclass
 class Load:
-    """Admissions at a steady rate, and what came of them."""
+    """Sends admissions at a steady rate, and counts their results."""
 
     client: LiveClient
     job: TrainJob
@@ -136,7 +139,7 @@ class Load:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Ask at the rate, from as many clients as a busy server answers at once."""
+        """Send at the rate during the block, with as many clients as a busy server answers at once."""
         began, asked, stopping = time.monotonic(), 0, False
 
         async def ask() -> None:
@@ -170,13 +173,13 @@ async def authority(client: LiveClient) -> bytes:
 
 
 def serves(port: int, ca: bytes) -> bool:
-    """Whether a replica serves with a certificate of ``ca``."""
+    """Return True if a replica serves with a certificate of ``ca``."""
     try:
         served = ssl.get_server_certificate(("127.0.0.1", port))
         x509.load_pem_x509_certificate(served.encode()).verify_directly_issued_by(
             x509.load_pem_x509_certificate(ca)
         )
-    except (OSError, ValueError, InvalidSignature):  # it serves nothing, or what another authority signed
+    except (OSError, ValueError, InvalidSignature):  # nothing is served, or another authority signed it
         return False
     return True
 

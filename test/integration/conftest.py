@@ -38,7 +38,7 @@ RunManager = Callable[..., AbstractAsyncContextManager[Manager]]
 
 @pytest.fixture(scope="session")
 def install_trainer() -> Callable[[Environment], None]:
-    """Install JobSet's and Trainer's CRDs, and a user with the rights of our manager."""
+    """Return a function that installs JobSet's and Trainer's CRDs, and a user with the rights of our manager."""
 
     async def install(control_plane: Environment) -> None:
         binaries = await Binaries().locate(JOBSET)
@@ -58,14 +58,14 @@ def install_trainer() -> Callable[[Environment], None]:
 def trainer_control_plane(
     control_plane: Environment, install_trainer: Callable[[Environment], None]
 ) -> Environment:
-    """The run's API server, with Trainer installed."""
+    """Return the API server of the run, with Trainer installed."""
     install_trainer(control_plane)
     return control_plane
 
 
 @pytest.fixture
 async def trainer_config(trainer_control_plane: Environment) -> Config:
-    """How the manager under test reaches the API server."""
+    """Return the client configuration of the manager under test."""
     return await trainer_control_plane.add_user(USER)
 
 
@@ -102,23 +102,23 @@ async def may_look_at_pods(live_client: LiveClient) -> AsyncIterator[None]:
 
 
 class Recorded:
-    """A way to the API server that keeps what went over it."""
+    """A transport that records the requests."""
 
     def __init__(self, transport: Transport, sent: list[Request]) -> None:
         self._transport = transport
         self._sent = sent
 
     async def send(self, request: Request) -> Response:
-        """Keep the request and send it."""
+        """Record the request and send it."""
         self._sent.append(request)
         return await self._transport.send(request)
 
 
 @pytest.fixture
 def run_manager(trainer_config: Config) -> RunManager:
-    """Run the program's own manager inside the test: ``async with run_manager(serving={…}) as mgr``.
+    """Return a function that runs the program's manager in the test: ``async with run_manager(serving={…}) as mgr``.
 
-    Every request of the manager is added to ``sent``, if that is given.
+    If ``sent`` is given, every request of the manager is added to it.
     """
 
     @asynccontextmanager
@@ -155,7 +155,7 @@ def run_manager(trainer_config: Config) -> RunManager:
 
 @pytest.fixture
 async def namespace(namespace: str, live_client: LiveClient) -> AsyncIterator[str]:
-    """A fresh namespace, whose TrainJobs go with the test: no later test's manager shall find work in them."""
+    """Yield a new namespace; its TrainJobs are deleted after the test, so that later managers do not find them."""
     yield namespace
     try:
         jobs = await live_client.list(TrainJob, namespace=namespace)
@@ -166,7 +166,7 @@ async def namespace(namespace: str, live_client: LiveClient) -> AsyncIterator[st
 
 
 class Process:
-    """Our manager as a process of its own, as a cluster runs it."""
+    """Our manager as a process, as a cluster runs it."""
 
     def __init__(self, arguments: list[str], log: Path) -> None:
         self.log = log
@@ -179,19 +179,19 @@ class Process:
             )
 
     def kill(self) -> None:
-        """End it as if the machine had failed."""
+        """Kill the process, as if the machine had failed."""
         self._process.send_signal(signal.SIGKILL)
         self._process.wait()
 
     def terminate(self) -> int:
-        """Ask it to end; return its exit code."""
+        """Send SIGTERM; return the exit code."""
         self._process.terminate()
         return self._process.wait(timeout=30)
 
 
 @pytest.fixture
 def start_manager(trainer_control_plane: Environment, tmp_path: Path) -> Any:
-    """Start our manager as a process; it is killed at the end of the test."""
+    """Yield a function that starts our manager as a process, which is killed after the test."""
     kubeconfig = tmp_path / "kubeconfig"
     kubeconfig.write_text(yaml.safe_dump(trainer_control_plane.kubeconfig_for(USER)))
     kubeconfig.chmod(0o600)
@@ -219,7 +219,7 @@ def start_manager(trainer_control_plane: Environment, tmp_path: Path) -> Any:
 
 @pytest.fixture
 async def torch_runtime(trainer_control_plane: Environment, live_client: LiveClient, namespace: str) -> str:
-    """A ClusterTrainingRuntime of this test's own, equal to the shipped torch-distributed; its name."""
+    """Create a copy of the shipped torch-distributed for this test; return its name."""
     del trainer_control_plane
     (original,) = [
         each for each in shipped.manifests("runtimes") if each["metadata"]["name"] == "torch-distributed"

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Runs recorded cases through the product's own code and prints every difference.
+"""Run recorded cases with the product's code and print every difference.
 
     replay.py FILE… [--emit FILE] [--family PREFIX …] [--rules RELEASE] [--profile 2.1|2.3] [--no-wait]
 
-The last line is ``N passed, N failed``; the exit code is 1 when one failed, 2 when a file is not a vector file.
+The last line is ``N passed, N failed``; the exit code is 1 if a case failed, 2 if a file is not a vector file.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-if __name__ == "__main__":  # as a script, from wherever: the product's packages are two folders up
+if __name__ == "__main__":  # as a script: the product's packages are two folders up
     sys.path[:0] = [str(Path(__file__).resolve().parents[2])]
 
 import msgspec
@@ -25,14 +25,14 @@ from structlog.testing import capture_logs
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Replay; return the exit code."""
+    """Replay the cases of the command line; return the exit code."""
     options = _parser().parse_args(arguments)
     try:
         found = list(cases.load(options.files, options.family, options.profile, options.rules))
     except cases.BadVectorFileError as error:
         sys.stderr.write(f"{error}\n")
         return 2
-    with capture_logs():  # standard output is the result's
+    with capture_logs():  # standard output is only for the result
         results = asyncio.run(_replay(found))
     if options.emit is not None:
         emitted = [

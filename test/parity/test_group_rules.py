@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What may differ from a recorded answer about pods and their groups, and what may not."""
+"""Permitted differences from a recorded answer about pods and their groups, and others, which are found."""
 
 from __future__ import annotations
 

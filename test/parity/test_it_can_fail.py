@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The runner sees a wrong answer, whichever part of whichever operation's answer is wrong."""
+"""The runner finds a wrong answer, in any part of any operation's answer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Answer = dict[str, Any]
 
 
 def representative() -> Iterator[Any]:
-    """Yield, of each operation, the first case that says something about a part of the answer, for every part."""
+    """Yield, for each part of each operation's answer, the first case whose answer contains it."""
     seen = set()
     for case in cases.load(sorted(RECORDED.glob("*.json"))):
         special = case.want.keys() & {"panic", "unordered", "anyOf"}
@@ -27,7 +27,7 @@ def representative() -> Iterator[Any]:
             continue
         for part, held in case.want.items():
             if groupcompare.concerns(case) and part in {"error", "steps"}:
-                continue  # parts that may differ in words; the test below tries them
+                continue  # parts that may differ in words; a test below covers them
             if held and (case.op, part) not in seen:
                 seen.add((case.op, part))
                 yield pytest.param(case, part, id=f"{case.op}: {part}")
@@ -37,7 +37,7 @@ CASES = list(representative())
 
 
 def wrong_answers(got: Answer, part: str) -> Iterator[tuple[str, Answer]]:
-    """Yield the answer with one thing wrong in ``part``, for each thing in it."""
+    """Yield the answer with one wrong value in ``part``, for each value in it."""
     for path in paths(got[part], (part,)):
         value = at(got, path)
         if value is not None and path[:-1] != ("objects",):

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Owners out of the manager's memory, cut to what each grouper says that it reads, make the recorded groups too."""
+"""Owners from the manager's cache, reduced to the fields that a grouper declares, also give the recorded groups."""
 
 from __future__ import annotations
 

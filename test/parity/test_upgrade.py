@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""A cluster full of what the Go manager made: our first look at each TrainJob sends nothing."""
+"""In a cluster with the objects of the Go manager our first reconcile of each TrainJob sends nothing."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def identity(wire: dict[str, Any]) -> tuple[str, ...]:
 
 
 def is_settled(case: cases.Case) -> bool:
-    """Whether the case has children, and none of them lives otherwise than it is wanted."""
+    """Return True if the case has children, and all of them are as wanted."""
     wanted = {identity(wire) for wire in case.want.get("objects") or ()}
     return bool(wanted) and not wanted & {identity(wire) for wire in case.input.get("objects") or ()}
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The recorded answers, case by case, and the replayer's own manners."""
+"""The recorded answers, case by case, and the output of the replayer."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Reports after the simulated lives which states of TrainJobs and JobSets were lived."""
+"""Reports the states of TrainJobs and JobSets that occurred in the simulations."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from pkg.metrics import TRAIN_JOB_RECONCILES
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print the reconciles by state, those of no reconcile last; with several workers, they know only their own."""
+    """Print the number of reconciles by state, states without one last; each of several workers knows only its own."""
     counts = {
         sample.labels["state"]: int(sample.value)
         for family in TRAIN_JOB_RECONCILES.collect()

@@ -37,7 +37,7 @@ def scenario(sim: Simulation) -> None:
 
 
 def newest(sim: Simulation) -> None:
-    """The same with the groups of KAI-Scheduler v0.17."""
+    """As :func:`scenario`, with the groups of KAI-Scheduler v0.17."""
     world(sim, Rules.V0_17)
 
 

@@ -31,7 +31,7 @@ pytestmark = pytest.mark.timeout(
 )  # they compute for minutes, and a busy machine takes several times as long
 
 _NAMES = 6
-"""How many names of TrainJobs a whole life has."""
+"""The number of TrainJob names in a simulation."""
 
 
 def scenario(sim: Simulation) -> None:
@@ -74,7 +74,7 @@ def moves(sim: Simulation) -> None:
 
 
 def keeping(sim: Simulation) -> None:
-    """As :func:`scenario`, with managers of the second generation and people who delete and edit snapshots."""
+    """As :func:`scenario`, with managers of the second generation and users who delete and edit snapshots."""
     cluster = world(sim, version=V2_3)
     past = Past(sim)
     Writes(sim)
@@ -83,7 +83,7 @@ def keeping(sim: Simulation) -> None:
     administrators.register(sim)
     snapshots.register()
     sim.action(revoke, times=0.5)
-    # Nothing protects runtimes: they may be deleted at any time.
+    # Runtimes are not protected: they may be deleted at any time.
     rules = Rules(sim, past, dict.fromkeys(runtimes.NAMES, math.inf))
     end = End(users, administrators, past, snapshots)
     sim.on_change(rules.see)

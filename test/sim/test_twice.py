@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Memory only saves requests: a manager that is killed at every step leaves the same objects as one that is not.
+"""The manager's memory only saves requests: a manager that is killed at every step leaves the same objects.
 
-A script of users' actions is lived twice. In the second life the manager is killed before and after each of its writes,
-and at some moment before or after the changes that its watches report.
+A script of users' actions runs twice. In the second run the manager is killed before and after each of its writes,
+and at random moments before or after the changes that its watches report.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ Document = dict[str, Any]
 MANAGER: Final = "manager-1"
 _PASSING: Final = re.compile(rb'"(uid|resourceVersion|lastTransitionTime|time)":"[^"]*"|[0-9TZ:.-]{20,}Z')
 _QUIET: Final = 75.0
-"""Seconds without a change or a kill: more than pods run."""
+"""Seconds without a change or a kill, longer than pods run."""
 _LONGEST: Final = 3600.0
 _GANG: Final = TrainingRuntime.from_dict(
     {"metadata": {"name": "gang", "namespace": "default"}, "spec": runtimes.SPECS["gang"]}
 )
-# A task of a killed process may not have begun.
+# A task of a killed process may not have started.
 pytestmark = [
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
     pytest.mark.timeout(1800),  # a busy machine takes several times as long
@@ -48,9 +48,9 @@ WHOLE: Final[tuple[type[Object], ...]] = (TrainJob, JobSet, PodGroup, TrainingRu
 
 
 class Kills(Observer):
-    """Kills the manager before each write is sent, when it arrives on the next attempt, and around changes.
+    """Kills the manager before each write is sent, when the next attempt arrives at the server, and around changes.
 
-    The attempt after that succeeds, so that each write is made at last.
+    The third attempt succeeds, so that each write is made in the end.
     """
 
     def __init__(self, sim: Simulation) -> None:
@@ -64,7 +64,7 @@ class Kills(Observer):
         sim.on_change(self._see)
 
     def again(self) -> None:
-        """Kill at equal writes once more: they belong to another action."""
+        """Kill at equal writes again, because they belong to another action."""
         self._tried.clear()
 
     def sends(self, process: Process, request: Request) -> None:
@@ -106,7 +106,7 @@ def _is_write(request: Request) -> bool:
 
 
 def one_by_one(seed: int) -> list[list[Action]]:
-    """Return the actions of a script, each of which is followed by rest."""
+    """Return the actions of a script, each as a burst, which is followed by a pause."""
     return [[action] for action in actions.script(seed)]
 
 

@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""TrainJobs by the thousand through their whole life on the local cluster, and what the manager has left of them.
+"""Thousands of TrainJobs run and are deleted on the local cluster, after which the manager must not have grown.
 
-SOAK_JOBS says how many (2000), SOAK_MINUTES by when they must be through (20), SOAK_WAVE how many at a time (50).
+SOAK_JOBS is their number (2000), SOAK_MINUTES the time limit (20), SOAK_WAVE the number at a time (50).
 """
 
 import json
@@ -44,7 +44,7 @@ MIB = 1 << 20
 
 @dataclass(frozen=True)
 class Sample:
-    """What the manager holds once a wave is gone."""
+    """The manager's resources after a wave has been deleted."""
 
     rss: float
     files: int
@@ -55,7 +55,7 @@ class Sample:
 
 @dataclass
 class Soak:
-    """The run: its cluster, its manager, what was seen."""
+    """The run: its cluster, its manager and the samples."""
 
     cluster: Cluster
     client: LiveClient
@@ -64,7 +64,7 @@ class Soak:
     lives: list[float] = field(default_factory=list)
 
     async def sample(self) -> Sample:
-        """Look at the manager when nothing is left to do."""
+        """Measure the manager, which should have nothing to do."""
         depth, tasks = await self._series()
         with self.process.oneshot():
             return Sample(
@@ -86,7 +86,7 @@ class Soak:
         return sum(each.value for each in found["workqueue_depth"]), found["python_asyncio_tasks"][0].value
 
     async def wave(self, number: int) -> None:
-        """Bring a wave of TrainJobs to their ends and remove them; one in ten fails, one in ten is suspended first."""
+        """Create TrainJobs, await their end and delete them; one in ten fails, one in ten is suspended first."""
         names = [f"job-{number}-{index}" for index in range(min(WAVE, JOBS - number * WAVE))]
         fates = {name: index % 10 for index, name in enumerate(names)}
         began = time.monotonic()
@@ -164,7 +164,7 @@ def runtime() -> TrainingRuntime:
 
 
 def errors(log: Path) -> list[str]:
-    """Return the log's errors, and its text that is not a log line."""
+    """Return the errors of the log, and lines that are not log records."""
     found = []
     for line in log.read_text().splitlines():
         try:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Every async unit test runs on a loop whose clock is virtual, unless it is marked ``real_time``."""
+"""Async unit tests run on a loop with a virtual clock, unless they are marked ``real_time``."""
 
 import hypothesis
 from controller_runtime.testing.pytest_virtual_time import fail_if_blocked as fail_if_blocked

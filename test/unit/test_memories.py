@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What is remembered under texts that users write stays small, whatever and however much they write."""
+"""Memories with keys from users' texts stay small, whatever and however much users write."""
 
 import functools
 import importlib
@@ -32,7 +32,7 @@ TABLE = Path("docs/architecture.md").read_text(encoding="utf-8").partition("## B
 
 
 def caches() -> Iterator[tuple[str, int | None]]:
-    """Every function of the manager that remembers results, and how many."""
+    """Yield every function of the manager that caches results, and the maximum number of them."""
     for module in (
         *pkgutil.walk_packages(pkg.__path__, "pkg."),
         *pkgutil.walk_packages(controller_runtime.__path__, "controller_runtime."),

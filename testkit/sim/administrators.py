@@ -29,10 +29,10 @@ class Administrators:
         self._cluster = cluster
         self._version = 0
         self.lost: dict[str, float] = {}
-        """By name, when a runtime was last deleted by force."""
+        """The times at which runtimes were last deleted by force, by name."""
 
     def register(self, sim: Simulation) -> None:
-        """Have them work."""
+        """Register the administrators' actions with the simulation."""
         sim.actor(self._begin, "begin")
         sim.action(lambda sim, _: self.install(sim), times=4, name="install")
         sim.action(self.edit_runtime, times=4)
@@ -65,7 +65,7 @@ class Administrators:
                 await anyio.sleep(1.0)
 
     async def strip_runtime(self, sim: Simulation, rng: random.Random) -> None:
-        """Remove the finalizers of a runtime, as a person does: the manager's comes back if it is in use."""
+        """Remove the finalizers of a runtime, as a person does: the manager adds its own again if it is in use."""
         found = runtimes.runtime(rng.choice(runtimes.NAMES))
         stored = by_name(sim, type(found), found.to_dict())
         if stored is None or is_deleted(stored):
@@ -84,7 +84,7 @@ class Administrators:
                     await sim.client("admin").create(found)
 
     async def edit_runtime(self, sim: Simulation, rng: random.Random) -> None:
-        """Set or remove the environment of the last job's container."""
+        """Set or remove the environment of the last job's container, and sometimes change the number of nodes."""
         self._version += 1
         found = runtimes.runtime(rng.choice(runtimes.NAMES))
         with refusals_expected():
@@ -99,7 +99,7 @@ class Administrators:
             await sim.client("admin").update(type(found).from_dict(document))
 
     async def deny(self, sim: Simulation, name: str, *, denied: bool) -> None:
-        """Give the containers of a runtime a variable that an admission policy denies, or take it away."""
+        """Set a variable that an admission policy denies in the last job of a runtime, or remove the variables."""
         found = runtimes.runtime(name)
         done = False
         while not done:

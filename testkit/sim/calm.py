@@ -3,7 +3,7 @@
 """The calm part of a life: users act one after the other, and the manager must follow each of them within a minute.
 
 In the first part of a life a manager may be late for many reasons. Here the only disturbances are a few seconds of
-failing requests or broken watches, after which it must do everything that it was unable to do.
+failing requests or broken watches. Afterwards, the manager must do everything that it could not do meanwhile.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ from testkit.sim.users import OTHERS, Users
 
 Document = dict[str, Any]
 Look = Callable[[Simulation, Document], Awaitable[str | None]]
-"""Returns a problem of a TrainJob."""
+"""Returns a problem of a TrainJob, or None."""
 _LATE: Final = 45.0
-"""Seconds after a deadline at which a TrainJob has failed."""
+"""Seconds after its deadline by which a TrainJob must have failed."""
 _CLOCKS: Final = 6.0
-"""Seconds by which the clocks of managers may differ from the server's, and times from whole seconds."""
+"""Tolerance in seconds: clocks of managers differ from the server's, and times are rounded to whole seconds."""
 _LONG: Final = 190.0
-"""Seconds after which the next retry is minutes away."""
+"""Seconds of failures after which the next retry is minutes away."""
 _STORIES: Final = 3
-"""How many a whole life has."""
+"""The number of stories in a whole life."""
 
 
 class Calm:
@@ -62,10 +62,10 @@ class Calm:
         self._end = end
 
     async def check(self, sim: Simulation) -> None:
-        """Act a few stories about one TrainJob each; after each step, all TrainJobs must be as they should."""
+        """Perform a few stories about one TrainJob each; after each step, check the state of all TrainJobs."""
         rng = random.Random(f"{sim.seed}/calm")
         for process in sim.processes.values():
-            process.drift = 0.0  # the clock that the server's times are compared with
+            process.drift = 0.0  # times of the server are compared with this clock
         sim.on_change(functools.partial(_is_in_time, sim))
         for name in self._users.pick_names(rng, max(1, round(_STORIES * sim.actions))):
             await self._step(sim, rng, about(name, self._users.replace))
@@ -128,7 +128,7 @@ class Calm:
                         await sim.client().delete(JobSet.from_dict(each), propagation="Foreground")
 
     async def mend_runtime(self, sim: Simulation, rng: random.Random, name: str) -> None:
-        """Mend a runtime from which an admission policy denies every JobSet: the TrainJob that waits follows soon."""
+        """Mend a runtime whose JobSets an admission policy denies: the TrainJob that waits gets its JobSet soon."""
         runtime = rng.choice(runtimes.NAMES)
         await self._stories.remove(sim, rng, name)
         await self._administrators.deny(sim, runtime, denied=True)
@@ -140,7 +140,7 @@ class Calm:
     async def _step(self, sim: Simulation, rng: random.Random, act: Act) -> None:
         await perform(sim, rng, act)
         await settled(sim, act, functools.partial(self._problem, sim, _state))
-        # A TrainJob follows the runtime that the manager knows when it is reconciled for another reason.
+        # A TrainJob may follow a changed runtime only when it is reconciled for another reason.
         await sim.rules.check_rest()
         await self._end.touch(sim)
         await settled(sim, act, functools.partial(self._problem, sim, self._content))
@@ -158,7 +158,10 @@ class Calm:
         return None
 
     async def _content(self, sim: Simulation, job: Document) -> str | None:
-        """Return the difference of a TrainJob's children from a fresh render, if its JobSet is suspended or has it."""
+        """Return how a TrainJob's children differ from a fresh render, or None.
+
+        A running JobSet that differs from the render is not compared.
+        """
         if (found := await _state(sim, job)) is not None:
             return found
         if is_true(job, "Complete") or is_true(job, "Failed"):
@@ -173,7 +176,7 @@ class Calm:
 
 
 def _is_in_time(sim: Simulation, event: Event) -> None:
-    """Check that a TrainJob fails at its deadline: not before, and soon after it. It gets no JobSet after that."""
+    """Check that a TrainJob fails at its deadline, not before it and soon after, and then gets no JobSet."""
     document = event.document
     if event.table.facts.gvk == JobSet.gvk and event.before is None:
         job = by_uid(sim, TrainJob, (controller(document) or {}).get("uid", ""))
@@ -193,7 +196,7 @@ def _is_in_time(sim: Simulation, event: Event) -> None:
 
 
 def _is_timed(job: Document, before: Document) -> None:
-    """Check that the condition Suspended has the time of its last change."""
+    """Check that the condition Suspended has the current time when its status changes."""
     old, new = (_suspended(one) for one in (before, job))
     if new and old.get("status") != new["status"]:
         passed = (datetime.now(UTC) - parse_time(new["lastTransitionTime"])).total_seconds()
@@ -203,13 +206,13 @@ def _is_timed(job: Document, before: Document) -> None:
 
 
 def _suspended(job: Document) -> Document:
-    """Return the condition Suspended; it is empty if there is none."""
+    """Return the condition Suspended, or an empty document if there is none."""
     found = job.get("status", {}).get("conditions") or ()
     return next((each for each in found if each["type"] == "Suspended"), {})
 
 
 def _late(job: Document) -> float | None:
-    """Return the seconds since the deadline of a TrainJob; None if it has none, or is suspended or resumed just now."""
+    """Return the seconds since a TrainJob's deadline; None if it has none, is suspended or has just been resumed."""
     suspended, seconds = _suspended(job), job["spec"].get("activeDeadlineSeconds")
     if not seconds or is_suspended(job) or suspended.get("status") == "True":
         return None
@@ -218,13 +221,13 @@ def _late(job: Document) -> float | None:
 
 
 async def _state(sim: Simulation, job: Document) -> str | None:
-    """Return how the state of a TrainJob differs from that of its JobSet."""
+    """Return how the state of a TrainJob differs from that of its JobSet, or None."""
     if is_deleted(job):
         return "a TrainJob is not deleted"
     if is_true(job, "Complete") or is_true(job, "Failed"):
         return None
     suspended = is_suspended(job)
-    # A TrainJob that fails again and again is retried after minutes.
+    # A TrainJob that has failed often is retried only after minutes, so nothing else is checked here.
     if (found := obstacle(sim, job)) is not None:
         return None if found.is_reported else f"an obstacle is not reported: {found.name}"
     if is_true(job, "Suspended") != suspended:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The cluster: two managers of ours, and the other controllers with Jobs, nodes and pods; the seed determines their speed."""
+"""The cluster: two managers, and models of the other controllers, nodes and pods; the seed determines their speed."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _pod(job: Document, index: int, rng: random.Random) -> Document:
 
 
 LONGEST = 60.0
-"""Seconds that a pod runs at most: less than the rest at the end of a life, after which every TrainJob has ended."""
+"""Longest run of a pod in seconds: less than the wait for rest at the end of a life, when TrainJobs have ended."""
 
 
 class Nodes:
@@ -100,14 +100,14 @@ class Nodes:
         self.lost: set[str] = set()
         self._pods_fail = pods_fail
         self._ends: dict[str, float] = {}
-        """By the uid of a pod, when it ends."""
+        """The time at which each pod ends, by uid."""
         self.changed = asyncio.Event()
         """Set by changes in the cluster."""
         self.hold_until = 0.0
         """Pods do not end before this time."""
 
     def next_due(self) -> float:
-        """Return the time at which the next pod comes to its end."""
+        """Return the time at which the next pod ends."""
         return min(self._ends.values(), default=math.inf)
 
     async def schedule(self, sim: Simulation, rng: random.Random) -> None:
@@ -169,7 +169,7 @@ class Nodes:
             await client.status.patch(_PodMetadata.from_dict(pod), raw_patch(MERGE, body))
 
     async def lose(self, sim: Simulation, rng: random.Random) -> None:
-        """A node is lost; it returns, or its pods are deleted by force and the node returns empty."""
+        """Lose a node for a while; in most cases its pods are deleted by force before it returns."""
         node = f"node-{rng.randrange(3)}"
         self.lost.add(node)
         await anyio.sleep(rng.uniform(2, 60))
@@ -188,7 +188,7 @@ def _gang_of(pod: Document) -> str | None:
 
 
 class Cluster:
-    """The controllers beside ours."""
+    """The models of the controllers other than the manager's."""
 
     def __init__(self, pods_fail: float = 0.1) -> None:
         self.nodes = Nodes(pods_fail)

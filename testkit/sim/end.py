@@ -38,14 +38,14 @@ from testkit.sim.users import OTHERS, Users
 
 Document = dict[str, Any]
 _QUIET = 70.0
-"""Seconds without a change after which the cluster rests."""
+"""Seconds without a change after which the cluster is considered to be at rest."""
 _RESTLESS = 1800.0
 _CHILDREN: dict[str, type[Object]] = {kind.gvk.kind: kind for kind in (JobSet, PodGroup, ConfigMap, Secret)}
 _SUFFIXES = {"JobSet": "", "PodGroup": "", "ConfigMap": "-mpi-hostfile", "Secret": "-mpi-ssh-auth"}
 
 
 class End:
-    """Lets a cluster come to rest, and checks it."""
+    """Waits until a cluster is at rest, and checks it."""
 
     def __init__(
         self,
@@ -64,12 +64,12 @@ class End:
         self._touches = 0
 
     def see(self, sim: Simulation, event: Change) -> None:
-        """Note when something last changed."""
+        """Record the time of a change."""
         if event.table.facts.gvk.kind not in ("Lease", "Event"):
             self._last = sim.loop.time()
 
     async def check(self, sim: Simulation) -> None:
-        """Check the cluster at rest; again after each TrainJob was touched."""
+        """Restore missing runtimes, remove obstacles, and check the cluster at rest."""
         await self._administrators.install(sim)
         await self._users.clear(sim, sim.world)
         if self._snapshots is not None:
@@ -77,7 +77,7 @@ class End:
         await self.check_rest(sim)
 
     async def check_rest(self, sim: Simulation) -> None:
-        """Wait until the cluster is at rest, and check it."""
+        """Wait until the cluster is at rest and check it; then touch each TrainJob, and check again."""
         await self._rest(sim)
         for job in sim.server.objects(TrainJob):
             if not await self._waits_for_suspension(sim, job):
@@ -94,7 +94,7 @@ class End:
             raise sim.failures[0]
 
     async def touch(self, sim: Simulation) -> None:
-        """Change each TrainJob in a way that concerns no child."""
+        """Change each TrainJob in a way that does not affect its children."""
         self._touches += 1
         body = b'{"metadata":{"annotations":{"example.com/touched":"%d"}}}' % self._touches
         for job in sim.server.objects(TrainJob):
@@ -102,9 +102,9 @@ class End:
                 await sim.client().patch(TrainJob.from_dict(job), raw_patch(MERGE, body))
 
     async def _rest(self, sim: Simulation) -> None:
-        """Return when nothing has changed for long. A request of the manager after that is one too many.
+        """Return when nothing has changed for some time, and check that the manager then writes nothing.
 
-        After a deadline that has passed meanwhile, it begins again.
+        If a deadline passes in the meantime, wait again.
         """
         until, self._last = sim.loop.time() + _RESTLESS, sim.loop.time()
         while True:
@@ -126,9 +126,9 @@ class End:
         assert not written, f"a write in a quiet cluster: {written[0]}"
 
     async def _waits_for_suspension(self, sim: Simulation, job: Document) -> bool:
-        """Return True if a sibling of a running JobSet is missing, and the TrainJob or runtime has changed since the start.
+        """Return True if a running JobSet lacks a sibling, and the TrainJob or runtime has changed since its start.
 
-        A sibling of the new state might not fit the JobSet: it is built when the TrainJob is suspended.
+        A sibling of the new state might not fit the JobSet. It is built when the TrainJob is suspended.
         """
         runs = any(not is_suspended(each) for each in owned(sim, JobSet, job))
         missing = [
@@ -169,7 +169,7 @@ class End:
 
     @staticmethod
     def _leftovers(sim: Simulation) -> None:
-        """Deleted objects are not resurrected: every owner exists."""
+        """Check that the owners of all objects exist: the manager must not create children of deleted objects."""
         uids = {
             each["metadata"]["uid"]
             for table in sim.server.tables.values()
@@ -185,7 +185,7 @@ class End:
 
     @staticmethod
     def check_runtimes(sim: Simulation) -> None:
-        """The finalizer holds runtimes that TrainJobs refer to, and lets the others go."""
+        """Check that runtimes in use have the finalizer, and that all others can be deleted."""
         used = {runtime_of(job) for job in sim.server.objects(TrainJob)}
         for kind in (ClusterTrainingRuntime, TrainingRuntime):
             for runtime in sim.server.objects(kind):
@@ -203,7 +203,7 @@ class End:
         return found == [each.get("JobSet") async for each in self._possible(sim, job, past=False)]
 
     async def check_children(self, sim: Simulation, job: Document) -> None:
-        """Children equal a fresh render; the JobSet of an ended TrainJob equals a render of earlier states."""
+        """Check that children equal a fresh render; after the end, the JobSet may equal a render of earlier states."""
         ended = is_true(job, "Complete") or is_true(job, "Failed")
         if (not ended and obstacle(sim, job) is not None) or not owned(sim, JobSet, job):
             return
@@ -224,7 +224,7 @@ class End:
             )
 
     async def _possible(self, sim: Simulation, job: Document, *, past: bool) -> Any:
-        """Yield renders of the TrainJob: of now, or of all states that it and its runtime had."""
+        """Yield renders of the TrainJob: of its current state, or, with ``past``, of all states of it and its runtime."""
         kept = self._snapshots
         runtimes = list(self._past.runtime(job)) if kept is None else kept.runtimes(job)
         jobs = list(self._past.train_job(job["metadata"]["uid"]))
@@ -245,7 +245,7 @@ def _overdue(sim: Simulation) -> set[str]:
 
 
 def _named(sim: Simulation, kind: str, job: Document) -> list[Document]:
-    """Return the child of a kind of a TrainJob, as far as there is one."""
+    """Return a list with the object that has the name of a TrainJob's child, or an empty list."""
     metadata = {**job["metadata"], "name": job["metadata"]["name"] + _SUFFIXES[kind]}
     found = by_name(sim, _CHILDREN[kind], {"metadata": metadata})
     return [] if found is None else [found]
@@ -256,14 +256,14 @@ def _controls(job: Document, child: Document) -> bool:
 
 
 class Obstacle(NamedTuple):
-    """An object that has the name of a child and is not the TrainJob's."""
+    """An object that has the name of a TrainJob's child, but that the TrainJob does not control."""
 
     name: str
     is_reported: bool
 
 
 def obstacle(sim: Simulation, job: Document) -> Obstacle | None:
-    """Return the obstacle of a TrainJob, if there is one. Keys that a user made are none."""
+    """Return the obstacle of a TrainJob, or None. A Secret with keys that a user created is not an obstacle."""
     for kind in children_of(job["spec"]["runtimeRef"]["name"]):
         for child in _named(sim, kind, job):
             if not _controls(job, child) and (kind != "Secret" or controller(child)):
@@ -272,7 +272,7 @@ def obstacle(sim: Simulation, job: Document) -> Obstacle | None:
 
 
 def lacks_runtime(sim: Simulation, job: Document) -> bool:
-    """Return True if the TrainJob's runtime was deleted between the review of the TrainJob and its creation."""
+    """Return True if the runtime that a TrainJob refers to does not exist."""
     place = runtime_of(job)
     kind = next(each for each in (ClusterTrainingRuntime, TrainingRuntime) if each.gvk.kind == place[0])
     return not any(place_of(place[0], each) == place for each in sim.server.objects(kind))

@@ -32,7 +32,7 @@ _OWNERS: dict[str, type[Object]] = {
     "Notebook": Notebook,
 }
 _REFUSED = 60.0
-"""Seconds for which an answer about owners, or their refusal, may matter: it may be late."""
+"""Seconds for which an earlier answer about owners, or its refusal, may still have an effect."""
 _QUIET = 70.0
 _RECENT = 120.0
 _MISSING_OWNER = re.compile(r"Owner resource with uid (\S+) not found")
@@ -49,11 +49,11 @@ class Group(NamedTuple):
 
 
 _UNSURE = 5.0
-"""Seconds for which a manager may not know of its own write, whose answer was lost."""
+"""Seconds for which a manager may not know of a write of its own whose answer was lost."""
 
 
 class Denials(set[tuple[str, str, str]]):
-    """Permissions that are missing, and those that were missing a while ago."""
+    """Permissions that are missing, and a record of those that were missing until recently."""
 
     def __init__(self, sim: Simulation) -> None:
         super().__init__()
@@ -66,7 +66,7 @@ class Denials(set[tuple[str, str, str]]):
         super().discard(entry)
 
     def concern(self, resources: set[str]) -> bool:
-        """Return True if reads of one of the resources are denied, or were a moment ago."""
+        """Return True if reads of one of the resources are denied, or were denied until recently."""
         late = {resource for resource, until in self._until.items() if until > self._sim.loop.time()}
         return bool(resources & (late | {entry[2] for entry in self}))
 
@@ -77,24 +77,24 @@ class Groups:
     def __init__(self, sim: Simulation, release: Rules = OLDEST) -> None:
         self._sim = sim
         self._whole = release is not OLDEST
-        """All pods of a Job have one group, and a JobSet requires replicated jobs instead of pods."""
+        """True if all pods of a Job have one group, and a JobSet's group counts replicated jobs instead of pods."""
         self._denials = Denials(sim)
         sim.server.denied = self._denials
         self._names: set[str] = set()
-        """Of all groups that some pod may have had."""
+        """The names of all groups that some pod may have had."""
         self._excused: set[str] = set()
         """Uids of pods that were grouped while an owner could not be read."""
         self._rights: dict[str, dict[str, float]] = {}
-        """By the uid of a pod, its groups since it exists and when they became its: its owners may be orphaned."""
+        """By pod uid, the groups that were right for the pod, with their times: they change if an owner is orphaned."""
         self._seen: dict[str, Document] = {}  # by uid, the last states of objects, also of deleted ones
         self._above: dict[str, set[str]] = {}
-        """By uid, the uids of an object's owners since it exists."""
+        """By uid, the uids of all owners that an object has had."""
         self._deleted: dict[str, float] = {}
-        """By name, when a group was last deleted."""
+        """The times at which groups were last deleted, by name."""
         self._doomed: set[str] = set()
-        """Names of groups that were written a moment after their owner was deleted."""
+        """Names of groups that were written after their owner was deleted; the garbage collector deletes them."""
         self._marked: dict[str, float] = {}
-        """By the uid of a pod, when its group was last written."""
+        """The times at which the pods' groups were last written, by pod uid."""
         self._last = 0.0
         self._touches = 0
 
@@ -155,7 +155,7 @@ class Groups:
             self._excused.add(pod["metadata"]["uid"])
 
     def _learn(self, pod: Document, wanted: Group | None) -> None:
-        """Note the groups that a pod may have now."""
+        """Record the groups that a pod may have now."""
         before = wanted or self._group_of(pod, past=True)
         self._names |= set(self._shorter(pod)) | ({before.name} if before else set())
         if wanted is not None:
@@ -165,13 +165,13 @@ class Groups:
                 known[wanted.name] = self._sim.loop.time()
 
     def _ancestors(self, uid: str) -> Iterator[str]:
-        """Yield the uids of an object and all owners that it had, and of theirs."""
+        """Yield the uids of an object, of all owners that it has had, and of their owners."""
         yield uid
         for owner in sorted(self._above.get(uid, ())):
             yield from self._ancestors(owner)
 
     def _warning(self, message: str) -> None:
-        """No event reports that something is missing, or in the way, that is not."""
+        """Check that an event reports no existing owner as missing, and no existing group as an obstacle."""
         if (found := _MISSING_OWNER.search(message)) is not None:
             exists = any(by_uid(self._sim, kind, found[1]) for kind in _OWNERS.values())
             assert not exists, f"an owner that exists was not found: {message}"
@@ -184,7 +184,7 @@ class Groups:
             yield self._sim.server.table(_OWNERS[owner["kind"]])
 
     def _walk(self, pod: Document, *, past: bool = False) -> Iterator[Document]:
-        """Yield the references to owners, nearest first, as far as the owners exist, or existed."""
+        """Yield the references to owners, nearest first, up to one that does not exist or, if ``past``, never did."""
         document: Document | None = pod
         while document is not None and (reference := controller(document)) is not None:
             yield reference
@@ -195,7 +195,7 @@ class Groups:
         return self._seen.get(uid) if past else by_uid(self._sim, kind, uid)
 
     def _shorter(self, pod: Document) -> Iterator[str]:
-        """Yield the names of groups that a pod has when not all of its owners can be read."""
+        """Yield the names of the groups that a pod may get while not all of its owners can be read."""
         name = pod["metadata"]["name"]
         yield f"pg-{name}-{pod['metadata']['uid']}"
         for reference in self._walk(pod):
@@ -203,7 +203,7 @@ class Groups:
                 yield f"pg-{reference['name'] if self._whole else name}-{reference['uid']}"
 
     def _group_of(self, pod: Document, *, past: bool = False) -> Group | None:
-        """Return the group of a pod from all of its owners; None if one does not exist, or never existed."""
+        """Return the group by all owners of a pod; None if one of them does not exist or, if ``past``, never did."""
         chain = [pod]
         for reference in self._walk(pod, past=past):
             if (owner := self._owner(reference, past=past)) is None:
@@ -227,7 +227,7 @@ class Groups:
         return Group(base, 1, uid)
 
     async def check(self, sim: Simulation) -> None:
-        """Check the groups of a cluster at rest; again, and exactly, after each pod was touched."""
+        """Check the groups of a cluster at rest; then touch each pod, and check their groups exactly."""
         await self._rest(sim)
         for pod in sim.server.objects(Pod):
             if pod["metadata"]["uid"] not in self._excused:
@@ -273,7 +273,7 @@ class Groups:
             return
         assert grouped == wanted.name, f"a pod is not in its group: {name}: {grouped}, not {wanted.name}"
         sub_group = (metadata.get("labels") or {}).get(kai.SUB_GROUP_LABEL_KEY, "")
-        # As upstream, a group without subgroups leaves the label of an earlier one.
+        # As upstream, a pod of a group without subgroups keeps the label of an earlier subgroup.
         assert sub_group == wanted.sub_group or not wanted.sub_group, (
             f"a pod is not in its subgroup: {name}: {sub_group}"
         )
@@ -282,7 +282,7 @@ class Groups:
         owner = (found[0]["metadata"].get("ownerReferences") or [{"uid": ""}])[0]
         exactly = exactly and bool(
             metadata.get("ownerReferences")
-        )  # a pod alone keeps the group that it finds
+        )  # a pod without owners keeps an existing group
         assert not exactly or owner["uid"] == wanted.owner, f"a group has another owner: {grouped}"
         members = found[0]["spec"].get("minMember", found[0]["spec"].get("minSubGroup"))
         assert not exactly or members == wanted.members, (

@@ -20,16 +20,16 @@ from testkit.sim.objects import by_name, is_busy, is_deleted, refusals_expected
 Document = dict[str, Any]
 FINALIZER: Final = "example.com/audit"
 _OF_WRITES: Final = 0.4
-"""The part of the manager's writes of runtimes before which another controller adds its finalizer."""
+"""The fraction of the manager's writes to runtimes before which another controller adds its finalizer."""
 _FORCE: Final = 2.0
-"""Seconds after an administrator removed all finalizers by force."""
+"""Seconds after an administrator removed all finalizers by force in which the rule does not apply."""
 
 
 class Holders(Observer):
     """The controllers, and the rule that their finalizers stay until they remove them."""
 
     def __init__(self, sim: Simulation, lost: Mapping[str, float]) -> None:
-        """``lost`` has, by name, when runtimes were last deleted by force."""
+        """``lost`` has the times at which runtimes were last deleted by force, by name."""
         self._sim = sim
         self._lost = lost
         self._rng = random.Random(f"{sim.seed}/holders")
@@ -41,7 +41,7 @@ class Holders(Observer):
         sim.actor(self.run, "holders")
 
     def sends(self, process: Process, request: Request) -> None:
-        """Note a write of a runtime."""
+        """Before some of the writes of runtimes, let another controller act."""
         place, _, name = request.path.rpartition("/")
         is_runtime = request.method == "PATCH" and place.endswith("trainingruntimes")
         if is_runtime and is_busy(self._sim) and self._rng.random() < _OF_WRITES:
@@ -60,7 +60,7 @@ class Holders(Observer):
         )
 
     async def run(self, sim: Simulation) -> None:
-        """Hold runtimes for a while."""
+        """Hold each runtime whose write was noted for a while."""
         while True:
             await self._called.wait()
             name, self._called = self._name, anyio.Event()

@@ -47,7 +47,7 @@ def defaulted(spec: Document) -> None:
 
 
 async def review_job_set(review: Review) -> None:
-    """JobSet's webhooks: defaults, and refusal of changes to immutable fields. Before them, a policy's webhook."""
+    """Set defaults and refuse changes of immutable fields, as JobSet's webhooks do, after a policy's webhook."""
     if review.subresource or review.new is None:
         return
     spec = review.new.setdefault("spec", {})
@@ -63,7 +63,7 @@ async def review_job_set(review: Review) -> None:
 
 
 def _is_allowed(old: Document, spec: Document) -> bool:
-    """Return True if only fields change that may: those of scheduling only while the JobSet is suspended."""
+    """Return True if all changes are permitted; scheduling may change only while the JobSet is suspended."""
     same = _scheduling(spec) == _scheduling(old["spec"])
     return (same or is_suspended(old)) and _fixed(spec) == _fixed(old["spec"])
 
@@ -124,7 +124,7 @@ class JobSets:
 
     @staticmethod
     async def _follow(sim: Simulation, job_set: Document, replicated: Document, job: Document) -> None:
-        """Suspend or resume a Job; a resumed one takes over where its pods are scheduled."""
+        """Suspend or resume a Job as its JobSet; a resumed Job gets the JobSet's scheduling fields."""
         suspend = is_suspended(job_set)
         if is_suspended(job) == suspend:
             return

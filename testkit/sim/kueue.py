@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A model of Kueue: TrainJobs of its queue start suspended; it places, resumes, evicts and restores them.
 
-As Kueue up to v0.16 it places a TrainJob by an override with a label, and as Kueue from v0.17 by a runtime patch, if the
-TrainJob has the one that its webhook adds.
+If a TrainJob has the runtime patch that Kueue's webhook adds from v0.17 on, the model writes the placement into it.
+Otherwise it adds an override with a label, as Kueue up to v0.16 does.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Document = dict[str, Any]
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 FLAVOR = "example.com/flavor"
 USER = "example.com/user"
-"""The manager of the user's runtime patch."""
+"""The ``manager`` of the user's runtime patch."""
 _MANAGER = "kueue.x-k8s.io/manager"
 _POD_SET = "kueue.x-k8s.io/podset"
 _QUOTA = 2
@@ -32,7 +32,7 @@ def is_queued(job: Document) -> bool:
 
 
 def queued_spec(rng: random.Random) -> Document:
-    """Return where a user wants pods to run, in fields of both generations, and what Kueue's webhook adds."""
+    """Return a user's placements in fields of both generations, and sometimes the patch that Kueue's webhook adds."""
     spec: Document = {"suspend": True}
     if rng.random() < 0.5:
         spec["podTemplateOverrides"] = [{"targetJobs": [{"name": "node"}], "spec": placed_at("override")}]
@@ -49,7 +49,7 @@ def placed_at(value: str) -> Document:
 
 
 def flavor_of(spec: Document) -> str | None:
-    """Return the flavor of the nodes' pods: Kueue's, else that of the user's patch, else that of the user's override."""
+    """Return the flavor of the trainer's pods: by Kueue, else by the user's patch, else by the user's override."""
     for changes in (_placements(spec), _pods(spec, USER), _overrides(spec, kueues=False)):
         if changes:
             flavor: str = changes[-1]["nodeSelector"][FLAVOR]
@@ -88,7 +88,7 @@ def _patch(manager: str, pod: Document | None) -> Document:
 
 
 def _place(spec: Document, pod: Document | None) -> Document:
-    """Return the field that holds the placement, with another one or none."""
+    """Return the field that holds Kueue's placement, with ``pod`` as the placement, or without one."""
     patches = spec.get("runtimePatches") or []
     if any(each["manager"] == _MANAGER for each in patches):
         placed = _patch(_MANAGER, pod)
@@ -100,17 +100,17 @@ def _place(spec: Document, pod: Document | None) -> Document:
 
 
 class Kueue:
-    """Kueue's controller. It knows which TrainJobs it has admitted; everything else it reads."""
+    """Kueue's controller. It remembers which TrainJobs it has admitted and evicted, and reads everything else."""
 
     def __init__(self) -> None:
         self.admitted: set[str] = set()
-        """Uids."""
+        """The uids of the admitted TrainJobs."""
         self.waits = False
-        """Whether a TrainJob waits for Kueue."""
+        """True if a TrainJob waits for Kueue."""
         self._evicted: set[str] = set()
 
     async def step(self, sim: Simulation, rng: random.Random) -> None:
-        """Go one step further with each TrainJob."""
+        """Take the next step for each TrainJob."""
         jobs = {job["metadata"]["uid"]: job for job in sim.server.objects(TrainJob) if is_queued(job)}
         ended = {uid for uid, job in jobs.items() if is_true(job, "Complete") or is_true(job, "Failed")}
         self.admitted &= jobs.keys() - ended
@@ -148,7 +148,7 @@ class Kueue:
         await sim.client("kueue").update(TrainJob.from_dict({**job, "spec": spec}))
 
     async def evict(self, _: Simulation, rng: random.Random) -> None:
-        """Take back an admission."""
+        """Revoke the admission of a TrainJob."""
         if self.admitted:
             uid = rng.choice(sorted(self.admitted))
             self.admitted.discard(uid)

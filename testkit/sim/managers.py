@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The rules for the managers: the versions that writes are based on, readiness, and memory."""
+"""Rules for the managers: the versions on which writes are based, readiness, and the TrainJobs and pods in memory."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ from testkit.sim.objects import by_uid, controller, is_true
 Document = dict[str, Any]
 _UNTIL_REPORTED = 180.0
 _UNSEEN = 5.0
-"""Seconds for which the manager leaves a JobSet to its controller at least."""
+"""Seconds for which the manager must not delete a JobSet that its controller has not seen yet."""
 _OF_NO_OBJECT = "1"
-"""The resourceVersion of an apply that must create."""
+"""The resourceVersion of an apply that must create the object."""
 
 
 class Writes(Observer):
-    """A manager bases no write on a version older than its last write, and repeats no successful write."""
+    """Checks that a manager bases no write on a version older than its last write, and repeats no successful write."""
 
     def __init__(self, sim: Simulation) -> None:
         self._sim = sim
         self._processes: list[Process] = []
         self._own: dict[tuple[int, str], tuple[int, str]] = {}
-        """By process and object, the version and the uid that its last write led to, as far as it knows."""
+        """By process and object, the version and uid in the last answer to a write that the process received."""
         self._known: dict[tuple[int, str, bytes], int] = {}
         sim.network.observers.append(self)
 
@@ -64,7 +64,7 @@ class Writes(Observer):
         place = place_of(request, self._sim.server.tables)
         row = place.table.rows.get(place.key)
         metadata = row.document["metadata"] if row is not None else {}
-        # An apply at no version creates: an object that was written before must be another, or deleted.
+        # An apply at this version creates the object, so the object written before must be another one, or deleted.
         if int(view) < own and (view != _OF_NO_OBJECT or metadata.get("uid") == uid):
             self._fail(
                 f"a write from a view older than an own write: {process.name} {shown} at {view}, own {own}"
@@ -83,7 +83,7 @@ class Writes(Observer):
             self._check_observed(process, row.document)
 
     def _check_observed(self, process: Process, document: Document) -> None:
-        """A JobSet is not built again before its controller has seen it: Jobs that come later would be the next one's."""
+        """Check that a JobSet is not deleted before its controller saw it: the next JobSet would get its late Jobs."""
         if document.get("kind") != "JobSet" or (document.get("status") or {}).get("replicatedJobsStatus"):
             return
         job = by_uid(self._sim, TrainJob, (controller(document) or {}).get("uid", ""))
@@ -139,7 +139,7 @@ def _shown(request: Request) -> str:
 
 
 def _ready(sim: Simulation) -> Iterator[tuple[str, Manager]]:
-    """Yield the managers that run and have been ready."""
+    """Yield the managers that run and whose caches have synced."""
     for name, replica in sorted(sim.rules.replicas.items()):
         ended = replica.process.dead or replica.process.ended.is_set()
         if not ended and replica.manager._lifecycle.synced:
@@ -147,7 +147,7 @@ def _ready(sim: Simulation) -> Iterator[tuple[str, Manager]]:
 
 
 async def revoke(sim: Simulation, rng: random.Random) -> None:
-    """Take the permission to read a kind away until every manager that watches the kind reports it."""
+    """Revoke the permission to read a kind until every manager that watches the kind reports that."""
     kinds: list[type[Object]] = [TrainJob, JobSet, ClusterTrainingRuntime, ConfigMap]
     table = sim.server.table(rng.choice(kinds))
     kind, resource = table.facts.gvk, str(table.resource.group_resource)
@@ -169,7 +169,7 @@ async def revoke(sim: Simulation, rng: random.Random) -> None:
 
 
 async def check_managers(sim: Simulation) -> None:
-    """In a cluster at rest, readiness reports no problem, and only existing TrainJobs are remembered."""
+    """Check a cluster at rest: readiness reports no problem, and finished TrainJobs and deleted pods are forgotten."""
     for name, manager in _ready(sim):
         remarks = manager.cache.remarks()
         assert not remarks, f"readiness reports a problem in a healthy cluster: {name}: {remarks}"

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Helpers for models and rules: objects of the simulated server by owner, uid and condition."""
+"""Helpers for models and rules that look up and examine objects of the simulated server."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from controller_runtime.simtest import LOOP_START, Simulation
 
 Document = dict[str, Any]
 _CALM: Final = 0.8
-"""The part of a life after which nothing happens: the cluster must come to rest."""
+"""The fraction of a life after which users and faults do nothing, so that the cluster must come to rest."""
 PROPAGATIONS: Final[list[Literal["Background", "Foreground", "Orphan"]]] = [
     "Background",
     "Foreground",
@@ -26,7 +26,7 @@ EXPECTED = (
     errors.InvalidError,
     errors.NotFoundError,
 )
-"""Refusals that users and controllers meet when others were faster, or admission denied their write."""
+"""Errors that users and controllers get when another client was faster, or admission denied their write."""
 
 
 @contextmanager
@@ -50,7 +50,7 @@ def controller(document: Document) -> Document | None:
 
 
 def owned(sim: Simulation, kind: Any, owner: Document) -> list[Document]:
-    """Return the objects of a kind whose controller is ``owner``, as they are stored."""
+    """Return the stored objects of a kind whose controller is ``owner``."""
     return sim.server.controlled(kind, owner["metadata"]["uid"])
 
 
@@ -77,7 +77,7 @@ def by_name(sim: Simulation, kind: Any, document: Document) -> Document | None:
 
 
 def is_deleted(document: Document) -> bool:
-    """Return True if an object waits for its finalizers or grace period."""
+    """Return True if an object is being deleted: it waits for its finalizers or grace period."""
     return bool(document["metadata"].get("deletionTimestamp"))
 
 
@@ -93,7 +93,7 @@ def is_busy(sim: Simulation) -> bool:
 
 
 def is_overdue(job: Document) -> bool:
-    """Return True if a TrainJob with a deadline is Failed because of it."""
+    """Return True if a TrainJob has failed because of its deadline."""
     conditions = job.get("status", {}).get("conditions") or []
     reasons = [each["reason"] for each in conditions if each["type"] == "Failed" and each["status"] == "True"]
     return reasons == ["DeadlineExceeded"] and "activeDeadlineSeconds" in job["spec"]

@@ -16,11 +16,11 @@ from testkit.sim.users import Users
 
 _STATUS: Final = "/status"
 _OF_WRITES: Final = 0.03
-"""The part of the writes of a status that a user overtakes."""
+"""The fraction of status writes during which a user replaces the TrainJob."""
 
 
 class Overtakers(Observer):
-    """The users; they act while a request is on its way."""
+    """The users, who act while a request is on its way."""
 
     def __init__(self, sim: Simulation, users: Users) -> None:
         self._sim = sim
@@ -32,7 +32,7 @@ class Overtakers(Observer):
         sim.actor(self.run, "overtakers")
 
     def sends(self, process: Process, request: Request) -> None:
-        """Note a write of a status."""
+        """At some of the writes of a status, let a user act."""
         path = request.path.removesuffix(_STATUS)
         if (
             is_busy(self._sim)
@@ -44,7 +44,7 @@ class Overtakers(Observer):
             self._called.set()
 
     async def run(self, sim: Simulation) -> None:
-        """Act after others."""
+        """Replace the TrainJob of each noted write."""
         while True:
             await self._called.wait()
             self._called = anyio.Event()

@@ -21,14 +21,14 @@ class Version(NamedTuple):
 
 
 class Past:
-    """All states of TrainJobs, by uid, and of runtimes, by kind, namespace and name."""
+    """All states of TrainJobs by uid, and all states of runtimes by kind, namespace and name."""
 
     def __init__(self, sim: Simulation) -> None:
         self._sim = sim
         self._states: dict[tuple[str, str], list[Version]] = {}
 
     def see(self, event: Event) -> None:
-        """Remember a change of a spec."""
+        """Record the state if the spec has changed."""
         kind = event.table.facts.gvk.kind
         if kind not in _KINDS or event.type == "DELETED":
             return

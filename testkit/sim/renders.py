@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Children of a TrainJob, rendered from its spec and a runtime without history."""
+"""Children of a TrainJob, rendered from its spec and a runtime alone, without its earlier states."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _RUNTIMES = (ClusterTrainingRuntime.gvk, TrainingRuntime.gvk)
 
 
 class Renders:
-    """Builds children as a ``version`` does, without a cluster."""
+    """Builds children as a manager of the compatibility ``version`` does, without a cluster."""
 
     def __init__(self, version: str) -> None:
         self._cfg = config.defaulted(version)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Users who act within milliseconds of the pod grouper's requests, most often while their answers are under way."""
+"""Users who act within milliseconds of the pod grouper's requests, mostly while the answers are on their way."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from testkit.sim.objects import is_busy, refusals_expected
 from testkit.sim.workloads import OWNERS, Workloads
 
 _OF_READS: Final = 0.05
-"""The part of the reads of owners that are followed by a change of the owner."""
+"""The fraction of reads of owners that are followed by a change of the owner."""
 _OF_SLOW_READS: Final = 0.2
-"""The part of the reads of owners whose answer is late; meanwhile the owner changes."""
+"""The fraction of reads of owners whose answer is delayed; meanwhile the owner changes."""
 _OF_MARKS: Final = 0.05
-"""The part of the marks that are taken away at once."""
+"""The fraction of the pods' marks that are removed at once."""
 _OF_DELETIONS: Final = 0.3
-"""The part of these pods that are deleted instead."""
+"""The fraction of these pods that are deleted instead."""
 _UNMARKED: Final = msgspec.json.encode(
     {
         "metadata": {
@@ -37,7 +37,7 @@ _UNMARKED: Final = msgspec.json.encode(
 
 
 class Rivals(Observer):
-    """Users who replace or change an owner that is being read, and take the mark of a pod away that is being written."""
+    """Users who replace or change an owner while it is read, and remove a pod's mark when it has been written."""
 
     def __init__(self, sim: Simulation, workloads: Workloads) -> None:
         self._sim = sim
@@ -51,12 +51,12 @@ class Rivals(Observer):
         sim.actor(self.run, "rivals")
 
     def arrives(self, process: Process, request: Request) -> None:
-        """Note a read of an owner."""
+        """After some of the reads of owners, let a user act."""
         if (kind := self._owner(request)) is not None:
             self._note(kind, request.path.rpartition("/")[2], _OF_READS)
 
     def _lateness(self, request: Request) -> float:
-        """Let some answers to reads of owners come after the events of a change."""
+        """Return the seconds by which an answer is delayed: some reads of owners get answers older than the events."""
         if (
             (kind := self._owner(request)) is None
             or not is_busy(self._sim)
@@ -67,14 +67,14 @@ class Rivals(Observer):
         return self._rng.uniform(0.1, 2.0)
 
     def _owner(self, request: Request) -> type[Any] | None:
-        """Return the kind of the owner that a request reads."""
+        """Return the kind of the owner that a request reads, or None."""
         if request.method != "GET" or "/namespaces/" not in request.path:
             return None
         gvk = kind_of(request.path, self._sim.server.tables)
         return next((each for each in OWNERS if each.gvk == gvk), None)
 
     def see(self, event: Event) -> None:
-        """Note a mark."""
+        """After some of the marks, let a user act."""
         before, now = _annotations(event.before), _annotations(event.document)
         if event.table.facts.gvk == Pod.gvk and event.type != "DELETED" and before != now:
             self._note(Pod, event.key.name, _OF_MARKS if kai.POD_GROUP_ANNOTATION_FOR_POD in now else 0.0)
@@ -85,7 +85,7 @@ class Rivals(Observer):
             self._called.set()
 
     async def run(self, sim: Simulation) -> None:
-        """Act after others."""
+        """Act on the noted objects a few milliseconds later."""
         while True:
             await self._called.wait()
             await anyio.sleep(self._rng.random() * 0.01)
@@ -96,7 +96,7 @@ class Rivals(Observer):
 
     async def _act(self, sim: Simulation, kind: type[Any], name: str) -> None:
         if kind is not Pod:
-            await anyio.sleep(0.01)  # the read is answered with the state before
+            await anyio.sleep(0.01)  # the answer to the read still has the earlier state
             await self._workloads.replace(sim, self._rng, kind, name)
             return
         pod = Pod.from_dict({"metadata": {"namespace": "default", "name": name}})

@@ -23,7 +23,7 @@ from testkit.sim.webhook import PURPOSE
 
 Document = dict[str, Any]
 _STALEST = 90.0
-"""Seconds for which a manager may not know of a change: faults do not take longer."""
+"""Seconds for which a manager may not know of a change: no fault lasts longer."""
 _RUNTIMES = ("ClusterTrainingRuntime", "TrainingRuntime")
 _OTHERS = "kueue.x-k8s.io/multikueue"
 _HOST_FILE = "-mpi-hostfile"
@@ -31,23 +31,23 @@ _SIBLINGS: dict[str, list[tuple[type[Object], str]]] = {
     "gang": [(PodGroup, "")],
     "mpi": [(ConfigMap, _HOST_FILE), (Secret, "-mpi-ssh-auth")],
 }
-"""By runtime, the kinds and suffixes of the JobSet's siblings."""
+"""The kinds and name suffixes of the JobSet's siblings, by runtime."""
 
 
 class Rules:
     """The rules and their state during one life."""
 
     def __init__(self, sim: Simulation, past: Past, lost: Mapping[str, float]) -> None:
-        """``lost`` has, by name, when runtimes were last deleted by force."""
+        """``lost`` has the times at which runtimes were last deleted by force, by name."""
         self._sim = sim
         self._lost = lost
         self._past = past
         self._ended: dict[str, set[str]] = {"Completed": set(), "Failed": set()}
-        """Uids of the TrainJobs whose JobSets reached the condition."""
+        """The uids of the TrainJobs whose JobSets have had the condition, by condition."""
         self._deleted: dict[tuple[str, str], float] = {}
-        """By kind and name, when an object was last deleted."""
+        """The times at which objects were last deleted, by kind and name."""
         self._released: set[tuple[str, str]] = set()
-        """Uids of a JobSet and of an owner that the garbage collector removed from it."""
+        """Pairs of the uids of a JobSet and of an owner that was removed from it."""
 
     def see(self, event: Event) -> None:
         """Check a change."""
@@ -72,7 +72,7 @@ class Rules:
 
     @staticmethod
     def _foreign(event: Event) -> None:
-        """An object of another purpose does not change."""
+        """Check that an object of another purpose does not change."""
         before, now = event.before, event.document
         if before is not None and PURPOSE in (before["metadata"].get("labels") or {}):
             for part in ("spec", "data"):
@@ -80,7 +80,7 @@ class Rules:
             assert not _owner_uids(now), f"an object of others was given an owner: {_name(now)}"
 
     def _runtime_is_unused(self, kind: str, runtime: Document) -> None:
-        """A runtime goes only when no TrainJob refers to it, unless its finalizer was removed by force."""
+        """Check that no TrainJob refers to a deleted runtime, unless its finalizer was removed by force."""
         name = _name(runtime)
         if kind not in _RUNTIMES or self._sim.loop.time() - self._lost.get(name, -_STALEST) < _STALEST:
             return
@@ -91,7 +91,11 @@ class Rules:
             )
 
     def _train_job(self, event: Event) -> None:
-        """A TrainJob is valid until it is deleted, ends once, as its JobSet did or at its deadline, and keeps others' conditions."""
+        """Check a TrainJob.
+
+        It is valid unless it is being deleted, ends only as its JobSet or at its deadline, and keeps the conditions of
+        other writers.
+        """
         if event.before is not None and is_true(event.before, AUDITED):
             assert is_true(event.document, AUDITED), (
                 f"a condition of another writer was removed: {_name(event.document)}"
@@ -113,7 +117,7 @@ class Rules:
 
     @staticmethod
     def _conditions(job: Document, earlier: Document) -> None:
-        """The time of a condition changes with its status alone. A TrainJob is resumed only after it was suspended."""
+        """Check that a condition's time changes only with its status, and only a suspended TrainJob is resumed."""
         before = {each["type"]: each for each in earlier.get("status", {}).get("conditions") or ()}
         for now in job.get("status", {}).get("conditions") or ():
             kind, old = now["type"], before.get(now["type"])
@@ -126,7 +130,7 @@ class Rules:
             )
 
     def _owners(self, event: Event) -> None:
-        """A JobSet that was orphaned is not returned to the owner that released it."""
+        """Check that an owner that released a JobSet is not its owner again."""
         uid, owners = event.document["metadata"]["uid"], _owner_uids(event.document)
         self._released |= {(uid, owner) for owner in _owner_uids(event.before or {}) - owners}
         returned = [owner for owner in owners if (uid, owner) in self._released]
@@ -151,7 +155,7 @@ class Rules:
             self._start(job_set, uid)
 
     def _start(self, job_set: Document, uid: str) -> None:
-        """A JobSet starts with a spec that its TrainJob had while it was not suspended, and with fit siblings."""
+        """Check that a JobSet starts with a spec of its TrainJob from a time when it ran, and with matching siblings."""
         states = [each for each in self._past.train_job(uid, within=_STALEST) if not is_suspended(each)]
         wanted = [_wanted_of(each) for each in states]
         assert _spec_of(job_set) in wanted, (
@@ -160,7 +164,7 @@ class Rules:
         )
         siblings = _SIBLINGS.get(states[0]["spec"]["runtimeRef"]["name"], ())
         if by_uid(self._sim, TrainJob, uid) is None:
-            siblings = ()  # the manager does not know of the deletion yet; all children will be collected
+            siblings = ()  # the manager may not know of the deletion yet; the children will be deleted, too
         for sibling, suffix in siblings:
             self._exists(sibling, _name(job_set) + suffix, uid)
         for kind in (ConfigMap, PodGroup):
@@ -169,7 +173,7 @@ class Rules:
                     self._fits(each, job_set)
 
     def _exists(self, kind: type[Object], name: str, uid: str) -> None:
-        """A sibling exists when the JobSet starts, unless it was deleted a moment ago. Keys may be a user's."""
+        """Check that a sibling exists, unless it was recently deleted. The Secret may be a user's."""
         if self._sim.loop.time() - self._deleted.get((kind.gvk.kind, name), -_STALEST) < _STALEST:
             return
         found = [each for each in self._sim.server.objects(kind) if _name(each) == name]
@@ -178,7 +182,7 @@ class Rules:
         )
 
     def _sibling(self, sibling: Document) -> None:
-        """A sibling of a running JobSet fits it."""
+        """Check that the sibling of a running JobSet is for its number of pods."""
         uid = (controller(sibling) or {}).get("uid")
         for job_set in self._sim.server.objects(JobSet) if uid else ():
             if (controller(job_set) or {}).get("uid") == uid and not is_suspended(job_set):
@@ -199,7 +203,7 @@ class Rules:
         )
 
     def _pod(self, pod: Document) -> None:
-        """A pod has the spec of its JobSet's template."""
+        """Check that a new pod has the spec of its JobSet's template."""
         job = by_uid(self._sim, Job, (controller(pod) or {}).get("uid", ""))
         owner = controller(job) if job is not None else None
         for job_set in self._sim.server.objects(JobSet) if owner else ():
@@ -225,7 +229,7 @@ def _wanted_of(train_job: Document) -> tuple[object, ...]:
 
 
 def _spec_of(job_set: Document) -> tuple[object, ...]:
-    """Return the trainer's image, and where the nodes run."""
+    """Return the trainer's image, and the node selector and tolerations of the nodes' pods."""
     jobs = {
         each["name"]: each["template"]["spec"]["template"]["spec"]
         for each in job_set["spec"]["replicatedJobs"]

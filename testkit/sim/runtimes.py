@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The runtimes of the simulated cluster: plain, gang-scheduled, MPI, with initializers, and one of a namespace."""
+"""The runtimes of the simulated cluster: plain, gang-scheduled, MPI, with an initializer, and a namespaced one."""
 
 from __future__ import annotations
 

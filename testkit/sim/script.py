@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Scripts of user actions that a simulated and a real cluster can perform, and the state that both must reach."""
+"""Scripts of users' actions for simulated and real clusters, and the state that both must reach."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _UNEQUAL = frozenset(
     {"uid", "resourceVersion", "creationTimestamp", "managedFields", "lastTransitionTime", "time"}
 )
 _STATUS = frozenset({"succeeded", "status"})
-"""Fields of the items of a status whose order is not determined."""
+"""Fields that identify the items of lists in a status: the order of these lists is not determined."""
 
 
 class Action(NamedTuple):
@@ -46,7 +46,7 @@ class Action(NamedTuple):
 
 
 def script(seed: int, length: int = 10) -> list[Action]:
-    """Return the actions of a seed."""
+    """Return the script of a seed: creations, edits, suspensions and deletions of two TrainJobs."""
     rng = random.Random(f"{seed}/script")
     actions = [_create(rng, name, 0) for name in _NAMES]
     for number in range(1, length - len(_NAMES) + 1):
@@ -69,7 +69,7 @@ def script(seed: int, length: int = 10) -> list[Action]:
 
 
 def moves(seed: int) -> list[list[Action]]:
-    """Return actions that follow each other at once: suspensions that no manager may see."""
+    """Return groups of actions; those of a group follow each other so fast that a manager may miss a suspension."""
     rng = random.Random(f"{seed}/moves")
     reference = {"apiGroup": "trainer.kubeflow.org", "kind": "TrainingRuntime"}
 
@@ -128,7 +128,7 @@ def runtimes(namespace: str) -> list[TrainingRuntime]:
 
 
 async def perform(client: LiveClient, namespace: str, action: Action) -> None:
-    """Perform one action; a refusal is part of the script."""
+    """Perform one action; the script goes on if it is refused."""
     metadata = {"namespace": namespace, "name": action.name}
     target = action.kind.from_dict({"metadata": metadata})
     with refusals_expected():
@@ -183,7 +183,7 @@ def _job_set(job_set: Document) -> Document:
 
 
 def _conditions(document: Document) -> list[str]:
-    """Return the types of the conditions that hold; those that depend on the release of Kubernetes are left out."""
+    """Return the types of the true conditions, except types that depend on the release of Kubernetes."""
     conditions = document.get("status", {}).get("conditions") or []
     known = ("Complete", "Completed", "Failed", "Suspended")
     return sorted(each["type"] for each in conditions if each["status"] == "True" and each["type"] in known)
@@ -194,7 +194,7 @@ def _name(document: Document) -> str:
 
 
 def equal_part(value: Any) -> Any:
-    """Return an object without uid, resourceVersion and times, and with the lists of its status in order."""
+    """Return an object without uid, resourceVersion and times, and with the lists in its status sorted."""
     if isinstance(value, dict):
         return {key: equal_part(each) for key, each in value.items() if key not in _UNEQUAL}
     if isinstance(value, list):

@@ -20,30 +20,30 @@ from testkit.sim.renders import without_empty
 Document = dict[str, Any]
 _SUFFIX = "-runtime-snapshot"
 _STALEST = 90.0
-"""Seconds for which a manager may not know of a change: faults do not take longer."""
+"""Seconds for which a manager may not know of a change: no fault lasts longer."""
 _SPOILED = "["
 _SOON = 30.0
-"""Seconds after which a deleted snapshot is back."""
+"""Seconds after which a deleted snapshot must exist again."""
 
 
 class Snapshots:
-    """The snapshots of a life."""
+    """The snapshots of one life: the people's actions, and the rules."""
 
     def __init__(self, sim: Simulation, past: Past) -> None:
         self._sim = sim
         self._past = past
         self._runtimes: dict[str, list[Document]] = {}
-        """By the uid of a TrainJob, the runtimes that its snapshot contained."""
+        """The runtimes that each TrainJob's snapshot has contained, by the TrainJob's uid."""
         self._version = 0
 
     def register(self) -> None:
-        """Have people change snapshots."""
+        """Register the people's actions with the simulation."""
         self._sim.action(self.delete_snapshot, times=4)
         self._sim.action(self.edit_snapshot, times=4)
         self._sim.action(self.spoil_snapshot, times=1)
 
     def see(self, event: Event) -> None:
-        """A snapshot that the manager writes contains what it contained before, or a runtime of a moment ago."""
+        """Check that a new snapshot contains a runtime that it contained before, or that was current recently."""
         found = _runtime(event.document)
         if found is None or event.type == "DELETED":
             return
@@ -62,14 +62,14 @@ class Snapshots:
         return self._runtimes.get(job["metadata"]["uid"], [])[::-1]
 
     def check(self, sim: Simulation, job: Document) -> None:
-        """A TrainJob has a snapshot that it controls."""
+        """Check that a TrainJob has a snapshot and controls it."""
         metadata = {**job["metadata"], "name": job["metadata"]["name"] + _SUFFIX}
         found = by_name(sim, ConfigMap, {"metadata": metadata})
         assert found is not None, f"a TrainJob has no snapshot: {job['metadata']['name']}"
         assert (controller(found) or {}).get("uid") == job["metadata"]["uid"]
 
     async def check_return(self, sim: Simulation) -> None:
-        """Snapshots that are deleted while the manager runs come back with what they contained."""
+        """Check that snapshots that are deleted while the manager runs come back with the same content."""
         for before in self._found():
             uid = (controller(before) or {}).get("uid", "")
             if (job := by_uid(sim, TrainJob, uid)) is None or _has_ended(job):
@@ -101,7 +101,7 @@ class Snapshots:
         await self._write(sim, found, yaml.safe_dump(runtime))
 
     async def spoil_snapshot(self, sim: Simulation, rng: random.Random) -> None:
-        """Write a text into a snapshot that contains no runtime, and delete it later."""
+        """Write a text that is not a runtime into a snapshot, and delete the snapshot later."""
         if (found := self._pick(rng)) is not None:
             await self._write(sim, found, _SPOILED)
             await anyio.sleep(rng.uniform(0.0, 20.0))
@@ -129,7 +129,7 @@ class Snapshots:
 
 
 def _runtime(config_map: Document) -> Document | None:
-    """Return the runtime that a snapshot contains; None if it was spoiled, and for another object."""
+    """Return the runtime that a snapshot contains; None for a spoiled snapshot and for another object."""
     name, data = config_map.get("metadata", {}).get("name", ""), config_map.get("data") or {}
     if not name.endswith(_SUFFIX) or data.get("runtime", _SPOILED) == _SPOILED:
         return None

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Steps of the calm part of a life: one action, some with a short disturbance, and the time until a manager follows."""
+"""Steps of the calm part of a life: an action, sometimes a short disturbance, and the time until a manager follows."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from controller_runtime.simtest import Simulation
 
 Act = Callable[[Simulation, random.Random], Awaitable[None]]
 _IN_TIME: Final = 90.0
-"""Seconds until a manager has followed: the models of the other controllers take some of them."""
+"""Seconds by which a manager must have followed; they include the time that the other controllers' models take."""
 _DISTURBED: Final = 0.4
 _DISTURBANCES: Final = ("refused", "unavailable", "pages", "lost", "conflicts", "garbled")
 
 
 def about(name: str, act: Any) -> Act:
-    """Return an action about the object of a name."""
+    """Return the action ``act`` for the object with this name."""
 
     async def act_about(sim: Simulation, rng: random.Random) -> None:
         await act(sim, rng, name)
@@ -29,7 +29,7 @@ def about(name: str, act: Any) -> Act:
 
 
 async def perform(sim: Simulation, rng: random.Random, act: Act) -> None:
-    """Act. In some steps, requests fail or watches break for some seconds meanwhile."""
+    """Perform an action; in some steps, requests fail for some seconds or watches break meanwhile."""
     sim.record("calm", act.__name__)
     try:
         async with anyio.create_task_group() as group:
@@ -51,7 +51,7 @@ async def settled(sim: Simulation, act: Act, problem: Callable[[], Awaitable[str
 
 
 async def _disturb(sim: Simulation, rng: random.Random) -> None:
-    """Let requests fail, or break watches, for some seconds."""
+    """Let requests fail for some seconds, or break all watches once."""
     if rng.random() < 0.3:
         sim.server.watches.cut()
         return

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Administrators of a cluster with a pod grouper: they assign queues to groups, change groups, and take permissions away."""
+"""Administrators of a cluster with a pod grouper: they assign queues, change groups, and revoke permissions."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ Path = tuple[str, ...]
 
 
 class Stewards:
-    """The administrators, and the rule that a group keeps the queue and the marks that others assign to it."""
+    """The administrators, and the rule that a group keeps the queue and the marks that others have set."""
 
     def __init__(self, sim: Simulation) -> None:
         self.assigned: dict[str, dict[Path, Any]] = {}
-        """By uid, the fields that others wrote into groups."""
+        """The fields that others wrote into groups, by the group's uid."""
         sim.action(self.requeue, times=2)
         sim.action(self.resize, times=3)
         sim.action(self.mark, times=2)
@@ -50,7 +50,7 @@ class Stewards:
         await self._assign(sim, rng, *rng.choice(marks))
 
     async def _assign(self, sim: Simulation, rng: random.Random, path: Path, value: Any) -> None:
-        """Write a field of a group that is not the pod grouper's."""
+        """Write a field that the pod grouper does not own into a group."""
         if found := sim.server.objects(PodGroup):
             group = rng.choice(found)
             self.assigned.setdefault(group["metadata"]["uid"], {})[path] = value
@@ -62,7 +62,7 @@ class Stewards:
                 )
 
     async def disown(self, sim: Simulation, rng: random.Random) -> None:
-        """Take the owner of a group away, or move a pod to another subgroup: a change of the pod corrects it."""
+        """Remove a group's owner, and move a pod to another subgroup; later changes of the pods correct both."""
         groups, pods = sim.server.objects(PodGroup), sim.server.objects(Pod)
         if groups:
             with refusals_expected():
@@ -75,7 +75,7 @@ class Stewards:
                 await sim.client().patch(Pod.from_dict(rng.choice(marked)), raw_patch(MERGE, body))
 
     async def resize(self, sim: Simulation, rng: random.Random) -> None:
-        """Write another size into a group, as a person does: the next change of one of its pods corrects it."""
+        """Write another size into a group, as a person does; the next change of one of its pods corrects it."""
         if found := sim.server.objects(PodGroup):
             group = rng.choice(found)
             field = "minSubGroup" if "minSubGroup" in group["spec"] else "minMember"
@@ -84,7 +84,7 @@ class Stewards:
                 await sim.client().patch(PodGroup.from_dict(group), raw_patch(MERGE, body))
 
     def see(self, event: Event) -> None:
-        """Check that a group keeps what was assigned to it."""
+        """Check that a group keeps the assigned fields."""
         assigned = self.assigned.get(event.document["metadata"]["uid"], {})
         for path, value in assigned.items() if event.before and event.type != "DELETED" else ():
             if _at(event.before or {}, path) == value:
@@ -93,7 +93,7 @@ class Stewards:
                 )
 
     async def revoke(self, sim: Simulation, rng: random.Random) -> None:
-        """Take the permission to read a kind of owners away, while the states of pods change."""
+        """Revoke the permission to read a kind of owners for a while, in which the pods change."""
         table = sim.server.table(rng.choice(OWNERS))
         entry = (MANAGER, "*", str(table.resource.group_resource))
         sim.server.denied.add(entry)

@@ -27,24 +27,24 @@ _KEEP: Final = raw_patch(MERGE, b'{"metadata":{"finalizers":["example.com/kept"]
 _LET_GO: Final = raw_patch(MERGE, b'{"metadata":{"finalizers":null}}')
 _SIBLINGS: Final[list[type[Object]]] = [ConfigMap, Secret, PodGroup]
 _SOON: Final = 12.0
-"""Seconds after the end of an obstacle: the next retry would be later in most cases."""
+"""Seconds after the end of an obstacle by which a TrainJob must proceed; the next retry would mostly be later."""
 _LONG: Final = 120.0
-"""Seconds for which pods do not end: the manager cannot wait for them."""
+"""Seconds for which pods do not end, longer than a manager may wait."""
 _FOLLOWED: Final = 60.0
-"""Seconds after which Jobs have stopped and a JobSet was built again."""
+"""Seconds after which Jobs must have stopped and a JobSet must have been built again."""
 _MANY_EVENTS: Final = 20
-"""Events of an object after which recorders may drop the next ones; they have 25, and one more each five minutes."""
+"""Events of an object after which recorders may drop more: they allow 25, and one more every five minutes."""
 
 
 class Stories:
-    """The sequences."""
+    """The sequences of actions."""
 
     def __init__(self, users: Users, nodes: Nodes) -> None:
         self._users = users
         self._nodes = nodes
 
     def let_pods_end(self) -> None:
-        """Let the pods end that were kept running."""
+        """Let pods end again that were kept running."""
         self._nodes.hold_until = 0.0
 
     async def _run(self, sim: Simulation, rng: random.Random, name: str) -> None:
@@ -55,7 +55,7 @@ class Stories:
         await anyio.sleep(15.0)
 
     async def suspend_edited(self, sim: Simulation, rng: random.Random, name: str) -> None:
-        """Suspend a running TrainJob with another trainer."""
+        """Suspend a running TrainJob and change its trainer in the same write."""
         await self._run(sim, rng, name)
         await self._users.change(sim, rng, name, {"suspend": True, **self._users.trainer(rng)})
 
@@ -76,7 +76,7 @@ class Stories:
             await self._users.change(sim, rng, name, {"labels": labels})
 
     async def audit_meanwhile(self, sim: Simulation, rng: random.Random, name: str) -> None:
-        """Suspend and resume while another controller writes a condition again and again."""
+        """Suspend and resume a TrainJob while another controller repeatedly writes a condition."""
         for act in (self._users.suspend, self._users.resume):
             async with anyio.create_task_group() as group:
                 group.start_soon(act, sim, rng, name)
@@ -85,7 +85,7 @@ class Stories:
                     await self._users.annotate_status(sim, rng, name)
 
     async def suspend_child(self, sim: Simulation, rng: random.Random, name: str) -> None:
-        """Suspend the JobSet of a running TrainJob: it is resumed."""
+        """Suspend the JobSet of a running TrainJob; the manager must resume it."""
         await self._run(sim, rng, name)
         if (job := _train_job(sim, name)) is not None:
             for each in owned(sim, JobSet, job):
@@ -94,7 +94,7 @@ class Stories:
                     await sim.client().patch(JobSet.from_dict(each), suspend)
 
     async def orphan_unseen(self, sim: Simulation, rng: random.Random, name: str) -> None:
-        """Delete a TrainJob that a finalizer keeps, and release its JobSet, before the manager sees the deletion."""
+        """Delete a TrainJob that a finalizer keeps, and orphan its JobSet, before the manager sees the deletion."""
         await self._users.suspend(sim, rng, name)
         if (document := _train_job(sim, name)) is None:
             return
@@ -111,14 +111,14 @@ class Stories:
             await sim.client().patch(job, _LET_GO)
 
     async def remove(self, sim: Simulation, rng: random.Random, name: str) -> None:
-        """Delete a TrainJob and its children, and wait for their end."""
+        """Delete a TrainJob and its children, and wait for some seconds."""
         key = TrainJob.from_dict({"metadata": {"namespace": "default", "name": name}})
         with refusals_expected():
             await sim.client().delete(key, propagation="Background")
         await anyio.sleep(rng.uniform(5.0, 10.0))
 
     async def is_built_soon(self, sim: Simulation, name: str) -> None:
-        """Check that a TrainJob whose obstacle has just ended gets its JobSet without waiting for its next retry."""
+        """Check that a TrainJob whose obstacle was just removed gets its JobSet before its next retry is due."""
         until = sim.loop.time() + _SOON
         while (job := _train_job(sim, name)) is not None and not owned(sim, JobSet, job):
             ended = is_true(job, "Complete") or is_true(job, "Failed")
@@ -128,7 +128,7 @@ class Stories:
             await anyio.sleep(1.0)
 
     async def unblock(self, sim: Simulation, rng: random.Random, name: str) -> None:
-        """Delete a JobSet of another purpose that has kept a TrainJob from its own for minutes."""
+        """Delete a JobSet of another purpose that has had the name of a TrainJob's JobSet for minutes."""
         await self.remove(sim, rng, name)
         content = FOREIGN[JobSet][1]
         metadata = {"namespace": "default", "name": name, "labels": {PURPOSE: "other"}}
@@ -146,7 +146,7 @@ class Stories:
         await self.is_built_soon(sim, name)
 
     async def expire_denied(self, sim: Simulation, rng: random.Random, name: str) -> None:
-        """Let a deadline pass while the manager may not write or delete the JobSet, which may end meanwhile."""
+        """Let a deadline pass while the manager may not patch, or not delete, the JobSet, which may end meanwhile."""
         verb, seconds, after = rng.choice([("patch", 240, 140.0), ("delete", 40, 60.0)])
         await self.remove(sim, rng, name)
         self._nodes.hold_until = sim.loop.time() + seconds + after / 3
@@ -157,7 +157,7 @@ class Stories:
         sim.server.denied.discard(denied)
 
     async def resume_late(self, sim: Simulation, rng: random.Random, name: str) -> None:
-        """Resume a TrainJob that was suspended for longer than its deadline: its time begins again."""
+        """Resume a TrainJob that was suspended for longer than its deadline: the deadline begins again."""
         await self.remove(sim, rng, name)
         seconds = rng.choice([20, 35])
         self._nodes.hold_until = sim.loop.time() + 3.0 * seconds
@@ -167,9 +167,10 @@ class Stories:
         await anyio.sleep(seconds + 15.0)
 
     async def expire_unreachable(self, sim: Simulation, rng: random.Random, name: str) -> None:
-        """Let a deadline pass while the manager reaches no server: then the TrainJob fails, and gets no JobSet.
+        """Let a deadline pass while the manager cannot reach the server: later the TrainJob fails, and gets no JobSet.
 
-        A reconcile that waits for the first list of ConfigMaps or Secrets may have begun before the deadline: no MPI.
+        MPI is not used: its reconcile may wait for the first list of ConfigMaps or Secrets, and so may have begun
+        before the deadline.
         """
         await self.remove(sim, rng, name)
         sim.network.weather.refused = 1.0
@@ -179,7 +180,7 @@ class Stories:
         await anyio.sleep(10.0)
 
     async def edit_at_once(self, sim: Simulation, rng: random.Random, name: str) -> None:
-        """Give a suspended TrainJob another trainer when its JobSet has just been built."""
+        """Change the trainer of a suspended TrainJob right after its JobSet was built."""
         await self.remove(sim, rng, name)
         await self._users.create(sim, rng, name, suspend=True)
         with anyio.move_on_after(5.0):
@@ -188,7 +189,7 @@ class Stories:
         await self._users.change(sim, rng, name, self._users.trainer(rng))
 
     async def move(self, sim: Simulation, rng: random.Random, name: str) -> None:
-        """Suspend a running TrainJob with another trainer and resume it, before the manager sees either: the JobSet follows."""
+        """Suspend, edit and resume a running TrainJob before the manager sees any of it: the JobSet must follow."""
         await self._run(sim, rng, name)
         table, until = sim.server.table(TrainJob), sim.loop.time() + 3.0
         with sim.server.watches.delays.during(
@@ -199,7 +200,7 @@ class Stories:
         await self._follows(sim, name)
 
     async def move_unled(self, sim: Simulation, rng: random.Random, name: str) -> None:
-        """Kill the leader, and move a running TrainJob before another one leads: its JobSet follows."""
+        """Kill the leader; suspend, edit and resume a TrainJob before another manager leads: its JobSet must follow."""
         await self._run(sim, rng, name)
         for manager in [each for each, mgr in sim.managers.items() if mgr.elected.is_set()]:
             sim.kill(manager)
@@ -233,7 +234,7 @@ class Stories:
                 await sim.client("other").patch(JobSet.from_dict(found), patch)
 
     async def hold_long(self, sim: Simulation, rng: random.Random, name: str) -> None:
-        """Delete a JobSet that a finalizer keeps for minutes: an event reports that the TrainJob waits for it."""
+        """Delete a JobSet that a finalizer keeps for minutes: an event must report that the TrainJob waits."""
         await self._users.suspend(sim, rng, name)
         await anyio.sleep(5.0)
         job = _train_job(sim, name)
@@ -259,7 +260,7 @@ class Stories:
                 await sim.client().patch(job_set, _LET_GO)
 
     async def resume_beside_deleted(self, sim: Simulation, rng: random.Random, name: str) -> None:
-        """Resume a TrainJob while a finalizer keeps a sibling that was deleted: the JobSet does not start."""
+        """Resume a TrainJob while a finalizer keeps a deleted sibling: the JobSet must not start."""
         await self.remove(sim, rng, name)
         await self._users.create(sim, rng, name, rng.choice(["gang", "mpi"]), suspend=True)
         await anyio.sleep(15.0)
@@ -283,7 +284,7 @@ class Stories:
                 await sim.client().patch(sibling, _LET_GO)
 
     async def delete_held(self, sim: Simulation, rng: random.Random, name: str) -> None:
-        """Delete a TrainJob that a finalizer keeps, and its children: they are not built again."""
+        """Delete a TrainJob that a finalizer keeps, and its children: they must not be built again."""
         await self._users.suspend(sim, rng, name)
         if (document := _train_job(sim, name)) is None:
             return
@@ -311,7 +312,7 @@ def _train_job(sim: Simulation, name: str) -> Document | None:
 
 
 def _has_many_events(sim: Simulation, job: Document) -> bool:
-    """Return True if a TrainJob has had so many events that a recorder may drop the next, as client-go's does."""
+    """Return True if a TrainJob has so many events that a recorder, like client-go's, may drop the next one."""
     uid = job["metadata"]["uid"]
     events = (each for each in sim.server.objects(Event) if each["involvedObject"].get("uid") == uid)
     return sum(each.get("count") or 1 for each in events) >= _MANY_EVENTS

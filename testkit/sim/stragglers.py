@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Operators that are behind: they create pods of owners that were deleted."""
+"""Operators that lag behind: they create pods of owners that were deleted."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from testkit.sim.workloads import Notebook, RayCluster, Workloads
 
 Document = dict[str, Any]
 _CALM: Final = 12.0
-"""Seconds after which the disturbances of a step are over."""
+"""Seconds after which the disturbance of a step is over."""
 _CACHED: Final = 30.0
-"""Seconds after which an owner is cached until its watch reports a change."""
+"""Seconds after which an owner that was read stays cached until its watch reports a change."""
 
 
 class Stragglers:
@@ -34,7 +34,7 @@ class Stragglers:
     def __init__(self, sim: Simulation, workloads: Workloads) -> None:
         self._workloads = workloads
         self._gone: set[str] = set()
-        """Uids of owners of which watches have reported the deletion."""
+        """The uids of owners whose deletion has been reported by watches."""
         self._numbers = itertools.count()
         sim.on_change(self.see)
         workloads.calm += [self.create_pods_late, self.create_pods_late, self.delete_marked]
@@ -46,7 +46,7 @@ class Stragglers:
             assert not owners & self._gone, f"a group is created for a deleted owner: {event.key.name}"
 
     async def create_pods_late(self, sim: Simulation, rng: random.Random) -> None:
-        """Create pods of an owner that was deleted, some after its deletion was reported while it was read."""
+        """Create pods of a deleted owner; sometimes its deletion is reported while the owner is being read."""
         kinds: list[type[Object]] = [Job, RayCluster, Notebook, Notebook]
         kind, reads_late = rng.choice(kinds), rng.random() < 0.5
         await anyio.sleep(_CALM)
@@ -54,7 +54,7 @@ class Stragglers:
         await self._workloads.add_pod(sim, rng, first, kind)
         await anyio.sleep(
             5.0
-        )  # the kind is watched: an owner that is read before it is watched may be kept for 10 s
+        )  # now the kind is watched; an owner that was read before that may be cached for 10 s
         name = f"late-{next(self._numbers)}"
         with _late_reads(sim, name if reads_late else ""):
             with _late_watches(sim, kind, 0.2 if reads_late else 0.0):
@@ -72,7 +72,7 @@ class Stragglers:
             await anyio.sleep(rng.uniform(0.5, 2.0))
 
     async def delete_marked(self, sim: Simulation, rng: random.Random) -> None:
-        """Delete pods within milliseconds of their mark."""
+        """Delete pods within milliseconds after they were marked."""
         for _ in range(3):
             metadata = {"namespace": "default", "name": f"brief-{next(self._numbers)}"}
             await self._workloads.create_pod(sim, metadata)
@@ -96,7 +96,7 @@ def _is_marked(pod: Document | None) -> bool:
 
 @contextmanager
 def _late_watches(sim: Simulation, kind: type[Object], seconds: float) -> Iterator[None]:
-    """Deliver the changes of a kind later."""
+    """Delay the watch events of a kind during the block."""
     table = sim.server.table(kind)
     with sim.server.watches.delays.during(lambda watch: seconds if watch.table is table else 0.0):
         yield
@@ -104,7 +104,7 @@ def _late_watches(sim: Simulation, kind: type[Object], seconds: float) -> Iterat
 
 @contextmanager
 def _late_reads(sim: Simulation, name: str) -> Iterator[None]:
-    """Answer reads of the objects of a name after more than a second."""
+    """During the block, answer reads of objects with this name after more than a second."""
 
     def late(request: Request) -> float:
         return 1.4 if request.method == "GET" and name and request.path.endswith(f"/{name}") else 0.0

@@ -34,14 +34,14 @@ _HOLD = "example.com/hold"
 
 
 class Users:
-    """Users of TrainJobs. Names are few, so that they are used again."""
+    """Users of TrainJobs. There are only a few names, so that they are reused."""
 
     def __init__(self, names: int = 6) -> None:
         self._names = [*(f"job-{number}" for number in range(names)), "queued-0", "queued-1"]
         self._version = 0
 
     def register(self, sim: Simulation) -> None:
-        """Have them work."""
+        """Register the users' actions with the simulation."""
         sim.action(self.create, times=12)
         sim.action(self.edit, times=8)
         sim.action(self.spoil, times=2)
@@ -66,7 +66,7 @@ class Users:
     async def create(
         self, sim: Simulation, rng: random.Random, name: str = "", runtime: str = "", **fixed: Any
     ) -> None:
-        """Create a TrainJob, with some fields ``fixed``; those of the queue are suspended by Kueue's webhook."""
+        """Create a TrainJob with random fields and the ``fixed`` ones; those of Kueue's queue start suspended."""
         name = name or rng.choice(self._names)
         queued = name.startswith("queued-")
         trainer: Document = {"image": self._image()}
@@ -89,7 +89,7 @@ class Users:
             await sim.client().create(TrainJob.from_dict({"metadata": metadata, "spec": spec}))
 
     def _pick(self, sim: Simulation, rng: random.Random, name: str) -> TrainJob | None:
-        """Return one of the users' TrainJobs, as far as they are theirs to change: the named one, or any."""
+        """Return the TrainJob with this name, or any, that Kueue does not manage; None if there is none."""
         jobs = [each for each in sim.server.objects(TrainJob) if each["metadata"]["namespace"] == "default"]
         found = [each for each in jobs if not is_queued(each)]
         if name:
@@ -113,26 +113,26 @@ class Users:
             await self.change(sim, rng, name, self.trainer(rng))
 
     async def spoil(self, sim: Simulation, rng: random.Random, name: str = "") -> None:
-        """Try to set an override for a job that no runtime has."""
+        """Try to set an override for a job that no runtime has; the webhook must deny it."""
         await self.change(sim, rng, name, {"podTemplateOverrides": [{"targetJobs": [{"name": UNKNOWN}]}]})
 
     def trainer(self, rng: random.Random) -> Document:
-        """Return another trainer."""
+        """Return a change of the trainer: another image, and sometimes another number of nodes."""
         nodes = {"numNodes": rng.choice([1, 2, 3])} if rng.random() < 0.5 else {}
         return {"trainer": {"image": self._image(), **nodes}}
 
     async def suspend(self, sim: Simulation, rng: random.Random, name: str = "") -> None:
-        """Suspend, some with another trainer."""
+        """Suspend a TrainJob, and sometimes change its trainer in the same write."""
         trainer = self.trainer(rng) if rng.random() < 0.4 else {}
         await self.change(sim, rng, name, {"suspend": True, **trainer})
 
     async def resume(self, sim: Simulation, rng: random.Random, name: str = "") -> None:
-        """Resume, some with another trainer."""
+        """Resume a TrainJob, and sometimes change its trainer in the same write."""
         trainer = self.trainer(rng) if rng.random() < 0.3 else {}
         await self.change(sim, rng, name, {"suspend": False, **trainer})
 
     async def delete(self, sim: Simulation, rng: random.Random, name: str = "") -> None:
-        """Delete a TrainJob; some create it again at once."""
+        """Delete a TrainJob, and sometimes create one at once."""
         names = [each["metadata"]["name"] for each in sim.server.objects(TrainJob)] or self._names
         key = {"metadata": {"namespace": "default", "name": name or rng.choice(names)}}
         propagation = rng.choice([None, *PROPAGATIONS])
@@ -174,20 +174,21 @@ class Users:
         child = kind.from_dict(rng.choice(found))
         with refusals_expected():
             await self._hold(sim, child, [_HOLD])
-            # JobSet's controller takes Jobs over by the name of their owner: they must go before a next JobSet comes.
+            # JobSet's controller finds its Jobs by the name of their owner: they must be deleted before the next JobSet
+            # is created.
             await sim.client().delete(child, propagation="Foreground")
             await anyio.sleep(rng.uniform(0.0, 10.0))
             await self._hold(sim, child, [])
 
     async def _hold(self, sim: Simulation, child: Object, hold: list[str]) -> None:
-        """Set or remove the finalizer."""
+        """Set the finalizers in ``hold`` beside those of others, or remove ours if it is empty."""
         found = await sim.client().get(type(child), child.key)
         others = [each for each in found.metadata.finalizers or () if each != _HOLD]
         body = msgspec.json.encode({"metadata": {"finalizers": [*others, *hold]}})
         await sim.client().patch(child, raw_patch(MERGE, body))
 
     async def delete_child(self, sim: Simulation, rng: random.Random) -> None:
-        """Delete something that the manager made."""
+        """Delete an object that the manager created."""
         kinds: list[type[Object]] = [JobSet, ConfigMap, Secret, PodGroup]
         kind = rng.choice(kinds)
         found = [each for each in sim.server.objects(kind) if controller(each)]
@@ -202,14 +203,14 @@ class Users:
                 await sim.client().delete(Pod.from_dict(rng.choice(found)), grace_period_seconds=0)
 
     async def obstruct(self, sim: Simulation, rng: random.Random, name: str = "") -> None:
-        """Create an object of another purpose under the name of a child that a TrainJob has, or may have."""
+        """Create an object of another purpose with a name that a TrainJob's child has or would have."""
         name = name or rng.choice(self._names)
         job = by_name(sim, TrainJob, {"metadata": {"namespace": "default", "name": name}})
         runtime = rng.choice(_RUNTIMES) if job is None else job["spec"]["runtimeRef"]["name"]
         await self._block(sim, rng, name, runtime)
 
     async def create_obstructed(self, sim: Simulation, rng: random.Random, name: str) -> None:
-        """Delete a TrainJob, and create it again when an object of another purpose has the name of a child."""
+        """Delete a TrainJob; create it again together with an object of another purpose with a child's name."""
         key = TrainJob.from_dict({"metadata": {"namespace": "default", "name": name}})
         with refusals_expected():
             await sim.client().delete(key, propagation="Background")

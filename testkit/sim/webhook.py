@@ -1,7 +1,8 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Admission: the webhooks that the manager's manifests configure, the API server's own validation, an administrator's webhook,
-and objects of another purpose that have the names of children.
+"""Admission: the manager's webhooks, the API server's own validation, and an administrator's webhook.
+
+The module also has the objects of another purpose that have the names of children.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ FOREIGN: dict[type[Object], tuple[str, Document]] = {
     ConfigMap: ("-mpi-hostfile", {"data": {"hostfile": "other"}}),
     Secret: ("-mpi-ssh-auth", {"data": {"other": "eA=="}}),
 }
-"""By kind, the suffix and the content of objects of another purpose that have the name of a child."""
+"""Objects of another purpose with the names of children: name suffix and content, by kind."""
 PURPOSE = "example.com/purpose"
 """The label of these objects."""
 
@@ -38,7 +39,7 @@ _MANIFESTS = Path(__file__).parents[2] / "config" / "webhook" / "manifests.yaml"
 
 @functools.cache
 def configurations() -> tuple[dict[str, Any], ...]:
-    """Return the webhook configurations of an installation, without conditions: every TrainJob is reviewed."""
+    """Return the webhook configurations of an installation without match conditions: every TrainJob is reviewed."""
     found = tuple(yaml.safe_load_all(_MANIFESTS.read_text(encoding="utf-8")))
     for hook in (hook for configuration in found for hook in configuration["webhooks"]):
         hook.pop("matchConditions", None)
@@ -46,7 +47,7 @@ def configurations() -> tuple[dict[str, Any], ...]:
 
 
 async def review_secret(review: Review) -> None:
-    """The API server's validation of an immutable Secret."""
+    """Refuse changes of an immutable Secret, as the API server does."""
     new, old = review.new, review.old
     if new is not None and old is not None and old.get("immutable") and new.get("data") != old.get("data"):
         text = (
@@ -57,7 +58,7 @@ async def review_secret(review: Review) -> None:
 
 
 async def tune(review: Review) -> None:
-    """An administrator's webhook, which changes some siblings when they are created: it does not look at updates."""
+    """Change some siblings when they are created, as an administrator's webhook that is not called for updates."""
     new = review.new
     if review.operation != "CREATE" or new is None or PURPOSE in (new["metadata"].get("labels") or {}):
         return

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Workloads for the pod grouper: pods alone, of Jobs, of JobSets with and without a TrainJob, of RayClusters."""
+"""Workloads for the pod grouper: single pods, Jobs, JobSets with and without a TrainJob, and RayClusters."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _crd(kind: GVK) -> Document:
 RAY_CRD = _crd(RayCluster.gvk)
 NOTEBOOK_CRD = _crd(Notebook.gvk)
 _STEPS = 8
-"""How many calm steps a whole life has."""
+"""The number of calm steps in a whole life."""
 REPLICATED_JOB = "jobset.sigs.k8s.io/replicatedjob-name"
 JOB_INDEX = "jobset.sigs.k8s.io/job-index"
 NODE_GROUP = "ray.io/group"
@@ -48,7 +48,7 @@ OWNERS: tuple[type[Object], ...] = (Job, JobSet, TrainJob, RayCluster)
 
 
 class Workloads:
-    """Users who create workloads, and operators that create the dependents."""
+    """Users who create workloads, and operators that create the workloads' dependents."""
 
     def __init__(self, names: int = 3) -> None:
         self._names = names
@@ -56,7 +56,7 @@ class Workloads:
         """Sequences of the calm part of a life."""
 
     def register(self, sim: Simulation) -> None:
-        """Have them work."""
+        """Register users and operators with the simulation."""
         sim.actor(self.run, "operators")
         for kind in (self.pod, self.job, self.job_set, self.train_job, self.ray_cluster):
             sim.action(kind, times=3)
@@ -98,7 +98,7 @@ class Workloads:
         await self._create(sim, RayCluster, self._metadata(rng, "ray"), _spec_of(RayCluster, rng))
 
     async def delete(self, sim: Simulation, rng: random.Random) -> None:
-        """Delete a workload; some create it again at once."""
+        """Delete a workload, and sometimes create one of its kind at once."""
         kinds: list[tuple[type[Object], Any]] = [
             (Pod, self.pod),
             (Job, self.job),
@@ -116,7 +116,7 @@ class Workloads:
             await create(sim, rng)
 
     async def replace(self, sim: Simulation, rng: random.Random, kind: type[Object], name: str) -> None:
-        """Delete a workload without an owner, and create another of its name at once; or change its size or label."""
+        """Delete a workload without an owner and create another one with its name; or change a size or a label."""
         found = [each for each in sim.server.objects(kind) if each["metadata"]["name"] == name]
         if not found or found[0]["metadata"].get("ownerReferences") or is_deleted(found[0]):
             return
@@ -130,7 +130,7 @@ class Workloads:
         await self._create(sim, kind, {"namespace": "default", "name": name}, _spec_of(kind, rng))
 
     async def replace_unseen(self, sim: Simulation, rng: random.Random) -> None:
-        """Replace a workload before watches report that: the first pods of the new one come earlier."""
+        """Replace a workload while its watch is delayed: the first pods of the new one come before the watch event."""
         kinds: list[type[Object]] = [Job, JobSet, RayCluster]
         kind, watches = rng.choice(kinds), sim.server.watches
         tops = [each for each in sim.server.objects(kind) if not each["metadata"].get("ownerReferences")]
@@ -146,7 +146,7 @@ class Workloads:
             await anyio.sleep(5.0)
 
     async def act_calmly(self, sim: Simulation, problem: Callable[[], Awaitable[str | None]]) -> None:
-        """Act with short faults at most: soon after each action there must be no problem."""
+        """Perform actions with at most short faults; soon after each one, ``problem`` must return None."""
         rng = random.Random(f"{sim.seed}/calm")
         creates = [self.pod, self.job, self.job_set, self.train_job, self.ray_cluster]
         steps = max(3, round(_STEPS * sim.actions))
@@ -191,7 +191,7 @@ class Workloads:
     async def _below(
         self, sim: Simulation, kind: type[Object], owner: Document, of: type[Object], below: Document
     ) -> None:
-        """Create a dependent, unless its name is taken: an operator has a cache."""
+        """Create a dependent unless its name is taken; an operator knows that from its cache."""
         references = controlled_by(owner, of.gvk.api_version, of.gvk.kind)
         metadata = {"namespace": "default", "ownerReferences": references, **below["metadata"]}
         if by_name(sim, kind, {"metadata": metadata}) is not None:
@@ -239,7 +239,7 @@ class Workloads:
 
     @staticmethod
     async def _hesitate(rng: random.Random) -> None:
-        """Wait: meanwhile an owner may be deleted and created again."""
+        """Sometimes wait: meanwhile, the owner may be deleted and created again."""
         if rng.random() < 0.1:
             await anyio.sleep(rng.uniform(0.5, 4.0))
 
@@ -249,7 +249,7 @@ class Workloads:
 
     @staticmethod
     def spec_of(kind: type[Object], rng: random.Random) -> Document:
-        """Return a spec of any size."""
+        """Return a spec of random size."""
         return _spec_of(kind, rng)
 
     async def _pod(
@@ -259,7 +259,7 @@ class Workloads:
         await self._below(sim, Pod, owner, of, {"metadata": metadata, "spec": _POD_SPEC})
 
     async def _kubelet(self, sim: Simulation, rng: random.Random) -> None:
-        """End some pods."""
+        """Start new pods, and end some running ones."""
         for pod in sim.server.objects(Pod):
             phase = pod.get("status", {}).get("phase")
             if phase is None or (phase == "Running" and rng.random() < 0.002):
@@ -269,13 +269,13 @@ class Workloads:
 
 
 def _named(sim: Simulation, kind: type[Object], name: str) -> list[Document]:
-    """Return the objects of a kind: that of the name, or all if there is none."""
+    """Return the objects of a kind: those with this name, or all if there are none."""
     found = sim.server.objects(kind)
     return [each for each in found if each["metadata"]["name"] == name] or found
 
 
 def _spec_of(kind: type[Object], rng: random.Random) -> Document:
-    """Return a spec of any size."""
+    """Return a spec of random size."""
     if kind is Job:
         return {**_JOB_SPEC, "parallelism": rng.randint(1, 3)}
     if kind is Notebook:

@@ -17,7 +17,7 @@ async def queue_missing(live: Live) -> None:
 
 
 async def stopped(live: Live, component: str, timeout: float = 60) -> None:
-    """Stop a component until the end."""
+    """Stop a component until the end of the test."""
     await live.cluster.supervisor.stop(component)
     live.undo.push_async_callback(live.cluster.restart)
 
@@ -34,7 +34,7 @@ async def job_set_controller(live: Live) -> None:
 
 
 async def unhooked(live: Live, kind: str, words: str) -> None:
-    """Delete webhook configurations until the end."""
+    """Delete webhook configurations until the end of the test."""
     found = await live.client.list(unstructured(GVK("admissionregistration.k8s.io", "v1", kind)))
     for each in found:
         if words in each.name:

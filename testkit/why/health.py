@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""States of a real control plane in which nothing is wrong, among them ones that look like causes."""
+"""States of a real control plane in which nothing is wrong; some of them look like causes."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ async def other_job_failed(live: Live) -> None:
 
 
 async def failed_before(live: Live) -> None:
-    """Make a TrainJob of the same name and its pods fail, and delete it."""
+    """Make a TrainJob of the same name fail, and delete it with its pods."""
     await live.start(container(command=["false"]), runtime="broken")
     await live.condition("Failed")
     await live.client.delete(await live.client.get(TrainJob, (live.namespace, NAME)))
@@ -182,7 +182,7 @@ async def manager_restarts(live: Live) -> None:
 
 
 async def job_set_restarts(live: Live) -> None:
-    """Make the first Job fail, so that JobSet makes its Jobs again."""
+    """Make the first Job fail, so that JobSet creates its Jobs again."""
     script = 'test -e "$HOME/$JOB" && exec sleep 1000; touch "$HOME/$JOB"; exit 1'
     env = [{"name": "JOB", "value": live.namespace}]
     await live.start(

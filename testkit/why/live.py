@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""A TrainJob on a real control plane, brought into states; nodes of its own are played by the writes of a kubelet."""
+"""Brings a TrainJob on a real control plane into states; for some states the test writes as a node's kubelet."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ QUEUE: Final = "kueue.x-k8s.io/queue-name"
 
 
 def now(ago: float = 0) -> str:
-    """Return a time as the API has it."""
+    """Return the time ``ago`` seconds before now, in the format of the API."""
     return format_time(datetime.now(UTC) - timedelta(seconds=ago))
 
 
@@ -44,17 +44,17 @@ def container(name: str = "node", command: list[str] | None = None, **parts: Any
 
 @dataclass
 class Live:
-    """The TrainJob ``job`` of one namespace; changes of a state outside of it are put back at its end."""
+    """The TrainJob ``job`` of one namespace; ``undo`` reverts changes outside of the namespace at the end."""
 
     client: LiveClient
     cluster: Cluster
     namespace: str
     undo: AsyncExitStack = field(default_factory=AsyncExitStack)
     reader: LiveClient | None = None
-    """The client of a user with fewer permissions, who asks."""
+    """The client of a user with fewer permissions, if the verdict is for such a user."""
 
     async def make(self, version: str, kind: str, name: str, *, shared: bool = False, **body: Any) -> Thing:
-        """Create an object, in the namespace unless it is ``shared``, which is deleted at the end."""
+        """Create an object in the namespace, or a ``shared`` one of the cluster, which is deleted at the end."""
         metadata = {
             "name": name,
             **body.pop("metadata", {}),
@@ -74,7 +74,7 @@ class Live:
             return
 
     async def runtime(self, *containers: Data, name: str = "plain", nodes: int = 1, **parts: Any) -> None:
-        """Create a runtime; ``pod``, ``job`` and ``job_set`` are parts of its specs, ``steps`` follow the first one."""
+        """Create a runtime; ``pod``, ``job`` and ``job_set`` are parts of its specs, and ``steps`` come before ``node``."""
         pod = {
             "containers": list(containers) or [container()],
             "terminationGracePeriodSeconds": 1,
@@ -172,10 +172,10 @@ class Live:
     async def condition(self, kind: str) -> None:
         await self.until(lambda snapshot: snapshot.train_job.is_true(kind), f"the TrainJob is {kind}")
 
-    # --- a node of its own, whose kubelet is this test ---
+    # --- a node for which this test writes as the kubelet ---
 
     async def worker(self, name: str = "", **spec: Any) -> Data:
-        """Create a ready node without a kubelet, and return the parts of a pod spec that lead to it."""
+        """Create a ready node without a kubelet, and return the parts of a pod spec that place a pod on it."""
         name = name or f"worker-{self.namespace[-8:]}"
         resources = {"cpu": "8", "memory": "64Gi", "pods": "20", "nvidia.com/gpu": "8"}
         ready = [
@@ -202,7 +202,7 @@ class Live:
     async def played(
         self, status: Mapping[str, Any], *, event: tuple[str, str] | None = None, **parts: Any
     ) -> None:
-        """Start the TrainJob on such a node, and write the status of its pod, and an event of it, as a kubelet."""
+        """Start the TrainJob on a node without a kubelet; write the status and an event of its pod as a kubelet does."""
         containers, pod = parts.pop("containers", ()), {**await self.worker(), **parts.pop("pod", {})}
         await self.start(*containers, pod=pod, **parts)
         await self.until(
@@ -211,7 +211,7 @@ class Live:
         await self.write(status, event=event)
 
     async def write(self, status: Mapping[str, Any], *, event: tuple[str, str] | None = None) -> None:
-        """Write as the kubelet of the first pod."""
+        """Write the status of the first pod, and an event, as its kubelet does."""
         pod = (await self.snapshot()).pods[0]
         if event is not None:
             about = {
@@ -231,7 +231,7 @@ class Live:
     # --- Kueue, as it writes ---
 
     async def workload(self, *conditions: Data, active: bool = True, **status: Any) -> None:
-        """Create a suspended TrainJob with a queue, the queue, and the Workload that Kueue makes of it."""
+        """Create a queue, a suspended TrainJob in it, and the Workload that Kueue creates for the TrainJob."""
         if not status.pop("no_queue", False):
             await self.make(
                 "kueue.x-k8s.io/v1beta1", "LocalQueue", "team-queue", spec={"clusterQueue": "all"}
@@ -250,7 +250,7 @@ class Live:
 
 
 def states(snapshot: Snapshot) -> list[Data]:
-    """Return the statuses of all containers of the pods that count."""
+    """Return the statuses of all containers of the snapshot's current pods."""
     parts = ("initContainerStatuses", "containerStatuses")
     return [each for pod in snapshot.pods for part in parts for each in pod.maps("status", part)]
 
@@ -318,7 +318,7 @@ def _crd(group: str, kind: str) -> Data:
     version = {"name": "v1beta1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
     names = {"kind": kind, "plural": plural, "singular": kind.lower(), "listKind": f"{kind}List"}
     spec = {"group": group, "scope": "Namespaced", "names": names, "versions": [version]}
-    # The API server requires this annotation of kinds in groups of the Kubernetes project.
+    # The API server requires this annotation for kinds in groups of the Kubernetes project.
     metadata = {
         "name": f"{plural}.{group}",
         "annotations": {"api-approved.kubernetes.io": "unapproved, for tests"},
@@ -353,7 +353,7 @@ def kubelet(status: Any, event: tuple[str, str] | None = None, **parts: Any) -> 
 
 
 def processes(*containers: Any, code: int = 0, waiting: str = "", **parts: Any) -> State:
-    """Return a state that a process causes: its exit code, or a reason for which it waits."""
+    """Return a state that a process causes, by its exit code or by the reason why its container waits."""
 
     async def build(live: Live) -> None:
         await live.start(*containers, **parts)
@@ -396,7 +396,7 @@ def no_quota(message: str, reason: str = "Pending") -> Any:
 
 
 def unread(state: State, *resources: str) -> State:
-    """Return a state that is read by a user who may read only these resources."""
+    """Return ``state``, read by a user who may read only these resources."""
 
     async def build(live: Live) -> None:
         await state(live)

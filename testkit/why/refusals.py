@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Causes in what the API server or a controller refuses or deletes, each brought about on a real control plane."""
+"""Causes in refusals and deletions by the API server or a controller, each brought about on a real control plane."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ async def name_taken(live: Live) -> None:
 
 
 async def role(live: Live, api_group: str, *verbs: str) -> None:
-    """Remove verbs on a group from the manager's role until the end."""
+    """Remove verbs on a group from the manager's role until the end of the test."""
     kind = unstructured(GVK("rbac.authorization.k8s.io", "v1", "ClusterRole"))
     found = (await live.client.get(kind, ("", "kubeflow-trainer-controller-manager"))).to_dict()
     rules = [{**each, "verbs": [verb for verb in each["verbs"] if verb not in verbs]} if api_group in each.get("apiGroups", ()) else each
@@ -148,7 +148,7 @@ async def forbidden(live: Live) -> None:
 
 
 async def runtime_removed(live: Live) -> None:
-    """Delete the runtime, whose finalizer is removed by hand, of a TrainJob whose children are then deleted."""
+    """Delete the runtime of a TrainJob without children; its finalizer is removed by hand."""
     await role(live, "jobset.x-k8s.io", "create", "patch", "update")
     job = await starts(until="TrainJobResourcesCreationFailed")(live)
     del job

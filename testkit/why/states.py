@@ -182,7 +182,7 @@ def no_scheduler_leads(world: World) -> None:
 
 
 def only_a_claim(world: World) -> Any:
-    """Bind the pods: only their claim, which is not bound, is left."""
+    """Bind the pods: the only cause left is their claim, which is not bound."""
     for pod in world.pods:
         pod["spec"]["nodeName"] = "worker-0"
         pod["status"] = {"phase": "Pending", "startTime": when(100)}
@@ -276,7 +276,7 @@ def tainted(world: World) -> None:
 
 
 def selected_but(message: str, *, taint: str = "") -> Callable[[World], Any]:
-    """Return the state in which one node has the labels of the node selector, and the scheduler excludes it before."""
+    """Return the state in which a node has the labels of the node selector, but is excluded for another reason."""
 
     def state(world: World) -> None:
         world.unscheduled(f"0/3 nodes are available: {message}")
@@ -297,7 +297,7 @@ def unbound_claim(world: World) -> None:
 
 
 def crowd(world: World) -> None:
-    """Two pods of four GPUs each, and one node with four."""
+    """Have two pods that need four GPUs each, and only one node with four."""
     for node, gpus in zip(world.nodes, ("4", "0"), strict=True):
         node["status"]["allocatable"]["nvidia.com/gpu"] = gpus
     world.unscheduled(NO_GPU)
@@ -464,7 +464,7 @@ def gang_of_1_35(world: World) -> None:
 
 
 def huge_gang(world: World) -> None:
-    """Fill the gang; each pod needs a node of its own, and there are half as many."""
+    """Fill the gang; each pod needs a node of its own, and there are half as many nodes."""
     message = "minCount (4) cannot be satisfied: 2 scheduled, 1 remaining"
     world.job["spec"] |= {"parallelism": 4, "completions": 4}
     world.pods += [world.add_pod(number) for number in (2, 3)]
@@ -479,7 +479,7 @@ def huge_gang(world: World) -> None:
 
 
 def incomplete_gang(world: World) -> None:
-    """Refuse one pod of the gang: kube-scheduler considers none of the others."""
+    """Remove one pod of the gang: kube-scheduler then considers none of the others."""
     world.remove(world.pods.pop())
     world.unscheduled()
     world.group("scheduling.k8s.io/v1beta1", schedulingPolicy={"gang": {"minCount": 2}}, status={})

@@ -14,7 +14,7 @@ from controller_runtime.testing.pytest_envtest import rest_config as rest_config
 
 @pytest.fixture
 def interruptible() -> Iterator[None]:
-    """Let processes that a test starts receive SIGINT, although one that runs in the background ignores it."""
+    """Let processes that a test starts receive SIGINT, even if the tests run in the background, where it is ignored."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)

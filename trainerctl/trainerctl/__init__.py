@@ -3,10 +3,11 @@
 """The program ``trainerctl``.
 
 Results go to standard output, everything else to standard error. The exit code is 0 for success, 1 for a failure
-that one line explains, 2 for a bad command line or input, and 128 plus the signal's number after Ctrl-C and
-the like, once everything that the command had started has ended.
+that one line explains, and 2 for a bad command line or input; some commands also return 3. After SIGINT, SIGTERM or
+SIGHUP it is 128 plus the signal's number, and the process ends when everything that the command started has ended.
 
-Importing this package loads nothing else: the parent of a container's processes runs without site-packages.
+Importing this package imports only the standard library: the parent of a container's processes imports it without
+site-packages.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; return its exit code.
 
-    Without ``argv`` this is the whole process: its command line, its signals and its streams belong to the command.
+    Without ``argv``, run the command line of the process, handle its signals and prepare its standard streams.
     """
     if argv is not None:
         return _run(argv)
@@ -31,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     signals = Signals()
     signals.install()
-    from trainerctl.cli import streams  # here: a signal during the imports must not end in a traceback
+    from trainerctl.cli import streams  # here: a signal during this import must not end in a traceback
 
     streams.prepare()
     code = _run(sys.argv[1:], signals)
@@ -52,7 +53,7 @@ def _run(arguments: Sequence[str], signals: Signals | None = None) -> int:
                 from trainerctl.cli import help as help_
 
                 return help_.show(parsed.words)
-            from trainerctl.cli import execution  # here: help and usage errors need nothing of it
+            from trainerctl.cli import execution  # here: help and usage errors do not need it
 
             code = execution.run(parsed, signals)
         finally:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The shipped manager as a process behind the proxy, and what can be measured of it from outside."""
+"""The shipped manager as a process behind the proxy, and measurements of it from outside."""
 
 import asyncio
 import dataclasses
@@ -52,7 +52,7 @@ class Ours:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start it, or start it again."""
+        """Start the process, also after it has ended."""
         program = ROOT / "cmd" / "trainer-controller-manager" / "main.py"
         arguments = [f"--config={self.folder / 'config.yaml'}", f"--kubeconfig={self.folder / 'kubeconfig'}"]
         with self.log.open("ab") as log:
@@ -107,9 +107,9 @@ class Ours:
             tasks.cancel_scope.cancel()
 
     def delay(self) -> Callable[[], float]:
-        """Return what returns the seconds since now, less those for which it or this process waited for a processor.
+        """Return a function that returns the seconds since now, without those spent waiting for a processor.
 
-        Other processes make them wait, on a machine that has other work.
+        The manager and this process wait for one when the machine has other work.
         """
         assert self._process is not None
         pid = self._process.pid
@@ -118,7 +118,7 @@ class Ours:
 
     @property
     def running(self) -> bool:
-        """Whether the process runs."""
+        """True if the process runs."""
         return self._process is not None and self._process.poll() is None
 
     def memory(self, what: str = "VmRSS") -> float:
@@ -133,28 +133,28 @@ class Ours:
 
     @property
     def errors(self) -> int:
-        """How many reconciles have failed."""
+        """Return the number of failed reconciles."""
         return self.lines("Reconciler error")
 
     def terminate(self) -> None:
-        """Ask it to end."""
+        """Send SIGTERM to the process."""
         assert self._process is not None
         self._process.terminate()
 
     def wait(self) -> int:
-        """Wait for its end; return the exit code."""
+        """Wait until the process has ended; return its exit code."""
         assert self._process is not None
         return self._process.wait(timeout=60)
 
     def kill(self) -> None:
-        """End it at once."""
+        """Kill the process."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
 
 
 def waiting(pid: int) -> float:
-    """Return the seconds for which this thread and the threads of a process were ready to run and did not."""
+    """Return how long this thread and the threads of a process have waited for a processor, in seconds."""
     threads = [Path("/proc/thread-self/schedstat"), *Path(f"/proc/{pid}/task").glob("*/schedstat")]
     nanoseconds = 0
     for each in threads:
@@ -165,7 +165,7 @@ def waiting(pid: int) -> float:
 
 @pytest.fixture
 def new_manager(tmp_path: Path, trainer_crds: Any) -> Iterator[Callable[..., Ours]]:
-    """Make managers that reach the API server at a URL; they are killed at the end."""
+    """Yield a function that creates managers for an API server's URL; they are killed after the test."""
     del trainer_crds
     made: list[Ours] = []
 
@@ -182,7 +182,7 @@ def new_manager(tmp_path: Path, trainer_crds: Any) -> Iterator[Callable[..., Our
 
 @pytest.fixture
 async def ours(new_manager: Callable[..., Ours], proxy: Any) -> Ours:
-    """A ready manager behind the proxy."""
+    """Start a manager behind the proxy; return it once it is ready."""
     manager = new_manager(proxy.url)
     manager.start()
     await manager.ready()
@@ -193,7 +193,7 @@ async def ours(new_manager: Callable[..., Ours], proxy: Any) -> Ours:
 def train(
     client: LiveClient, namespace: str, make_runtime: Callable[..., Awaitable[str]]
 ) -> Callable[..., Awaitable[TrainJob]]:
-    """Create a TrainJob of a runtime of this test's own."""
+    """Return a function that creates a TrainJob of a runtime that only this test uses."""
     runtime: list[str] = []
 
     async def create(name: str, **spec: Any) -> TrainJob:
@@ -209,7 +209,7 @@ def train(
 
 @pytest.fixture
 def served(client: LiveClient, namespace: str) -> Callable[[], Awaitable[bool]]:
-    """Return True if every TrainJob of the namespace has its JobSet."""
+    """Return a function that returns True if every TrainJob of the namespace has its JobSet."""
 
     async def check() -> bool:
         jobs = {each.name for each in await client.list(TrainJob, namespace=namespace)}

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Post large reviews of many shapes at a steady rate, from a process of its own: ``flood.py URL CA RATE SECONDS``.
+"""Post large reviews of many shapes at a steady rate. Usage: ``flood.py URL CA RATE SECONDS``.
 
 It prints one JSON object: how many reviews were answered with each HTTP status, 0 for a broken connection.
 """
@@ -18,7 +18,7 @@ from typing import Any
 import aiohttp
 
 SIZE = 6_600_000
-"""About how many bytes a review has."""
+"""The approximate size of a review in bytes."""
 
 
 def _deep() -> Any:
@@ -61,7 +61,7 @@ def review(shape: Any) -> bytes:
 
 
 async def main(url: str, authority: str, rate: float, seconds: float) -> None:
-    """Post for that long; reviews that are not answered yet do not delay the next."""
+    """Post reviews for ``seconds``, without waiting for the answers to earlier ones."""
     bodies = [review(shape()) for shape in SHAPES.values()]
     answers: collections.Counter[str] = collections.Counter()
     connector = aiohttp.TCPConnector(ssl=ssl.create_default_context(cafile=authority), limit=0)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The shipped manager is asked to end, has its certificates changed, or lacks a kind it needs, while it works."""
+"""While the shipped manager works, it is terminated, its certificates change, or a kind that it needs is missing."""
 
 import ssl
 import time
@@ -25,11 +25,11 @@ PATH = "/validate-trainer-kubeflow-org-v1alpha1-trainjob"
 CRD = unstructured(GVK("apiextensions.k8s.io", "v1", "CustomResourceDefinition"))
 RATE = 200
 QUIET = 3.0
-"""Seconds of load without rotations, which the rest is compared with."""
+"""Seconds of load without rotations, for comparison."""
 
 
 class Admissions:
-    """Reviews of a TrainJob that is right, sent straight to a manager at a steady rate."""
+    """Reviews of a valid TrainJob, sent directly to a manager at a steady rate."""
 
     def __init__(self, ours: Any, namespace: str, runtime: str) -> None:
         self.answers: Counter[str] = Counter()
@@ -48,7 +48,7 @@ class Admissions:
         )
 
     async def run(self, *, rate: int, keep: bool) -> None:
-        """Send reviews until stopped; on kept connections, or each on its own."""
+        """Send reviews until stopped: over kept connections if ``keep``, else over a new one each."""
         trust = ssl.create_default_context(cadata=self._ours.authority.certificate.decode())
         connector = aiohttp.TCPConnector(ssl=trust, limit=0, force_close=not keep)
         async with aiohttp.ClientSession(connector=connector) as session, anyio.create_task_group() as tasks:
@@ -62,7 +62,7 @@ class Admissions:
         try:
             await self._ask_once(session)
         except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
-            # It closed a connection that it took for idle. The API server's client tries another one.
+            # The manager closed a connection that seemed idle. The API server's client retries on another.
             try:
                 await self._ask_once(session)
             except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
@@ -128,7 +128,7 @@ async def test_f14_no_review_fails_while_certificates_change_twenty_times(
 
 
 def replace(folder: Path, pair: KeyPair) -> None:
-    """Replace both files, the certificate first: for a moment they do not belong together."""
+    """Replace both files, the certificate first, so that for a moment they do not match."""
     for name, content in (("tls.crt", pair.certificate), ("tls.key", pair.key)):
         fresh = folder / f".{name}"
         fresh.write_bytes(content)

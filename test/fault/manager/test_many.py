@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.fault, pytest.mark.timeout(300 + MANY // 4)]
 async def test_f20_a_new_trainjob_does_not_wait_for_those_there_were_at_the_start(
     client: LiveClient, namespace: str, new_manager: Any, new_proxy: Any, train: Any, served: Any, figure: Any
 ) -> None:
-    """Catches a queue without priorities, and a start that writes or asks again for what is settled."""
+    """Catches a queue without priorities, and a start that sends requests for settled TrainJobs."""
     proxy = await new_proxy()
     ours = new_manager(proxy.url)
     ours.start()
@@ -42,7 +42,7 @@ async def test_f20_a_new_trainjob_does_not_wait_for_those_there_were_at_the_star
     started = anyio.current_time()
 
     async def watched() -> bool:
-        # The manager follows TrainJobs: what is created now comes after all that it finds.
+        # The manager watches TrainJobs now, so a new one comes after all that it finds.
         return any(
             seen.path.endswith("/trainjobs") and "watch" in seen.query for seen, _ in proxy.answers[begin:]
         )

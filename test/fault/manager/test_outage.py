@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.fault, pytest.mark.timeout(600)]
 
 
 def applied(proxy: Any, namespace: str) -> Counter[str]:
-    """How often the server took a write to each JobSet."""
+    """Return how many writes to each JobSet the server accepted."""
     place = f"/namespaces/{namespace}/jobsets/"
     return Counter(
         seen.path
@@ -55,7 +55,7 @@ async def test_f1_an_outage_loses_doubles_and_leaks_nothing(
         loading.cancel_scope.cancel()
     await world.settled(timeout=90)
     figure(f"F1 API server away for {back - away:.0f} s: caught up", anyio.current_time() - back, at_most=20)
-    await anyio.sleep(3)  # whatever would be done twice has been by now
+    await anyio.sleep(3)  # time enough to repeat something
     writes = applied(proxy, world.namespace)
     assert len(writes) > 20
     figure(

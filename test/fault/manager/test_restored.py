@@ -23,9 +23,9 @@ pytestmark = [pytest.mark.fault, pytest.mark.timeout(600)]
 KEPT = 5
 """TrainJobs that the snapshot holds."""
 LOST = 20
-"""TrainJobs that are newer than it."""
+"""TrainJobs created after the snapshot."""
 BUMP = 1000
-"""By how many revisions the restored store is put ahead: more than the lost history had."""
+"""The number of revisions added to the restored store's: more than were lost."""
 
 
 def train_job(name: str, nodes: int = 1) -> TrainJob:
@@ -35,7 +35,7 @@ def train_job(name: str, nodes: int = 1) -> TrainJob:
 
 
 async def nodes_of(client: LiveClient, name: str) -> int | None:
-    """How many pods the JobSet of a TrainJob runs; None without a JobSet."""
+    """Return how many pods the JobSet of a TrainJob runs, or None without a JobSet."""
     try:
         found = await client.get(JobSet, ("default", name))
     except NotFoundError:
@@ -55,7 +55,7 @@ async def collect_garbage(client: LiveClient) -> None:
 
 
 async def restart_with(plane: Any, snapshot: Path, *, take: bool) -> None:
-    """End both processes, ``take`` the snapshot or put it back, and start them again."""
+    """Stop both processes, save the snapshot if ``take``, else restore it, and start them again."""
     plane.supervisor.kill(["kube-apiserver", "etcd"])
     data = plane._data  # no one else needs to know where it is
     source, target = (data, snapshot) if take else (snapshot, data)
@@ -67,10 +67,10 @@ async def restart_with(plane: Any, snapshot: Path, *, take: bool) -> None:
 
 
 async def bump_revision(plane: Any) -> None:
-    """Do to the store what ``etcdutl snapshot restore --bump-revision --mark-compacted`` does.
+    """Change the store as ``etcdutl snapshot restore --bump-revision --mark-compacted`` does.
 
-    Without it, servers take a watch's old position for one of the new history: no client can tell, and Kubernetes
-    asks for a restart of all of them.
+    Without it, servers accept the old position of a watch in the new history. Clients cannot notice that, and
+    Kubernetes' documentation says to restart all of them.
     """
     plane.supervisor.start(plane._etcd_component())
     connector = aiohttp.TCPConnector(ssl=plane.etcd_tls)
@@ -135,7 +135,7 @@ async def test_f2_a_store_that_goes_back_in_time_is_followed(
 
             await restart_with(plane, snapshot, take=False)
             restored = anyio.current_time()
-            # The same names with another spec: what the manager remembers of them is of the other history.
+            # The same names with another spec, so that the manager's memory of them is out of date.
             again = {f"lost-{number}": 3 for number in range(0, LOST, 2)} | {"new": 2}
             for name, nodes in again.items():
                 await client.create(train_job(name, nodes))
@@ -146,7 +146,7 @@ async def test_f2_a_store_that_goes_back_in_time_is_followed(
                 anyio.current_time() - restored,
                 at_most=60,
             )
-            # The JobSet that was deleted in the other history is back; one that goes now is made again.
+            # The JobSet deleted after the snapshot exists again; one that is deleted now is created again.
             assert await have(kept)
             await client.delete(JobSet.from_dict({"metadata": {"namespace": "default", "name": "kept-0"}}))
             await eventually(

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Objects and reviews as wide and as large as a tenant can make them, against the shipped manager."""
+"""The shipped manager with objects and reviews as wide and as large as a tenant can make them."""
 
 import asyncio
 import contextlib
@@ -28,17 +28,17 @@ from pkg.apis.jobset.v1alpha2 import JobSet
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(600)]
 TERMS = 430_000
 WIDE = 3
-"""How many such objects are stored."""
+"""The number of such objects that are stored."""
 SECONDS = float(os.environ.get("FAULT_SECONDS", "5"))
 LAG = 0.2
 """How long a client may wait for a health probe or another tenant's review, in seconds."""
 TIMES = 2
-"""How many times slower than without them the slowest hundredth of reviews may be."""
+"""The factor by which they may slow down the slowest hundredth of reviews."""
 PATH = "/validate-trainer-kubeflow-org-v1alpha1-trainjob"
 
 
 def wide_spec(runtime: str, terms: int) -> dict[str, Any]:
-    """A TrainJob's spec with as many empty objects as fit into what the API server stores: 1.3 MB."""
+    """Return a TrainJob's spec with as many empty objects as the API server can store: 1.3 MB."""
     affinity: dict[str, Any] = {
         "nodeAffinity": {
             "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{}] * terms}
@@ -90,7 +90,7 @@ async def store(client: LiveClient, namespace: str, name: str, spec: dict[str, A
 
 
 async def post(session: aiohttp.ClientSession, ours: Any, body: bytes) -> int:
-    """Return the HTTP status of the answer, 0 where the connection broke."""
+    """Post a review; return the HTTP status of the answer, or 0 if the connection broke."""
     url = f"https://127.0.0.1:{ours.webhook_port}{PATH}"
     headers = {"Content-Type": "application/json"}
     try:
@@ -104,7 +104,7 @@ async def post(session: aiohttp.ClientSession, ours: Any, body: bytes) -> int:
 
 
 async def test_f11_f12_f13_wide_objects_are_left_out_and_reported(world: Any, figure: Any) -> None:
-    """Catches a manager that decodes whatever is stored: its loop stalls, its memory grows, it loses its lease."""
+    """Catches a manager that decodes all stored objects: its loop stalls, its memory grows, it loses its lease."""
     client, namespace, ours = world.client, world.namespace, world.ours
     await world.begin("before")
     await anyio.sleep(3)
@@ -143,7 +143,7 @@ async def test_f11_f12_f13_wide_objects_are_left_out_and_reported(world: Any, fi
 async def test_f13_wide_reviews_and_broken_off_bodies_stop_nobody(
     ours: Any, session_of: Any, figure: Any
 ) -> None:
-    """Catches a webhook that decodes any body on its loop, or keeps what clients have broken off."""
+    """Catches a webhook that decodes any body on its loop, or keeps the bodies of closed connections."""
     wide = review(wide_spec("none", 2_200_000))
     assert 6 << 20 < len(wide) < 7 << 20
     small = review({"runtimeRef": {"name": "none"}})
@@ -230,7 +230,7 @@ async def test_f13_all_of_it_at_once_is_not_felt_by_others(
 
 
 async def break_off(ours: Any, body: bytes) -> None:
-    """Announce a body, send nearly all of it, and go."""
+    """Announce a body, send nearly all of it, and close the connection."""
     trust = ssl.create_default_context(cadata=ours.authority.certificate.decode())
     _, writer = await asyncio.open_connection("127.0.0.1", ours.webhook_port, ssl=trust)
     head = f"POST {PATH} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"

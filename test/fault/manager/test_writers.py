@@ -75,13 +75,13 @@ async def test_f10_another_writer_causes_no_conflict(world: Any, figure: Any, ou
 async def test_f18_a_namespace_that_ends_is_left_alone(
     world: Any, figure: Any, outage_seconds: float
 ) -> None:
-    """Catches a manager that builds again and again what the API server refuses in a namespace that is deleted."""
+    """Catches a manager that keeps creating objects that the API server refuses in a terminating namespace."""
     client, namespace, proxy = world.client, world.namespace, world.proxy
     await world.begin("job")
     await anyio.sleep(1)
     await client.delete(Namespace.from_dict({"metadata": {"name": namespace}}))
     begin = len(proxy.answers)
-    # The namespace controller deletes the content in any order; here the JobSet goes first.
+    # The namespace controller deletes the content in any order; here the JobSet is deleted first.
     await client.delete(JobSet.from_dict({"metadata": {"name": "job", "namespace": namespace}}))
     await anyio.sleep(max(15, 2 * outage_seconds))
     refused = Counter(
@@ -101,7 +101,7 @@ async def test_f18_a_namespace_that_ends_is_left_alone(
 
 @pytest.fixture
 async def slow_webhook(client: LiveClient, namespace: str, tmp_path: Path) -> AsyncIterator[Counter[str]]:
-    """A webhook on JobSets of the namespace that answers in nine seconds; what it was asked about, by name."""
+    """Serve a webhook for the namespace's JobSets that answers after nine seconds; yield the requests by name."""
     asked: Counter[str] = Counter()
     authority = Authority.create("slow")
     pair = authority.server("slow", ["127.0.0.1"])
@@ -156,7 +156,7 @@ async def slow_webhook(client: LiveClient, namespace: str, tmp_path: Path) -> As
 async def test_f6_a_webhook_that_answers_in_nine_seconds_delays_only_its_own_objects(
     slow_webhook: Counter[str], world: Any, figure: Any
 ) -> None:
-    """Catches a manager that gives up on a slow answer and asks again, stalls, or fails while it waits."""
+    """Catches a manager that gives up on a slow answer and repeats the request, stalls, or fails while it waits."""
     jobs = 10
     async with world.ours.lag() as latencies:
         for number in range(jobs):

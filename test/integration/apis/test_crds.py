@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The CRDs on a real API server: accepted, defaulting, validating, and pruning nothing a user may write."""
+"""The CRDs on a real API server: they are accepted, default, validate, and prune nothing that a user may write."""
 
 import json
 from pathlib import Path
@@ -142,7 +142,7 @@ def everything(schema: dict[str, Any]) -> Any:
 
 
 def missing(sent: Any, stored: Any, path: str = "") -> list[str]:
-    """Return the paths of what was sent and is not stored."""
+    """Return the paths of fields that were sent and are not stored."""
     if isinstance(sent, dict) and isinstance(stored, dict):
         return [lost for key in sent for lost in missing(sent[key], stored.get(key), f"{path}.{key}")]
     if isinstance(sent, list) and isinstance(stored, list) and len(sent) == len(stored):

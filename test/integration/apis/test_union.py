@@ -23,7 +23,7 @@ FIRST, SECOND = "v2.1.0", "v2.3.0"
 
 
 def admitted_by(case: Document) -> list[str]:
-    """The CRD sets whose answer counts: either for a shared field, its own for a field of one generation."""
+    """Return the CRD sets whose answer counts: both for a shared field, else the one of the field's generation."""
     allowing = [release for release in (FIRST, SECOND) if case["want"][release]["allowed"]]
     if case["name"].endswith("-too-big"):
         return []
@@ -38,7 +38,7 @@ def admitted_by(case: Document) -> list[str]:
 
 
 def merged(a: Any, b: Any) -> Any:
-    """The fields that either stored."""
+    """Return the fields that at least one of them stored."""
     if isinstance(a, dict) and isinstance(b, dict):
         return {
             key: merged(a[key], b[key]) if key in a and key in b else a.get(key, b.get(key)) for key in a | b

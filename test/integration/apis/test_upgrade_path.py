@@ -50,7 +50,7 @@ class World:
         self.client = LiveClient(transport, RESTMapper(transport))
 
     async def use(self, manifests: list[Document]) -> None:
-        """Replace the CRDs, as ``kubectl replace`` does, and wait until the server decodes by them."""
+        """Replace the CRDs, as ``kubectl replace`` does, and wait until the server decodes objects with them."""
         names = [each["metadata"]["name"] for each in manifests]
         for manifest in manifests:
             crd = Unstructured.wrap(msgspec.json.decode(msgspec.json.encode(manifest)))
@@ -68,7 +68,7 @@ class World:
         return (await self.client.get(type(found), found.key)).to_dict()
 
     async def touch(self, name: str, kind: str = "TrainJob") -> Document:
-        """Write an object without a change of its spec, as a controller does; return its spec."""
+        """Write an object without changing its spec, as a controller does; return its spec."""
         body = msgspec.json.encode({"metadata": {"annotations": {"touched": os.urandom(4).hex()}}})
         patched = await self.client.patch(Unstructured.wrap(document(name, {}, kind)), raw_patch(MERGE, body))
         spec: Document = patched.to_dict()["spec"]
@@ -103,7 +103,7 @@ async def create(world: World, name: str, spec: Document) -> None:
 
 
 def kept(wanted: Document, spec: Document) -> list[str]:
-    """The wanted fields that a spec still has."""
+    """Return the wanted fields that a spec still has."""
     return [name for name, value in wanted.items() if spec.get(name) == value]
 
 
@@ -150,7 +150,7 @@ async def test_what_each_step_of_an_upgrade_and_of_the_way_back_keeps(world: Wor
     for name, value in (("word", "auto"), ("text", "4"), ("late", "gpu")):
         await create(world, name, {"trainer": {"numProcPerNode": value}})
 
-    # v2.1.0 to ours: everything stays, and everything can be written.
+    # v2.1.0 to ours: all fields are kept, and all objects can be written.
     await world.use(shipped.crds())
     await create(world, "second", SECOND)
     await create(world, "both", {**FIRST, **SECOND})
@@ -160,7 +160,7 @@ async def test_what_each_step_of_an_upgrade_and_of_the_way_back_keeps(world: Wor
     for name in ("word", "text"):
         await world.touch(name)
 
-    # Ours to v2.3.0 without the rewrite: a stored string blocks every write, and only ours can be returned to.
+    # Ours to v2.3.0 without the rewrite: a stored string blocks every write, so the only way is back to ours.
     await world.use(reference("v2.3.0"))
     with pytest.raises(InvalidError, match="expected int, got string"):
         await world.touch("word")
@@ -176,7 +176,7 @@ async def test_what_each_step_of_an_upgrade_and_of_the_way_back_keeps(world: Wor
         await world.touch(name)
     assert kept(SECOND, await world.touch("second")) == list(SECOND)
     assert kept(SHARED, await world.touch("shared")) == list(SHARED)
-    # v2.3.0 shows the first generation's fields no more, and drops them at the next write.
+    # v2.3.0 does not show the first generation's fields, and drops them at the next write.
     assert kept(FIRST, (await world.read("first"))["spec"]) == []
     both = await world.touch("both")
     assert (kept(FIRST, both), kept(SECOND, both)) == ([], list(SECOND))
@@ -188,7 +188,7 @@ async def test_what_each_step_of_an_upgrade_and_of_the_way_back_keeps(world: Wor
     assert kept(SECOND, await world.touch("both")) == list(SECOND)
     assert (await world.touch("torch", "ClusterTrainingRuntime"))["mlPolicy"]["torch"] == TORCH
 
-    # And to v2.1.0: the second generation's fields go with the next write, the word stays in its annotation.
+    # And to v2.1.0: the next write drops the second generation's fields, the word is kept in its annotation.
     await world.use(reference("v2.1.0"))
     assert kept(FIRST, await world.touch("first")) == list(FIRST)
     assert kept(SECOND, (await world.read("second"))["spec"]) == []

@@ -27,14 +27,14 @@ REQUESTS = {
     "burst.mpi.5": {**TORCH, "patch secrets": 1.0, "patch configmaps": 1.0},
     "paced.torch": TORCH,
     "status.torch.5": {"patch trainjobs/status": 1.0},
-    "cold_start.5.start": TORCH,  # in all: the new one's; of those that are there, nothing
+    "cold_start.5.start": TORCH,  # in total, for the new one; none for those that exist
     "drift.torch": TORCH,
     "resync.jobsets": {},
     "resync.trainjobs": {},
     "pod_grouping.burst": {"create podgroups": 1.0, "patch pods": 1.0},
     "pod_grouping.churn": {},
 }
-"""Requests per object of a manager that sends none without need."""
+"""The requests that a manager has to send for each object."""
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def environment(folder: Path) -> Iterator[Environment]:
-    """A control plane with what workloads need; it belongs to no event loop."""
+    """Yield a control plane for workloads, which can be used from any event loop."""
     interpreter.make_environment()
     environment = Environment(api_server_flags=cluster.api_server_flags(folder))
 
@@ -76,7 +76,7 @@ def test_a_workload_runs_and_finds_no_needless_request(
 ) -> None:
     workload = importlib.import_module(f"managers.{name}")
     (ours,) = quick().managers
-    # A name that is not a label, as that of a release.
+    # A name that is not a valid label, like that of a release.
     plan = dataclasses.replace(
         quick(), managers=(dataclasses.replace(ours, name="ours-1.0.0"),), ceiling=True
     )

@@ -20,7 +20,7 @@ CRD = unstructured(GVK("apiextensions.k8s.io", "v1", "CustomResourceDefinition")
 async def leave_no_jobs(
     trainer_control_plane: Environment, live_client: LiveClient, namespace: str
 ) -> AsyncIterator[None]:
-    """Remove the TrainJobs of a test: the managers of other tests would find them."""
+    """Delete the TrainJobs after the test, so that the managers of other tests do not find them."""
     yield
     for kind in (TrainJob, JobSet):
         await live_client.delete_all_of(kind, namespace=namespace)
@@ -30,7 +30,7 @@ async def leave_no_jobs(
 async def serve_pod_groups(
     trainer_control_plane: Environment, live_client: LiveClient, namespace: str
 ) -> AsyncIterator[Callable[[type[Object]], Awaitable[None]]]:
-    """Let the API server serve a kind of PodGroups until the end of the test: ``await serve_pod_groups(kind)``."""
+    """Yield a function that serves a kind of PodGroups until the test ends: ``await serve_pod_groups(kind)``."""
     served: list[str] = []
 
     async def serve(kind: type[Object]) -> None:
@@ -38,7 +38,7 @@ async def serve_pod_groups(
         await trainer_control_plane.install_crds(open_crd(kind.gvk))
 
     yield serve
-    # What is left would be seen by the managers of other tests.
+    # The managers of other tests would find objects that are left.
     await live_client.delete_all_of(TrainJob, namespace=namespace)
     for name in served:
         crd = await live_client.get(CRD, ("", name))

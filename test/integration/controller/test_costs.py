@@ -29,9 +29,9 @@ ANY_TRAIN_JOB, ANY_JOB_SET = unstructured(TrainJob.gvk), unstructured(JobSet.gvk
 
 @pytest.fixture
 def decoded(monkeypatch: pytest.MonkeyPatch) -> Counter[type[Struct]]:
-    """How many objects of each class are decoded from text, as the manager does, and of what size they are in all.
+    """Count the objects of each class that are decoded from text, as the manager does, and their total size.
 
-    The test has classes of its own. The sizes stand at ``Struct``.
+    The test decodes with other classes than the manager. The key of the size is ``Struct``.
     """
     counts: Counter[type[Struct]] = Counter()
     decode = Struct.from_json.__func__  # type: ignore[attr-defined]  # the function under the class method
@@ -98,13 +98,13 @@ async def test_a_train_job_costs_no_more_than_this(
     decoded: Counter[type[Struct]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # However late a busy server answers a write, the event of it is known to be of it.
+    # The event of a write is recognized however late a busy server answers the write.
     monkeypatch.setattr(handlers, "HOLD", 60.0)
     await live_client.create(runtime(namespace, mlPolicy={"numNodes": 1, "torch": {}}))
     names = [f"job-{number}" for number in range(JOBS)]
     sent: list[Request] = []
     async with run_manager(sent=sent):
-        # The runtime gets its finalizer with the first TrainJob, and the TrainJobs that exist by then are looked at again.
+        # The runtime gets its finalizer with the first TrainJob, after which the TrainJobs that exist are reconciled again.
         await complete(live_client, namespace, ["first"])
         before = reconciles("trainjob_controller")
         decoded.clear()
@@ -115,7 +115,7 @@ async def test_a_train_job_costs_no_more_than_this(
     decoded = Counter(decoded)
     guarding = reconciles("trainingruntime_controller")
     async with run_manager():
-        # A start with TrainJobs: each runtime is looked at once, not once for each of them.
+        # A start with TrainJobs: each runtime is reconciled once, not once for each TrainJob.
         runtimes = len(await live_client.list(TrainingRuntime))
         await eventually(
             lambda: reconciles("trainingruntime_controller") - guarding >= runtimes,
@@ -131,9 +131,9 @@ async def test_a_train_job_costs_no_more_than_this(
     )
     assert spent == 2 * JOBS  # one creates the JobSet, one sets the status: our own writes cause no reconcile
     assert (writes["jobsets"], writes["trainjobs"]) == (JOBS, JOBS)
-    # To reconcile each of the two versions: its index and the runtime's protection read the reference to it alone.
+    # To reconcile each of the two versions: the index and the runtime's protection decode only the reference.
     assert decoded[TrainJob] <= 2 * JOBS + 5
-    # The completed one: neither what the apply returned nor the new one, which has no status yet, is decoded.
+    # The completed one: neither the result of the apply nor the new one, which has no status yet, is decoded.
     assert decoded[JobSet] <= JOBS
     # The template is copied once, to create the JobSet: nothing is rendered once the JobSet has ended.
     assert decoded[JobSetSpec] <= JOBS
@@ -178,7 +178,7 @@ async def test_train_jobs_of_both_profiles_send_one_apply_a_child_and_one_status
         sent.clear()
         names = [f"job-{number}" for number in range(5)]
         await complete(live_client, namespace, names)
-    place = f"/namespaces/{namespace}/"  # the manager also serves what earlier tests left in the cluster
+    place = f"/namespaces/{namespace}/"  # the manager also reconciles objects of earlier tests
     counts = Counter(
         (each.method, each.path.partition(place)[2].split("/")[0]) for each in sent if place in each.path
     )
@@ -192,7 +192,7 @@ async def test_train_jobs_of_both_profiles_send_one_apply_a_child_and_one_status
 async def test_a_train_job_leaves_nothing_to_the_garbage_collection(
     run_manager: Any, live_client: LiveClient, namespace: str, policy: str
 ) -> None:
-    """Objects that refer to each other stay until a collection, which costs the more, the more of them there are."""
+    """Objects that refer to each other are freed only by a collection, whose cost grows with their number."""
     await live_client.create(runtime(namespace, mlPolicy={policy: {}}))
     async with run_manager():
         await complete(live_client, namespace, ["first"])

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""PodGroups on a real API server: before their CRD is there, after it came, and what changes them later."""
+"""PodGroups on a real API server: before and after their CRD is installed, and what changes them later."""
 
 from collections.abc import Callable
 from functools import partial
@@ -99,7 +99,7 @@ async def test_without_pod_groups_only_gang_scheduled_jobs_wait_and_go_on_once_t
         assert (spec["minMember"], spec["minResources"]) == (2, {"cpu": "1"})
         await eventually(lambda: live_client.get(JobSet, (namespace, policy)), reason="the gang's JobSet too")
 
-        # Somebody removes it: it comes back.
+        # It is created again after a user deletes it.
         await live_client.delete(group)
 
         async def another() -> bool:
@@ -125,7 +125,7 @@ async def test_a_suspended_jobs_pod_group_follows_its_runtime_when_limits_or_run
             found.spec.ml_policy.num_nodes = nodes
             await live_client.update(found)
 
-            # What wakes the job comes by another watch, which may be faster.
+            # Another watch, which may be faster, wakes the TrainJob.
             async def known() -> bool:
                 policy_known = (await mgr.client.get(TrainingRuntime, (namespace, policy))).spec.ml_policy
                 return policy_known is not None and policy_known.num_nodes == nodes

@@ -241,7 +241,7 @@ async def test_a_namespace_that_is_terminating_is_asked_once(
 async def test_a_patch_whose_tests_fail_waits_and_an_invalid_one_is_an_error(
     live_client: LiveClient, namespace: str, torch_runtime: str
 ) -> None:
-    """The server says no more of a test that fails than that the request is in error."""
+    """If a test fails, the server only reports that the request is invalid."""
     stored = await live_client.create(train_job(namespace, torch_runtime, suspend=True))
     seen = stored.deep_copy()
     seen.metadata.annotations = {"a": "1"}

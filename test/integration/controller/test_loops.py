@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What keeps TrainJobs true, and what it costs: nothing while all is well, a second when something is not."""
+"""Children that change or disappear are restored within a second, and settled TrainJobs cost no requests."""
 
 import os
 from collections import Counter
@@ -31,7 +31,7 @@ WRITES = {"POST", "PUT", "PATCH", "DELETE"}
 
 @pytest.fixture
 def sent() -> list[Request]:
-    """What the manager sends."""
+    """Return the list of the manager's requests."""
     return []
 
 
@@ -71,7 +71,7 @@ def reconciled() -> float:
 
 
 async def quiet(sent: list[Request], *, looks: int = 30) -> None:
-    """Return when no write was seen at so many looks, one every 50 ms: a machine that stands still costs one look."""
+    """Return after ``looks`` checks without a new write, one every 50 ms; a pause of the machine delays only one check."""
     before, same = len(writes(sent)), 0
     while same < looks:
         await anyio.sleep(0.05)
@@ -151,7 +151,7 @@ async def test_neither_a_resync_of_settled_jobs_nor_a_restart_sends_a_write(
         )
         assert [each.path for each in sent if namespace in each.path] == []  # nor is anything read
     figure(f"{MANY} settled TrainJobs, restart: writes", len(at_restart), at_most=0, unit="requests")
-    # What a ConfigMap holds is not cached: after a restart it is read once.
+    # The data of ConfigMaps is not cached, so each is read once after a restart.
     mpi = [job for job in jobs if job.spec.runtime_ref.name == "mpi"]
     assert len(read_at_restart) == len(mpi)
     assert all("/configmaps/" in path for path in read_at_restart)
@@ -226,7 +226,7 @@ async def test_what_a_job_owns_is_as_it_was_at_once_when_it_was_edited(
             figure(what, anyio.current_time() - began, at_most=5)
             await quiet(sent, looks=6)
             assert len(writes(sent)) == 1
-        # What others add is theirs.
+        # Fields that others add are not removed.
         sent.clear()
         added = raw_patch(MERGE, b'{"metadata":{"labels":{"theirs":"1"}}}')
         for kind in (JobSet, ConfigMap):
@@ -364,7 +364,7 @@ async def test_a_job_costs_one_apply_a_child_and_one_patch_a_change_of_status(
         and "/trainingruntimes/" not in each.path
     )
     assert asked == {**children, "trainjobs": len(steps)}
-    # Nothing of the job itself is read from the server: its cache knows.
+    # The TrainJob is not read from the server, because it is in the cache.
     assert [
         each.path for each in sent if each.method == "GET" and f"/namespaces/{namespace}/" in each.path
     ] == []

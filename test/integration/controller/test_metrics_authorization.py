@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Our manager's metrics behind a real API server's word, under the shipped roles."""
+"""A real API server authorizes readers of our manager's metrics, under the shipped roles."""
 
 import ssl
 import urllib.error
@@ -35,7 +35,7 @@ def settings() -> manager.Options:
 
 @pytest.fixture
 def account(live_client: LiveClient, namespace: str) -> Account:
-    """Make a ServiceAccount, with the right to get /metrics if asked; return a token of it."""
+    """Return a function that creates a ServiceAccount, which may get /metrics if ``granted``, and returns its token."""
 
     async def make(name: str, *, granted: bool) -> str:
         metadata = {"name": name, "namespace": namespace}

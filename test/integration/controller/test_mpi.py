@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""MPI on a real API server: keys and host file, what heals, what stays, and what is watched when."""
+"""MPI on a real API server: keys and host file, the changes that are reverted, and the start of watches."""
 
 import re
 from collections.abc import AsyncIterator, Callable
@@ -24,7 +24,7 @@ RunManager = Callable[..., Any]
 async def leave_no_jobs(
     trainer_control_plane: Environment, live_client: LiveClient, namespace: str
 ) -> AsyncIterator[None]:
-    """Remove the TrainJobs of a test: the managers of others would find them."""
+    """Delete the TrainJobs after the test, so that the managers of other tests do not find them."""
     yield
     await live_client.delete_all_of(TrainJob, namespace=namespace)
 
@@ -51,7 +51,7 @@ def train_job(namespace: str, runtime: str, **spec: Any) -> TrainJob:
 
 
 def asked_of(sent: list[Request], *plurals: str) -> dict[str, set[str]]:
-    """Return, by plural, in what forms the manager asked for objects of these kinds: a word of the Accept header."""
+    """Return, by plural, the forms in which the manager requested these kinds: words of the Accept header."""
     found: dict[str, set[str]] = {plural: set() for plural in plurals}
     for request in sent:
         parts = request.path.split("/")

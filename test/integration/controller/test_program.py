@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The program as an operator meets it: what goes wrong is one line, an exit code, and never a traceback."""
+"""The program as operators see it: a problem is one line and an exit code, and never a traceback."""
 
 import subprocess
 import sys

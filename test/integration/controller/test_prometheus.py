@@ -47,13 +47,13 @@ SILENT = (
 
 @pytest.fixture(scope="session")
 def prometheus() -> Path:
-    """The program, without the ways of discovery that clouds need."""
+    """Return the program, built without service discovery."""
     return anyio.run(Binaries(progress=PlainProgress(sys.stderr)).locate, PROMETHEUS_TOOL)["prometheus"].path
 
 
 @pytest.fixture
 async def token(live_client: LiveClient, namespace: str) -> str:
-    """That of a ServiceAccount with the role we ship for scrapers."""
+    """Return the token of a ServiceAccount with the shipped role for scrapers."""
     (role,) = yaml.safe_load_all(READER.read_text())
     await live_client.apply(ClusterRole.from_dict(role), field_owner="test", force=True)
     account = {"name": "prometheus", "namespace": namespace}
@@ -177,7 +177,7 @@ async def test_prometheus_reads_everything_it_is_told_to_show(
 
 
 async def no_alert(address: str) -> None:
-    """Each alert is evaluated without an error, and a manager that does its work raises none."""
+    """Check that each alert is evaluated without an error, and that none is raised."""
 
     async def evaluated() -> bool:
         rules = [rule for group in (await ask(address, "rules"))["groups"] for rule in group["rules"]]

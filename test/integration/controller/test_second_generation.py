@@ -152,7 +152,7 @@ def labelled(namespace: str, version: str) -> TrainingRuntime:
 async def test_a_train_job_keeps_its_runtime_when_its_snapshot_is_deleted_and_follows_an_edit(
     run_manager: Any, live_client: LiveClient, namespace: str, figure: Any
 ) -> None:
-    """Until the manager restarts after a deletion: then the live runtime counts, as with Trainer v2.3."""
+    """After a deletion and a restart of the manager the live runtime counts, as with Trainer v2.3."""
     await live_client.create(labelled(namespace, "1"))
     spec = {"runtimeRef": {"name": "runtime", "kind": "TrainingRuntime"}, "suspend": True}
     await live_client.create(

@@ -289,7 +289,7 @@ async def test_a_train_job_costs_one_request_more_than_without_the_feature(
     (port,) = free_ports(1)
     async with run_manager("--feature-gates=TrainJobStatus=true", status_port=port, sent=sent):
         world = World(live_client, namespace, torch_runtime, port)
-        await world.train_job("first")  # the Secret of the certificates exists from then on
+        await world.train_job("first")  # this creates the Secret of the certificates
         sent.clear()
         await world.train_job("bert")
         await anyio.sleep(1)

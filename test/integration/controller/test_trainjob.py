@@ -31,7 +31,7 @@ def train_job(namespace: str, runtime: str, *, name: str = "job", **spec: Any) -
 
 
 async def finish(client: LiveClient, key: tuple[str, str], condition: str) -> None:
-    """Do as the JobSet controller does when all is over."""
+    """Write the status that the JobSet controller writes at the end."""
     job_set = await client.get(JobSet, key)
     jobs = {"name": "node", "ready": 0, "succeeded": 1, "failed": 0, "active": 0, "suspended": 0}
     job_set.status = make_ended_status(condition, replicatedJobsStatus=[jobs])
@@ -115,7 +115,7 @@ async def test_what_is_settled_causes_no_request(
         await eventually(settled, reason="the TrainJob says that it is suspended")
         job_set, job = await live_client.get(JobSet, key), await live_client.get(TrainJob, key)
         times = [each.time for each in job_set.metadata.managed_fields or ()]
-        # An event that changes nothing of what is wanted.
+        # An event that does not change the wanted objects.
         job_set.status = job_set.status.from_dict({"restarts": 1})
         await live_client.status.update(job_set)
 
@@ -153,7 +153,7 @@ async def test_a_missing_runtime_is_told_as_an_event_and_found_when_it_comes(
         assert event.source is not None
         assert event.source.component == "trainer-trainjob-controller"
         assert event.first_timestamp
-        # By then its own next try is more than ten seconds away.
+        # By then the next retry is more than ten seconds away.
         request = {"controller": "trainjob_controller"}
         failed = "controller_runtime_reconcile_errors_total"
 

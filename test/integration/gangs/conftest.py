@@ -26,17 +26,17 @@ from pkg.apis.scheduling import v1alpha1, v1alpha2, v1beta1
 
 @dataclass(frozen=True)
 class Release:
-    """What gangs are in a release of Kubernetes."""
+    """The form of gangs in a release of Kubernetes."""
 
     kind: type[Object]
     member: dict[str, Any]
-    """What the spec of a pod of the gang ``gang`` has."""
+    """Fields of the spec of a pod in the gang ``gang``."""
     jobset: str
-    """A release of JobSet whose CRD keeps it."""
+    """A release of JobSet whose CRD keeps these fields."""
 
     @property
     def flags(self) -> list[str]:
-        """The flags of an API server that serves gangs."""
+        """Return the flags of an API server that serves gangs."""
         return Options(kubernetes=KUBERNETES, workloads=True).api_server_flags
 
 
@@ -51,7 +51,7 @@ KUBERNETES = os.environ.get("CLUSTER_KUBERNETES", "1.35")
 
 @pytest.fixture(scope="session")
 def release() -> Release:
-    """The release under test."""
+    """Return the release under test."""
     if KUBERNETES not in RELEASES:
         pytest.skip(f"Kubernetes {KUBERNETES} has no gangs")
     return RELEASES[KUBERNETES]
@@ -67,14 +67,14 @@ def control_plane(release: Release) -> Iterator[Environment]:
 def trainer_control_plane(
     control_plane: Environment, install_trainer: Callable[[Environment], None]
 ) -> Environment:
-    """That API server, with Trainer installed."""
+    """Return this API server, with Trainer installed."""
     install_trainer(control_plane)
     return control_plane
 
 
 @pytest.fixture
 def install_job_set(live_client: LiveClient) -> Callable[[str], Any]:
-    """Replace JobSet's CRD by that of a release, as an upgrade does."""
+    """Return a function that replaces JobSet's CRD by that of a release, as an upgrade does."""
 
     async def install(version: str) -> None:
         tool = JOBSETS[version]
@@ -88,7 +88,7 @@ def install_job_set(live_client: LiveClient) -> Callable[[str], Any]:
 async def with_field(
     trainer_control_plane: Environment, release: Release, install_job_set: Callable[[str], Any]
 ) -> AsyncIterator[None]:
-    """JobSet's CRD keeps the field for the time of one test."""
+    """Install a CRD of JobSet that keeps the field, for the time of one test."""
     del trainer_control_plane
     await install_job_set(release.jobset)
     yield

@@ -19,7 +19,7 @@ from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(900)]
 
 RunManager = Callable[..., Any]
-DETECTED = 180  # a served API counts as such for a minute
+DETECTED = 180  # an API that was served is taken as served for a minute
 
 
 class World:
@@ -65,7 +65,7 @@ class World:
         return found.metadata.uid or ""
 
     async def reason(self, name: str) -> str:
-        """Return the reason of the condition that the gang is unavailable, or an empty one."""
+        """Return the reason of the condition that the gang is unavailable, or an empty string."""
         job = await self._client.get(TrainJob, (self._namespace, name))
         found = [each for each in job.status.conditions or [] if each.type == "GangSchedulingUnavailable"]
         return found[0].reason or "" if found else ""

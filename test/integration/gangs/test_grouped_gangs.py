@@ -25,7 +25,7 @@ RunManager = Callable[..., Any]
 
 @pytest.fixture
 async def grouping(trainer_control_plane: Environment, live_client: LiveClient) -> AsyncIterator[None]:
-    """Serve KAI's PodGroups, and grant the manager under test what the pod grouper needs."""
+    """Serve KAI's PodGroups, and grant the manager under test the rights of the pod grouper."""
     await trainer_control_plane.install_crds(custom_resource_definition(PodGroup))
     role, binding = shipped.manifests("podgrouper")
     user = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "trainer-under-test"}

@@ -117,7 +117,7 @@ async def test_a_gang_is_created_with_two_requests_and_settles_without_any(
         return metrics.REGISTRY.get_sample_value("controller_runtime_reconcile_total", labels) or 0.0
 
     async with run_manager(sent=sent, cache=cache.Options(resync_period=0.3)):
-        first = await create(live_client, namespace)  # the schemas are read, and watches start
+        first = await create(live_client, namespace)  # reads the schemas and starts the watches
         await eventually(lambda: live_client.get(JobSet, first.key), timeout=60, reason="the JobSet is made")
         await anyio.sleep(1)
         sent.clear()

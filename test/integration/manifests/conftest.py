@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""kustomize, an API server that no other test uses, and what other projects' manifests are needed beside ours."""
+"""kustomize, an API server that no other test uses, and the manifests of other projects that ours need."""
 
 import functools
 import http.server
@@ -30,7 +30,7 @@ Manifest = dict[str, Any]
 
 @pytest.fixture(scope="session")
 def kustomize() -> Callable[[Path], list[Manifest]]:
-    """Build a folder, as ``kubectl apply -k`` would, and return the objects in its order."""
+    """Return a function that builds a folder, as ``kubectl apply -k`` does, and returns the objects in order."""
     group = ToolGroup(TOOLS / "kustomize", "sigs.k8s.io/kustomize/kustomize/v5")
     tool = Tool("kustomize", group, "sigs.k8s.io/kustomize/kustomize/v5")
     binaries = anyio.run(Binaries(progress=PlainProgress(sys.stderr)).locate, tool)
@@ -52,7 +52,7 @@ def kustomize() -> Callable[[Path], list[Manifest]]:
 
 
 async def module_directory(folder: Path, module: str) -> Path:
-    """Return where Go keeps the source of a module that ``folder``'s go.mod pins, fetching it if need be."""
+    """Return the folder of a module that ``folder``'s go.mod pins, in Go's module cache; download it if it is not there."""
     go = await find_go((1, 24), cache_directory(), PlainProgress(sys.stderr), os.environ)
     for arguments in (["mod", "download", module], ["list", "-m", "-f", "{{.Dir}}", module]):
         out = await go.run(arguments, cwd=folder)
@@ -61,7 +61,7 @@ async def module_directory(folder: Path, module: str) -> Path:
 
 @pytest.fixture(scope="session")
 def third_party(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Copies of the pinned ``config`` folders of JobSet and LeaderWorkerSet, by their names in ``config/third-party``."""
+    """Copy the pinned ``config`` folders of JobSet and LeaderWorkerSet; return them by their names in ``config/third-party``."""
     made = {}
     for name, (folder, module) in {
         "jobset": (JOBSET_MODULE, "sigs.k8s.io/jobset"),
@@ -78,7 +78,7 @@ def releases(
     third_party: dict[str, Path],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[str]:
-    """The address of a server with ``NAME.yaml`` for each third party: the file that its project releases."""
+    """Serve the file that each project releases as ``NAME.yaml``; yield the address."""
     folder = tmp_path_factory.mktemp("releases")
     for name, source in third_party.items():
         text = yaml.dump_all(
@@ -96,7 +96,7 @@ def releases(
 
 @pytest.fixture(scope="session")
 def upstream(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of Kubeflow Trainer v2.1.0's manifests and Helm chart: the folder that holds both."""
+    """Copy the manifests and the Helm chart of Kubeflow Trainer v2.1.0; return the folder that contains both."""
     source = anyio.run(module_directory, TOOLS / "trainer", "github.com/kubeflow/trainer/v2")
     home = tmp_path_factory.mktemp("upstream")
     for name in ("manifests", "charts"):
@@ -105,7 +105,7 @@ def upstream(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def writable_copy(source: Path, target: Path) -> Path:
-    """Copy a folder of Go's module cache, beside which nothing may be written."""
+    """Copy a folder of Go's module cache, which is read-only."""
     shutil.copytree(source, target)
     for path in (target, *target.rglob("*")):
         path.chmod(0o755 if path.is_dir() else 0o644)
@@ -114,7 +114,7 @@ def writable_copy(source: Path, target: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def monitoring_crds() -> list[Path]:
-    """The CRDs of ServiceMonitor and PrometheusRule, as the prometheus-operator publishes them."""
+    """Return the CRDs of ServiceMonitor and PrometheusRule that the prometheus-operator publishes."""
     module = "github.com/prometheus-operator/prometheus-operator"
     source = anyio.run(module_directory, TOOLS / "prometheus-operator", module)
     folder = source / "example" / "prometheus-operator-crd"
@@ -123,6 +123,6 @@ def monitoring_crds() -> list[Path]:
 
 @pytest.fixture(scope="session")
 def bare_cluster() -> Iterator[Environment]:
-    """An API server of this folder's own: a webhook configuration without a manager would stop other tests."""
+    """Yield an API server for this folder: a webhook configuration without a manager would block other tests."""
     with running(Environment()) as environment:
         yield environment

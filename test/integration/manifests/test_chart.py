@@ -56,7 +56,7 @@ DIFFERENT: Final = {
 
 @pytest.fixture(scope="session")
 def render(tmp_path_factory: pytest.TempPathFactory) -> Render:
-    """Render the chart with values, without the charts that it depends on."""
+    """Return a function that renders the chart with values, without the charts that it depends on."""
     group = ToolGroup(ROOT / "test" / "tools" / "helm", "helm.sh/helm/v3")
     tool = Tool("helm", group, "helm.sh/helm/v3/cmd/helm")
     helm = anyio.run(Binaries(progress=PlainProgress(sys.stderr)).locate, tool)["helm"].path
@@ -98,7 +98,7 @@ def render(tmp_path_factory: pytest.TempPathFactory) -> Render:
 
 
 def read(document: str) -> Manifest | None:
-    """Return an object; of a CRD only its name, since it is long."""
+    """Return the object of a document; of a CRD only its name, because it is long."""
     if "\nkind: CustomResourceDefinition\n" in document:
         (name,) = re.findall(r"(?m)^  name: (\S+)$", document)
         version, kind = "apiextensions.k8s.io/v1", "CustomResourceDefinition"
@@ -108,7 +108,7 @@ def read(document: str) -> Manifest | None:
 
 
 def leaves(value: object, path: str) -> Iterator[tuple[str, object]]:
-    """Yield every leaf with its path; items of lists go by their name, embedded YAML is decoded."""
+    """Yield every leaf with its path; items of lists are identified by their name, embedded YAML is decoded."""
     if isinstance(value, dict):
         for key, each in value.items():
             yield from leaves(each, f"{path}.{key}")
@@ -148,7 +148,7 @@ def test_the_chart_renders_what_upstream_renders(case: str, render: Render) -> N
 
 
 def is_different(path: str, value: object, values: Manifest) -> bool:
-    """Return True if the charts differ on purpose."""
+    """Return True if the charts differ at the path on purpose."""
     if path.endswith("containers.manager.image"):
         return not values.get("image", {}).get("registry")  # the default is another image
     return value in ("", None) or any(re.fullmatch(pattern, path) for pattern in DIFFERENT)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The Helm chart of Kubeflow Trainer v2.1.0 starts this project's image: what it renders is accepted value by value."""
+"""The Helm chart of Kubeflow Trainer v2.1.0 starts this project's image, which accepts every value that the chart renders."""
 
 import re
 import shutil
@@ -31,7 +31,7 @@ Render = Callable[..., dict[tuple[str, str], Manifest]]
 
 @pytest.fixture(scope="session")
 def render(upstream: Path, tmp_path_factory: pytest.TempPathFactory) -> Render:
-    """Render the chart with values; the JobSet chart that it depends on is left out."""
+    """Return a function that renders the chart with values, without the JobSet chart that it depends on."""
     group = ToolGroup(ROOT / "test" / "tools" / "helm", "helm.sh/helm/v3")
     tool = Tool("helm", group, "helm.sh/helm/v3/cmd/helm")
     helm = anyio.run(Binaries(progress=PlainProgress(sys.stderr)).locate, tool)["helm"].path
@@ -78,7 +78,7 @@ def pod(objects: dict[tuple[str, str], Manifest]) -> Manifest:
 
 
 def final_stage() -> str:
-    """Return the stage that a build without a target ends with."""
+    """Return the last stage, which a build without a target builds."""
     stages = (ROOT / "Containerfile").read_text().split("\nFROM ")
     assert stages[-1].strip() == "manager"
     (found,) = [each for each in stages if each.splitlines()[0].endswith(" AS manager")]
@@ -101,7 +101,7 @@ def test_the_image_runs_as_a_user_that_the_security_context_allows(render: Rende
     (container,) = pod(render(*VALUES))["containers"]
     assert container["securityContext"]["runAsNonRoot"]
     assert "runAsUser" not in container["securityContext"]
-    # The kubelet refuses to start a user given by name: it cannot determine whether that is root.
+    # The kubelet refuses to start a user given by name, because it cannot determine if that is root.
     assert re.fullmatch(r"[1-9]\d*(:\d+)?", re.findall("USER (.*)", final_stage())[0])
 
 

@@ -72,13 +72,13 @@ MODULES = {
     "uvloop",
     "yaml",
 }
-# A root without a writable folder: a stricter one than the Deployment's, which has /tmp.
+# A root without a writable folder, which is stricter than the Deployment's with /tmp.
 READ_ONLY = ["unshare", "--map-root-user", "--mount", "sh", "-c"]
 READ_ONLY += ['mount -o remount,ro,bind / && exec "$@"', "sh"]
 
 
 def steps(stage: int) -> dict[str, list[str]]:
-    """A stage's lines by their instruction."""
+    """Return the lines of a stage by their instruction."""
     text = (ROOT / "Containerfile").read_text().split("\nFROM ")[stage]
     found: dict[str, list[str]] = {}
     for instruction, rest in re.findall(r"^([A-Z]+) (.+)$", text, re.MULTILINE):
@@ -88,17 +88,17 @@ def steps(stage: int) -> dict[str, list[str]]:
 
 @dataclass(frozen=True)
 class Image:
-    """What the build stage leaves for the final stage."""
+    """The results of the build stage that the final stage copies."""
 
     app: Path
     """``/app``."""
     programs: Path
-    """The programs, which the final stage puts into ``/``."""
+    """The folder of the programs, which the final stage copies into ``/``."""
 
 
 @pytest.fixture(scope="session")
 def image(tmp_path_factory: pytest.TempPathFactory) -> Image:
-    """Run the commands of the build stage in folders of this test's own."""
+    """Run the commands of the build stage in temporary folders."""
     home = tmp_path_factory.mktemp("image")
     source, build, app, programs = (home / name for name in ("src", "build", "app", "programs"))
     source.mkdir()
@@ -109,7 +109,7 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Image:
             copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
             copy(ROOT / name, place)
     environ = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
-    # The standard library is this machine's, which the test does not write to.
+    # The standard library is that of this machine, so the test does not write to it.
     last = [re.sub(r' "\$\(.*\)"$', "", line) for line in steps(2)["RUN"]]
     for line in (*steps(1)["RUN"], *last):
         folders = {"/build": build, "/app": app, "/programs": programs}
@@ -123,7 +123,7 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Image:
 
 
 def environment(image: Image) -> dict[str, str]:
-    """Return the image's variables, with its folder where it is here."""
+    """Return the image's variables, with the folder of ``image`` in place of ``/app``."""
     variables = dict(each.split("=", 1) for each in steps(2)["ENV"][0].split())
     return {key: value.replace("/app", str(image.app)) for key, value in variables.items()}
 
@@ -156,7 +156,7 @@ def test_the_image_holds_what_is_listed_and_nothing_else(image: Image) -> None:
 
 
 def test_the_image_adds_at_most_30_mb_to_its_base(image: Image) -> None:
-    """As layers: compressed."""
+    """The size is that of compressed layers."""
     layers = [
         subprocess.run(["tar", "-c", "."], cwd=folder, capture_output=True, check=True).stdout
         for folder in (image.app, image.programs)
@@ -165,7 +165,7 @@ def test_the_image_adds_at_most_30_mb_to_its_base(image: Image) -> None:
 
 
 def test_the_manager_loads_no_module_that_the_image_does_not_hold(image: Image) -> None:
-    """Also what it loads later: certificates, the pod grouper, kubeconfigs."""
+    """This includes modules that are loaded later, for certificates, the pod grouper and kubeconfigs."""
     code = (
         "import pkg.app.program, pkg.app.podgrouper.program, pkg.util.cert, pkg.podgrouper\n"
         "from controller_runtime.rest import kubeconfig_import\n"
@@ -204,7 +204,7 @@ def test_a_plugin_is_found_where_the_documentation_installs_it(image: Image, tmp
 
 def test_the_image_for_kais_operator_differs_by_its_entry_point(image: Image) -> None:
     assert steps(3) == {"ENTRYPOINT": ['["/podgrouper"]']}
-    # The last stage is what a build without a target makes.
+    # A build without a target builds the last stage.
     assert (ROOT / "Containerfile").read_text().rstrip().endswith("\nFROM manager")
     for variables in (environment(image), {**environment(image), "HOME": "/missing"}):
         done = subprocess.run(
@@ -220,7 +220,7 @@ def test_the_image_for_kais_operator_differs_by_its_entry_point(image: Image) ->
 
 def test_a_login_that_the_image_cannot_make_names_the_missing_package(image: Image, tmp_path: Path) -> None:
     file = tmp_path / "kubeconfig"
-    token = "e30.eyJleHAiOjF9.c2ln"  # {"exp": 1}: it ran out long ago, so it must be renewed
+    token = "e30.eyJleHAiOjF9.c2ln"  # {"exp": 1}: it has expired, so it must be renewed
     oidc = {
         "client-id": "c",
         "client-secret": "s",
@@ -305,7 +305,7 @@ def test_the_manager_runs_on_a_read_only_root(
 
 
 def answers(port: int, *, within: float = 30) -> bool:
-    """Whether the manager's health endpoint answers in time."""
+    """Return True if the manager's health endpoint answers in time."""
     deadline = time.monotonic() + within
     while time.monotonic() < deadline:
         try:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Every overlay builds, and a real API server takes each of its objects under strict field validation."""
+"""Every overlay builds, and a real API server accepts each of its objects under strict field validation."""
 
 import re
 import shutil
@@ -35,7 +35,7 @@ Build = Callable[[str], list[Manifest]]
 
 
 def with_local_sources(folder: Path, third_party: dict[str, Path]) -> None:
-    """Point the kustomizations in ``third-party`` at sources on this machine, in place of their repositories."""
+    """Replace the repositories in the kustomizations of ``third-party`` by sources on this machine."""
     for name, source in third_party.items():
         target = folder / f"{name}-source"
         shutil.copytree(source, target)
@@ -47,7 +47,7 @@ def with_local_sources(folder: Path, third_party: dict[str, Path]) -> None:
 
 @pytest.fixture
 def build(kustomize: Callable[[Path], list[Manifest]], releases: str, tmp_path: Path) -> Build:
-    """Build an overlay by its name, or a folder of ``config`` by its path."""
+    """Return a function that builds an overlay by its name, or a folder of ``config`` by its path."""
     copied = tmp_path / "config"
     shutil.copytree(CONFIG, copied)
     for file in (copied / "third-party").glob("*/kustomization.yaml"):
@@ -66,7 +66,7 @@ def build(kustomize: Callable[[Path], list[Manifest]], releases: str, tmp_path: 
 def build_upstream(
     kustomize: Callable[[Path], list[Manifest]], upstream: Path, third_party: dict[str, Path], tmp_path: Path
 ) -> Build:
-    """Build an overlay of Kubeflow Trainer v2.1.0 by its name."""
+    """Return a function that builds an overlay of Kubeflow Trainer v2.1.0 by its name."""
     copied = tmp_path / "manifests"
     shutil.copytree(upstream / "manifests", copied)
     with_local_sources(copied, third_party)
@@ -82,7 +82,7 @@ def strict(transport: Transport) -> LiveClient:
 
 
 async def install(environment: Environment, objects: list[Manifest]) -> None:
-    """Apply ``objects``; webhook configurations last and only briefly, because no server answers them."""
+    """Apply ``objects``; webhook configurations last and only briefly, because no server answers their calls."""
     await environment.install_crds(*[each for each in objects if each["kind"] == "CustomResourceDefinition"])
     async with Transport(environment.config) as transport:
         client = strict(transport)
@@ -140,7 +140,7 @@ def test_every_reference_inside_an_overlay_is_met(name: str, build: Build) -> No
 
 
 async def test_a_misspelt_field_would_be_refused(build: Build, bare_cluster: Environment) -> None:
-    """The check above can fail: strictness is in force."""
+    """The test of the overlays relies on strict validation."""
     (service,) = [each for each in build("default") if each["kind"] == "Service"]
     await ensure_namespace(bare_cluster, service["metadata"]["namespace"])
     service["spec"]["ports"][0]["portt"] = 1
@@ -160,7 +160,7 @@ def test_an_overlay_brings_what_the_go_releases_overlay_of_that_name_brings(
 ) -> None:
     theirs, ours = identities(build_upstream(name)), identities(build(name))
     assert theirs
-    # Releases after v2.1.0 bring these.
+    # Releases after v2.1.0 have these.
     later = (
         {("MutatingWebhookConfiguration", "", "defaulter.trainer.kubeflow.org")}
         if name in NAMESPACES
@@ -240,7 +240,7 @@ def test_the_platform_gets_one_namespace_and_the_mesh_is_kept_off_the_webhook(bu
 
 
 def configuration(objects: list[Manifest], tmp_path: Path) -> Configuration:
-    """Return what the Deployment's ``--config`` says, read as the manager reads it."""
+    """Return the Configuration of the Deployment's ``--config``, parsed as the manager does."""
     (manager,) = [
         each
         for each in objects

@@ -20,7 +20,7 @@ Kustomize = Callable[[Path], list[Manifest]]
 
 
 def released(objects: list[Manifest]) -> str:
-    """Return objects as a release has them: in another order, with the tags of the release."""
+    """Return objects as a release lists them: in another order, with the tags of the release."""
     text = yaml.dump_all(reversed(objects), Dumper=getattr(yaml, "CSafeDumper", yaml.SafeDumper))
     return re.sub(r"\S+/k8s-staging-images/(\w+)/\w+:\S+", r"registry.k8s.io/\1/\1:v9", text)
 

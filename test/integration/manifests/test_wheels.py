@@ -69,7 +69,7 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.fixture(scope="module")
 def alone(wheels: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the interpreter of a virtual environment with the library's wheel, what it requires and pytest."""
+    """Return the interpreter of a virtual environment with the library's wheel, its requirements and pytest."""
     folder = tmp_path_factory.mktemp("alone")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
     (site,) = folder.glob("lib/python3*/site-packages")
@@ -84,7 +84,7 @@ def alone(wheels: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> 
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """A copy of the library's tests, examples and documents, without its code."""
+    """Copy the library's tests, examples and documents, without its code; return the folder."""
     folder = tmp_path / "library"
     left_out = shutil.ignore_patterns("controller_runtime", ".*", "__pycache__", "build", "dist")
     shutil.copytree(LIBRARY, folder, ignore=left_out)
@@ -96,7 +96,7 @@ def pip(*arguments: str) -> None:
 
 
 def closure(*requirements: str) -> set[str]:
-    """Return the distributions that an installation of ``requirements`` brings here, themselves included."""
+    """Return the distributions that installing ``requirements`` installs, themselves included."""
     found: set[tuple[str, str]] = set()
     waiting = [(Requirement(each), "") for each in requirements]
     while waiting:
@@ -225,7 +225,7 @@ def test_the_librarys_tests_and_examples_pass_where_it_is_alone(alone: Path, pro
     where = run([alone, "-c", "import controller_runtime; print(controller_runtime.__file__)"], project)
     assert Path(where.strip()).is_relative_to(alone.parents[1])
     selected = [f"test/unit/{each}" for each in UNIT]
-    # Properties are searched where the library's own tests run.
+    # Tests of properties are left to the run of the library's own tests.
     command = ["pytest", "-q", "-m", "not hypothesis", *selected, "test/integration/examples"]
     output = run([alone, "-m", *command], project)
     assert re.search(r"[1-9]\d\d passed", output), output

@@ -30,7 +30,7 @@ ANNOTATION = "pod-group-name"
 
 
 class Sent(collections.Counter[tuple[str, str]]):
-    """What reconciles sent: lists, watches and discovery aside. ``paths`` has everything."""
+    """Counts of the requests except lists, watches and discovery. ``paths`` has all of them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -42,7 +42,7 @@ NEWER = ("minSubGroup", "preemptionDelay", "stalenessGracePeriod")
 
 
 async def published(control_plane: Environment, field: str, *, expected: bool) -> None:
-    """Wait until the published schema of a PodGroup has a field, or lacks it: it follows the CRD a moment later."""
+    """Wait until the published schema of a PodGroup has a field, or lacks it: it is updated a moment after the CRD."""
     path = f"/openapi/v3/apis/{PodGroup.gvk.api_version}"
     async with Transport(control_plane.config) as transport:
 
@@ -80,7 +80,7 @@ def grouper_control_plane(trainer_control_plane: Environment) -> Environment:
 
 @pytest.fixture
 async def pod_group_crd(grouper_control_plane: Environment) -> AsyncIterator[Callable[..., Any]]:
-    """Install the CRD of a release of KAI-Scheduler; the newest is there again afterwards."""
+    """Yield a function that installs the CRD of a release of KAI-Scheduler; the newest is installed after the test."""
 
     async def install(release: str) -> None:
         crd = custom_resource_definition(PodGroup)
@@ -100,7 +100,7 @@ async def pod_group_crd(grouper_control_plane: Environment) -> AsyncIterator[Cal
 
 
 class Counting:
-    """A transport that counts what reconciles send: lists, watches and discovery aside."""
+    """A transport that counts the requests, except lists, watches and discovery."""
 
     def __init__(self, transport: Transport, sent: Sent) -> None:
         self._transport = transport
@@ -116,7 +116,7 @@ class Counting:
 
 @pytest.fixture(autouse=True)
 async def leave_no_pods(live_client: LiveClient) -> AsyncIterator[None]:
-    """Delete all pods: no later test's manager shall find work in them."""
+    """Delete all pods after the test, so that the managers of later tests do not find them."""
     yield
     for pod in await live_client.list(Pod):
         with contextlib.suppress(NotFoundError):
@@ -159,7 +159,7 @@ def run_grouper(configs: dict[str, Config]) -> RunGrouper:
 
 @pytest.fixture
 def make(live_client: LiveClient, namespace: str) -> Callable[..., Any]:
-    """Create an object of any kind that the first owner given owns."""
+    """Return a function that creates an object of any kind, which the first owner given controls."""
 
     async def create(
         kind: GVK, name: str, owner: Object | None, spec: dict[str, Any], **labels: str
@@ -177,7 +177,7 @@ def make(live_client: LiveClient, namespace: str) -> Callable[..., Any]:
 
 @pytest.fixture
 def grouped(live_client: LiveClient, namespace: str) -> Callable[..., Any]:
-    """Wait until so many pods name a group; return the names."""
+    """Return a function that waits until ``count`` pods name a group, and returns the names."""
 
     async def wait(count: int) -> list[str]:
         async def named() -> list[str] | None:

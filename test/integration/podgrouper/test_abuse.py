@@ -84,7 +84,7 @@ async def test_pods_of_one_namespace_neither_delay_another_nor_read_anything(
     assert not [path for path in sent.paths if "%" in path or "?" in path or ".." in path]
     made_up = [path for path in sent.paths if "made-up" in path]
     assert len(made_up) <= 64
-    # The first hundred that failed, and then ten a second.
+    # The first hundred failures, and then ten a second.
     live = [path for path in sent.paths if f"/namespaces/{other_namespace}/" in path and "missing-" in path]
     assert len(live) <= 100 + 10 * lasted
 
@@ -109,7 +109,7 @@ async def test_classes_are_made_for_kinds_of_the_server_alone(
 async def wide_pod(client: LiveClient, namespace: str, name: str, tolerations: int) -> None:
     spec = {**OURS, "tolerations": [{"key": "k", "operator": "Exists"}] * tolerations}
     metadata = {"name": name, "namespace": namespace}
-    with contextlib.suppress(AnswerError):  # of the answer, which is as wide
+    with contextlib.suppress(AnswerError):  # raised for the answer, which is as wide
         await client.create(Pod.from_dict({"metadata": metadata, "spec": spec}))
 
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The pod grouper on a real API server under its shipped rights: which requests it sends, and which it does not."""
+"""The pod grouper on a real API server under its shipped rights: the requests that it sends, and those it does not."""
 
 import itertools
 import sys
@@ -201,7 +201,7 @@ async def test_replicated_jobs_that_depend_on_each_other_are_groups_of_their_own
         )
         (name,) = await world.grouped(1)
 
-    # The initializer's group is whole with its one pod: the nodes do not exist yet.
+    # The group of the initializer needs only its one pod, because the nodes do not exist yet.
     assert (await world.client.get(PodGroup, (world.namespace, name))).spec.min_member == 1
 
 
@@ -243,5 +243,5 @@ async def test_a_crd_of_a_newer_release_changes_the_rules_while_the_manager_runs
 
         await pod_group_crd("v0.17")
         await eventually(has_a_tree, timeout=60, reason="the rules of v0.17 apply")
-        assert not (await client.get(PodGroup, old.key)).spec.sub_groups  # a group that exists keeps its form
+        assert not (await client.get(PodGroup, old.key)).spec.sub_groups  # an existing group keeps its form
         assert (await client.get(Pod, loose.key)).annotations[ANNOTATION] == f"pg-loose-0-{job.metadata.uid}"

@@ -90,7 +90,7 @@ async def test_it_groups_pods_with_the_operators_arguments_and_rights(
         def ready() -> bool:
             try:
                 return answer(health, "/readyz") == answer(health, "/healthz") == "ok"
-            except OSError:  # a refusal is one, too
+            except OSError:  # HTTPError is one, too
                 return False
 
         await eventually(ready, timeout=30, reason="it is ready")

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Our manager as a process under a role cut to measure, and the API server's own record of its requests."""
+"""Our manager as a process under a given role, and its requests from the API server's audit log."""
 
 import dataclasses
 import json
@@ -50,7 +50,7 @@ _POLICY = {
 
 @dataclasses.dataclass(frozen=True)
 class Asked:
-    """The requests of a manager, as the API server saw them."""
+    """The requests of a manager that the API server recorded."""
 
     granted: frozenset[rbac.Grant]
     refused: frozenset[rbac.Grant]
@@ -58,10 +58,10 @@ class Asked:
 
 @dataclasses.dataclass
 class Run:
-    """A manager that runs."""
+    """A running manager."""
 
     role: str
-    """Its ClusterRole."""
+    """The name of its ClusterRole."""
     log: Path
     metrics: int
     health: int
@@ -69,11 +69,11 @@ class Run:
     record: Callable[[], Asked]
 
     def asked(self) -> Asked:
-        """Return its requests until now."""
+        """Return the requests so far."""
         return self.record()
 
     async def ready(self) -> None:
-        """Return once its webhooks answer: the API server asks them about every Trainer object of the test."""
+        """Wait until its webhooks answer, which the API server calls for every Trainer object of the test."""
         await eventually(lambda: answers(self.health, "/readyz"), timeout=30, reason="the manager is ready")
 
 
@@ -87,10 +87,10 @@ def audit_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def audited(audit_log: Path) -> Iterator[Environment]:
-    """An API server that records the requests of managers.
+    """Yield an API server that records the requests of managers.
 
-    It lists before it watches, as those before streaming lists do, and lets nobody block an owner's deletion who may
-    not change its finalizers.
+    Its clients have to list before they watch, as without streaming lists, and can block an owner's deletion only if
+    they may change its finalizers.
     """
     policy = audit_log.with_name("policy.json")
     policy.write_text(json.dumps(_POLICY))
@@ -126,18 +126,18 @@ def audited(audit_log: Path) -> Iterator[Environment]:
 
 @pytest.fixture
 def rest_config(audited: Environment) -> Config:
-    """How an administrator reaches the server of this folder."""
+    """Return the client configuration of an administrator of this folder's server."""
     return dataclasses.replace(audited.config)
 
 
 def _path(uri: str) -> dict[str, str]:
-    """Return a path that is not a resource in the place of one; nothing for those that every user may read."""
+    """Return the path of a URI in place of a resource, or nothing for a path that every user may read."""
     path = uri.partition("?")[0]
     return {} if path.startswith(_OPEN) else {"resource": path}
 
 
 def read(audit_log: Path, user: str) -> Asked:
-    """Return the requests of a user; an apply that makes the object counts as patch and as create."""
+    """Return the requests of a user; an apply that creates an object counts as patch and as create."""
     granted: set[rbac.Grant] = set()
     refused: set[rbac.Grant] = set()
     for line in audit_log.read_text().rpartition("\n")[0].splitlines():  # the last line may be half written
@@ -160,9 +160,10 @@ def read(audit_log: Path, user: str) -> Asked:
 def run_under(
     audited: Environment, audit_log: Path, live_client: LiveClient, namespace: str, tmp_path: Path
 ) -> Iterator[RunUnder]:
-    """Run the program, or the pod grouper alone, under ``rules``, else under its roles except the grants ``without``.
+    """Yield a function that runs the program, or the pod grouper alone, under ``rules``.
 
-    Further options are keys of its Configuration.
+    Without ``rules`` it has its shipped roles except the grants ``without``. Further options are keys of its
+    Configuration.
     """
     processes: list[subprocess.Popen[bytes]] = []
 
@@ -235,7 +236,7 @@ def run_under(
                 "leaderElect": True,
                 "resourceName": user,
                 "resourceNamespace": contents.TRAINER_NAMESPACE,
-                # It is renewed often, and kept by a machine that stands still for a moment.
+                # Long enough to keep the lease while the machine pauses.
                 "leaseDuration": "60s",
                 "renewDeadline": "40s",
                 "retryPeriod": "500ms",
@@ -266,7 +267,7 @@ def run_under(
 
 
 async def label(client: LiveClient, namespace: str, value: str) -> None:
-    """Label a namespace, so that the webhooks of the manager under test are called for its objects."""
+    """Label a namespace, so that the API server calls the webhooks of the manager under test for its objects."""
     body = json.dumps({"metadata": {"labels": {"under-test": value}}}).encode()
     await client.patch(Namespace.from_dict({"metadata": {"name": namespace}}), raw_patch(MERGE, body))
 

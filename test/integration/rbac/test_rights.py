@@ -73,7 +73,7 @@ ROLES: Final[dict[str, list[Rule]]] = {
 
 
 async def defaulter(client: LiveClient, namespace: str, run: Run, timeout: float = 20) -> None:
-    """The API server is given the authority of the mutating webhook."""
+    """Wait until the configuration of the mutating webhook has its authority."""
     del namespace
 
     async def given() -> bool:
@@ -86,7 +86,7 @@ async def defaulter(client: LiveClient, namespace: str, run: Run, timeout: float
 
 
 async def grouping(client: LiveClient, namespace: str, run: Run) -> None:
-    """A pod of KAI's scheduler is given its group."""
+    """Create a pod of KAI's scheduler, and wait until it has its group."""
     await run.ready()
     pod = await pod_owners.grouped(client, namespace, ("batch", "jobs"), GVK("batch", "v1", "Job"))
 
@@ -97,7 +97,7 @@ async def grouping(client: LiveClient, namespace: str, run: Run) -> None:
 
 
 async def rebuild(client: LiveClient, namespace: str, run: Run) -> None:
-    """A suspended TrainJob is edited, and stays suspended whether or not its JobSet can be deleted."""
+    """Edit a suspended TrainJob, which stays suspended whether or not its JobSet can be deleted."""
     try:
         await scenarios.rebuild(client, namespace, run)
     finally:
@@ -129,12 +129,12 @@ STOPPED: Final[dict[str, set[str]]] = {
     "without `config/podgrouper`": {GROUPER},
     "all": set(),
 }
-"""The features that stop under each role; the others work."""
+"""The features that do not work under each role; all others do."""
 
 
 @dataclass(frozen=True)
 class Said:
-    """Where a stopped feature is reported: patterns, each of which is found."""
+    """Patterns of the reports of a stopped feature; each of them has to be found."""
 
     ready: str = ""
     kind: str = ""
@@ -165,7 +165,7 @@ SAID: Final[dict[str, Said]] = {
 
 @dataclass
 class Report:
-    """Where the manager reports a stopped feature."""
+    """The places where the manager reports a stopped feature."""
 
     client: LiveClient
     namespace: str
@@ -185,7 +185,7 @@ class Report:
 
 
 async def outcomes(client: LiveClient, namespace: str, run: Run, features: set[str]) -> dict[str, str]:
-    """Use features at the same time; return why those that stopped did."""
+    """Use features at the same time; return the errors of those that stopped."""
     found: dict[str, str] = {}
 
     async def use(feature: str) -> None:

@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Least privilege, by the API server's audit log: what the role grants is asked for, and refused once it is taken away.
+"""The role grants only what the manager requests, by the API server's audit log, and a missing grant has an effect.
 
-RBAC_EVERY_GRANT=1 takes every grant away in turn, not only one of each kind.
+RBAC_EVERY_GRANT=1 removes every grant in turn, not only one of each kind.
 """
 
 import contextlib
@@ -97,14 +97,14 @@ ROLLBACK: Final = {
     *grants(TRAINER, "trainjobs/finalizers", "get", "patch"),
     *grants(TRAINER, "trainjobs/status", "get", "update"),
 }
-"""What the Go manager has and asks for, and ours does not. It also lists every webhook configuration, so its own role must be
-applied before its image is put back."""
+"""Permissions that the Go manager uses and ours does not. The Go manager also lists every webhook configuration, so its own
+role must be applied before its image."""
 
 OTHER_RELEASES: Final = {
     *grants("scheduling.k8s.io", "podgroups", "create", "delete", "get", "list", "patch", "watch"),
     *grants("scheduling.k8s.io", "workloads", "get"),
 }
-"""Permissions that newer releases of Kubernetes need, where a gang is a PodGroup, and a read after a lost answer."""
+"""Permissions for newer releases of Kubernetes, where a gang is a PodGroup, and for a read after a lost answer."""
 
 TAKEN: Final = [
     ("start", (TRAINER, "trainjobs", "list")),
@@ -122,7 +122,7 @@ TAKEN: Final = [
     ("status", ("", "/openid/v1/jwks", "get")),
     ("metrics", ("authorization.k8s.io", "subjectaccessreviews", "create")),
 ]
-"""One grant of each kind, and the scenario that misses it."""
+"""One grant of each kind, and the scenario that fails without it."""
 
 
 def grants_to_take() -> list[tuple[str, rbac.Grant]]:

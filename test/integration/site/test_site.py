@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Both sites as they are built: links and anchors lead somewhere, and a browser makes no request to another host."""
+"""The built sites: links and anchors have a target, and a browser sends no request to another host."""
 
 import json
 import os
@@ -21,7 +21,7 @@ PASSIVE_LINKS = {"canonical", "next", "prev", "edit"}
 
 
 class Page(HTMLParser):
-    """What a page links to, loads, and can be linked to by."""
+    """The links, the loaded files and the anchors of a page."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Both sites, the library's below the manager's."""
+    """Build both sites, the library's below the manager's; return the folder."""
     target = tmp_path_factory.mktemp("site")
     for folder, below in ((ROOT, target), (ROOT / "controller-runtime", target / "controller-runtime")):
         done = subprocess.run(

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""A manager of an earlier commit and the present one replace each other: only the lease and events are written.
+"""A manager of an earlier commit and the present one replace each other; both then write only the lease and events.
 
 As in a rolling update, the new manager waits for the lease while the old one works, and takes it when SIGTERM ends the
 old one. The objects are TrainJobs of all features and states, and pods of each kind of owner.
@@ -77,7 +77,7 @@ Document = dict[str, Any]
 
 
 def git(*arguments: str) -> bytes | None:
-    """Return the output of git for this repository; nothing if it fails."""
+    """Return the output of git for this repository, or None if it fails."""
     try:
         done = subprocess.run(["git", "-C", ROOT, *arguments], capture_output=True, check=True)
     except (OSError, subprocess.CalledProcessError):
@@ -87,7 +87,7 @@ def git(*arguments: str) -> bytes | None:
 
 @pytest.fixture(scope="module")
 def former(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The tree of the former manager."""
+    """Return the folder with the files of the former manager's commit."""
     archive = git("archive", FORMER, "pkg", "config", "controller-runtime/controller_runtime")
     if archive is None:
         pytest.skip(f"the history does not contain the former manager's commit {FORMER[:8]}")
@@ -104,7 +104,7 @@ def audit_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def served(audit_log: Path) -> Iterator[Environment]:
-    """An API server of this module's own, with every kind of the managers, that records their requests."""
+    """Yield an API server for this module, with every kind of the managers, that records their requests."""
     policy = audit_log.with_name("policy.json")
     policy.write_text(json.dumps(_POLICY))
     gangs = Options(kubernetes="1.35", workloads=True)
@@ -144,7 +144,7 @@ def served(audit_log: Path) -> Iterator[Environment]:
 
 @dataclass
 class Manager:
-    """A manager that runs as a process, from a tree of its own."""
+    """A manager that runs as a process, from a folder with the files of its commit."""
 
     user: str
     process: subprocess.Popen[bytes]
@@ -155,7 +155,7 @@ class Manager:
     webhook: int
 
     async def get(self, port: int, path: str) -> tuple[int, str]:
-        """Return the answer to a GET; 0 if nothing listens yet."""
+        """Return status and body of the answer to a GET; the status is 0 if nothing listens yet."""
         async with Transport(Config(f"http://{HOST}:{port}")) as transport:
             try:
                 response = await transport.send(Request("GET", path))
@@ -168,7 +168,7 @@ class Manager:
         return (await self.get(self.health, "/readyz"))[0] == 200
 
     async def series(self, name: str, **labels: str) -> float:
-        """Return the sum of a series."""
+        """Return the sum of the samples of a metric."""
         _, text = await self.get(self.metrics, "/metrics")
         return sum(
             sample.value
@@ -222,7 +222,7 @@ class World:
             "health": {"healthProbeBindAddress": f"{HOST}:{health}"},
             "webhook": {"host": host, "port": webhook},
             # Pods are given the port, so both managers have the same one, at different addresses.
-            "statusServer": {"host": host, "port": self.status_port},  # of a former tree
+            "statusServer": {"host": host, "port": self.status_port},  # key of older commits
             "featureGates": {"TrainJobStatus": True},
             "leaderElection": {
                 "leaderElect": True,
@@ -244,7 +244,7 @@ class World:
         return manager
 
     async def serve_webhooks(self, manager: Manager) -> None:
-        """Have the API server call a manager's webhooks."""
+        """Make the API server call a manager's webhooks."""
         hooks = contents.trainer_webhooks(f"https://{manager.host}:{manager.webhook}", b"")
         await apply_manifests(self.client, hooks, owner="test")
 
@@ -265,7 +265,7 @@ class World:
         return found
 
     async def quiet(self, seconds: float = 1.5) -> None:
-        """Return when the managers have written nothing for that long."""
+        """Return when the managers have written nothing for ``seconds``."""
         count, since = -1, 0.0
         with anyio.fail_after(60):
             while time.monotonic() - since < seconds:
@@ -274,7 +274,7 @@ class World:
                 await anyio.sleep(0.2)
 
     async def stored(self) -> dict[str, str]:
-        """Return UID and resource version of each object of each kind that the API server lists."""
+        """Return UID and resource version of every object, for each kind that the API server lists."""
         found: dict[str, str] = {}
         groups = (await self._read("/apis"))["groups"]
         versions = [f"/apis/{each['groupVersion']}" for group in groups for each in group["versions"]]
@@ -316,7 +316,7 @@ async def world(
         client = LiveClient(transport, RESTMapper(transport))
         with contextlib.ExitStack() as stack:
             yield World(served, client, transport, audit_log, tmp_path, request.param, stack)
-        # The managers of the other profile would find work in them.
+        # The managers of the other profile would reconcile their objects.
         for namespace in [each.name for each in await client.list(Namespace) if each.name.startswith("by-")]:
             for kind in (TrainJob, JobSet, Pod):
                 await client.delete_all_of(kind, namespace=namespace)
@@ -372,7 +372,7 @@ TRAINER: Final = {
 
 @dataclass(frozen=True)
 class Shape:
-    """The runtime and the spec of TrainJobs, and how far they come before the swap."""
+    """The runtime and the spec of TrainJobs, and their state before the swap."""
 
     runtime: str = "torch"
     spec: Document = field(default_factory=dict)
@@ -410,7 +410,7 @@ SHAPES: Final[dict[str, Shape]] = {
 
 
 class Loaded:
-    """TrainJobs and pods that one manager brings to their states."""
+    """Creates TrainJobs and pods, which one manager brings to their states."""
 
     def __init__(self, world: World, namespace: str) -> None:
         self._world = world
@@ -429,7 +429,7 @@ class Loaded:
                 tasks.start_soon(self._life, name, shape)
             tasks.start_soon(self._pods)
         await eventually(self._settled, timeout=60, reason="each TrainJob has its conditions")
-        # The manager of FORMER completes some groups with the next change of their pod.
+        # The manager of FORMER completes some groups only when their pod changes again.
         for pod in await self._client.list(Pod, namespace=self._namespace):
             await self._client.patch(pod, raw_patch(MERGE, b'{"metadata":{"labels":{"touched":"yes"}}}'))
 
@@ -533,7 +533,7 @@ class Loaded:
         return True
 
     async def _pods(self) -> None:
-        """Make a pod of each kind of owner."""
+        """Create a pod of each kind of owner."""
         priority = unstructured(GVK("scheduling.k8s.io", "v1", "PriorityClass"))
         named = f"p-{self._namespace}"[:60].strip("-")
         await self._client.create(priority.from_dict({"metadata": {"name": named}, "value": 1}))
@@ -561,7 +561,7 @@ async def replaced(world: World, old: Manager, tree: Path, name: str) -> Manager
     passed = await eventually(taken, timeout=30, interval=0.05, reason="the new manager has the lease")
     took = time.monotonic() - began
     assert passed.spec.lease_transitions == (lease.spec.lease_transitions or 0) + 1
-    # After SIGTERM the old manager gives the lease up, and the new one asks for it every 2 s.
+    # After SIGTERM the old manager releases the lease, and the new one tries to acquire it every 2 s.
     assert took < 10, f"the lease passed after {took:.1f} s"
 
     expected = {

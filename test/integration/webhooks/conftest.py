@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Servers of the webhooks: a process, and a manager that the API server asks about a test's objects."""
+"""Servers of the webhooks: a process, and a manager that the API server calls for a test's objects."""
 
 import dataclasses
 import os
@@ -28,7 +28,7 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.fixture
 def server() -> Iterator[tuple[psutil.Process, int]]:
-    """The process and its port."""
+    """Start the server; yield its process and its port."""
     process = subprocess.Popen(
         [sys.executable, str(PROGRAM)],
         cwd=ROOT,
@@ -52,7 +52,7 @@ def admitting_manager(
     namespace: str,
     tmp_path: Path,
 ) -> Callable[..., AbstractAsyncContextManager[None]]:
-    """Run a manager that the API server asks about this test's objects."""
+    """Return a function that runs a manager whose webhooks the API server calls for this test's objects."""
     authority = trainer_control_plane.control_plane.authority
     authority.server("webhooks", ["127.0.0.1", "localhost"]).write(tmp_path)
 
@@ -103,7 +103,7 @@ def admitting_manager(
 
 @pytest.fixture
 def acting_as(rest_config: Config) -> Callable[[str], AbstractAsyncContextManager[LiveClient]]:
-    """A client with a user agent of its own, which the API server makes its field manager."""
+    """Return a function that yields a client with a user agent, which the API server uses as its field manager."""
 
     @asynccontextmanager
     async def client(agent: str) -> AsyncIterator[LiveClient]:

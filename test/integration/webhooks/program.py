@@ -1,7 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The TrainJob webhook as a process of its own, with the shipped runtimes in memory; prints the port it serves at and its
-certificate."""
+"""Serve the TrainJob webhook as a process, with the shipped runtimes in memory; print the port and the certificate."""
 
 import base64
 import copy

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Bad input of both API generations: one clear error each, from the schema or a webhook, and never a server error."""
+"""Bad input of both API generations: each is one error of the schema or a webhook, and never a server error."""
 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager

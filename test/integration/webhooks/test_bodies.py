@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Bodies of every bad kind, on a real port: each is answered, memory stays flat, the server lives.
+"""Bad bodies of every kind, on a real port: each is answered, memory does not grow, and the server stays available.
 
-``ADMISSION_BODIES=10000`` for the full number.
+``ADMISSION_BODIES=10000`` sends the full number.
 """
 
 import copy
@@ -53,11 +53,11 @@ VALID = json.dumps(REVIEW).encode()
 JUNK: list[Any] = [None, True, -1, 2**70, 1.5, "", "x" * 300, [], [[]], {}, {"a": {"b": []}}, [1, "a", None]]
 
 Body = tuple[bytes, str, set[int]]
-"""What is sent, as what, and the answers that are fine."""
+"""The content, its content type, and the accepted statuses of the answer."""
 
 
 def odd(rng: random.Random) -> bytes:
-    """A review in which some places hold something else."""
+    """Return a review in which some values are replaced by others."""
     body = copy.deepcopy(REVIEW)
     for _ in range(rng.randint(1, 3)):
         *parents, last = rng.choice(places(body)[1:])
@@ -186,7 +186,7 @@ async def test_every_body_is_answered_and_memory_stays_flat(
             LIMIT + 1,
             LIMIT,
             LIMIT + 1,
-        ):  # the most at once that a process has seen is not growth
+        ):  # the largest bodies raise the memory once, which is not growth
             await send(session, "warm-up", (sized(size), JSON, {200, 413}))
         warm = 0
         for number in range(0, COUNT, 8):
@@ -197,7 +197,7 @@ async def test_every_body_is_answered_and_memory_stays_flat(
                     tasks.start_soon(send, session, *make(rng))
         grown = memory().rss - warm
         await send(session, "valid", (VALID, JSON, {200}))
-    # Whoever goes away in the middle of a body breaks nothing.
+    # A client that disconnects in the middle of a body does no harm.
     for _ in range(20):
         stream = await anyio.connect_tcp(
             "127.0.0.1", port, tls=True, tls_standard_compatible=False, ssl_context=_trusting()

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Certificates that look after themselves, under the shipped rights, with a real API server that checks them."""
+"""Managed certificates under the shipped rights, with a real API server that verifies them."""
 
 import functools
 import time
@@ -49,7 +49,7 @@ def runtime(namespace: str, replicas: int) -> TrainingRuntime:
 
 @pytest.fixture
 async def granted(live_client: LiveClient, namespace: str) -> None:
-    """The shipped right to the webhook configuration, for one that has this test's name."""
+    """Grant the shipped right to the webhook configuration, for one with this test's name."""
     grants = {grant for grant in rbac.resource_names() if grant[1] == "validatingwebhookconfigurations"}
     assert grants
     role = {
@@ -70,7 +70,7 @@ def replicas(
     namespace: str,
     granted: None,
 ) -> Callable[..., Any]:
-    """Run replicas whose webhooks the API server asks, each by a hook of its own, about this namespace."""
+    """Return a function that runs replicas; the API server calls the webhook of each for this namespace."""
     del trainer_control_plane, granted
     options = cert.Options(
         namespace=namespace,
@@ -131,7 +131,7 @@ async def test_replicas_share_an_authority_that_the_api_server_trusts_and_rotate
     replicas: Callable[..., Any], live_client: LiveClient, namespace: str
 ) -> None:
     async def refused() -> bool:
-        """The verdict came through; a failed call of a webhook is a 500 instead."""
+        """Return True if the webhook denies; a failed call is answered with 500 instead."""
         with pytest.raises(StatusError) as refusal:
             await live_client.create(runtime(namespace, 2), dry_run=True)
         return "always must be 1" in refusal.value.message

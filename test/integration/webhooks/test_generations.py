@@ -48,7 +48,7 @@ async def read(client: LiveClient, namespace: str) -> Document:
 async def put_without(
     client: LiveClient, namespace: str, *fields: str, owner: str = "", **changes: Any
 ) -> Document:
-    """Replace the TrainJob as a typed client does that knows none of the fields."""
+    """Replace the TrainJob as a typed client does that does not know the fields."""
     while True:
         found = await read(client, namespace)
         for field in fields:
@@ -96,14 +96,14 @@ async def test_a_put_of_a_client_of_the_other_generation_loses_nothing(
             namespace, torch_runtime, runtimePatches=PATCHES, activeDeadlineSeconds=60, labels={"l": "1"}
         )
         before = (await sdk.create(made)).to_dict()
-        # Kueue of the first generation, then of the second.
+        # Kueue with types of the first generation, then of the second.
         await put_without(kueue, namespace, "runtimePatches", "activeDeadlineSeconds", suspend=False)
         await put_without(kueue, namespace, "labels", "podTemplateOverrides", "annotations", suspend=True)
         after = await read(sdk, namespace)
         assert after["spec"] == before["spec"]
         for field in ("runtimePatches", "activeDeadlineSeconds", "labels"):
             assert owners(after, field) == {"sdk"}
-        # Its owner may remove a field, and so may a client that leaves others of the same generation.
+        # Its owner may remove a field, and so may a client that keeps other fields of the same generation.
         assert "labels" not in (await put_without(sdk, namespace, "labels", owner="sdk"))["spec"]
         body = msgspec.json.encode({"spec": {"runtimePatches": None}})
         removed = await kueue.patch(Unstructured.wrap(after), raw_patch(MERGE, body))
@@ -132,7 +132,7 @@ async def test_a_removed_field_is_honoured_or_put_back_with_a_warning_that_names
         kept, (warning,) = await put_seen(notebook, namespace, "labels", "notebook")
         assert kept["spec"]["labels"] == {"l": "1"}
         assert warning.startswith("spec.labels: kept")
-        # What kubectl edits belongs to another of its commands, or to the client that created the TrainJob.
+        # A field that kubectl edits is owned by another of its commands, or by the creator of the TrainJob.
         gone, warnings = await put_seen(notebook, namespace, "labels", "kubectl-edit")
         assert ("labels" in gone["spec"], warnings) == (False, [])
         assert gone["spec"]["activeDeadlineSeconds"] == 60
@@ -200,7 +200,7 @@ async def test_a_word_is_stored_where_typed_clients_do_not_stumble_and_takes_eff
         pod = replicated.template.spec.template.spec
         (container,) = pod.containers or [Container()]
         env = {each.name: each.value for each in container.env or ()}
-        assert env["PET_NPROC_PER_NODE"] == "1"  # a container without a CPU limit
+        assert env["PET_NPROC_PER_NODE"] == "1"  # the container has no CPU limit
 
 
 async def test_the_second_profile_refuses_with_the_causes_of_v23s_crd(

@@ -77,7 +77,7 @@ KINDS: list[Document] = [
 def kueue_webhook(
     trainer_control_plane: Environment, live_client: LiveClient, namespace: str, tmp_path: Path
 ) -> Callable[[int], AbstractAsyncContextManager[None]]:
-    """Serve Kueue's mutating webhook for new TrainJobs of the namespace, called after ours as on a cluster."""
+    """Return a function that serves Kueue's mutating webhook for the namespace's new TrainJobs, called after ours."""
     authority = trainer_control_plane.control_plane.authority
     authority.server("kueue", ["127.0.0.1", "localhost"]).write(tmp_path)
 
@@ -96,7 +96,7 @@ def kueue_webhook(
             probe = TrainJob.from_dict({"metadata": metadata, "spec": {"runtimeRef": {"name": "none"}}})
 
             async def asked() -> bool:
-                with suppress(StatusError):  # of the webhook that misses the runtime
+                with suppress(StatusError):  # from the webhook, because the runtime is missing
                     await live_client.create(probe, dry_run=True)
                 return mutator.asked > 0
 
@@ -135,7 +135,7 @@ def configuration(namespace: str, url: str, authority: bytes) -> Unstructured:
 
 
 def users_part(train_job: Document) -> Document:
-    """Return a spec without Kueue's fields and the mirror, which follow the user's."""
+    """Return a spec without Kueue's fields and without the mirror of the user's."""
     spec: Document = json.loads(json.dumps(train_job["spec"]))
     spec.pop("suspend")
     if overrides := spec.pop("podTemplateOverrides", None):
@@ -192,7 +192,7 @@ class World:
         return {each.name: each.to_dict() for each in found}
 
     async def for_all(self, step: Phase) -> None:
-        """Take a step of all TrainJobs, a few at once as Kueue does."""
+        """Take a step for all TrainJobs, a few at a time as Kueue does."""
         limit = anyio.CapacityLimiter(AT_ONCE)
 
         async def one(name: str) -> None:
@@ -310,7 +310,7 @@ async def test_a_kueue_of_another_release_evicts_what_the_one_before_it_placed(
     torch_runtime: str,
     before: int,
 ) -> None:
-    """Its PUTs drop the fields of the users and of the placement that it does not know."""
+    """The PUTs of the other release drop fields of the users and of the placement that it does not know."""
     after = 3 - before
     async with admitting_manager(), acting_as("kueue") as kueue_client, acting_as("Kubeflow-SDK") as sdk:
         world = World(live_client, namespace, torch_runtime, len(KINDS))

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The API server asks the mutating webhook about every new TrainJob that the manager may change, and about few others."""
+"""The API server calls the mutating webhook for every new TrainJob that the manager may change, and for few others."""
 
 import contextlib
 import json

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""TrainJobs that are suspended, moved and resumed in a moment, or while no manager runs: the last spec runs.
+"""TrainJobs that are suspended, moved and resumed quickly, or while no manager runs: they run with the last spec.
 
-Scripts of users' actions are lived twice. In the second life the leader is killed before each action, and no manager
-leads during it; the webhooks are served by another replica, as in a real cluster.
+Scripts of users' actions run twice. In the second run the leader is killed before each action, and no manager leads
+during it; the webhooks are served by another replica, as in a real cluster.
 """
 
 import json
@@ -39,7 +39,7 @@ RUNTIME: dict[str, Any] = {
 
 
 class Jobs:
-    """The TrainJobs of a namespace, and a runtime of theirs."""
+    """The TrainJobs of a namespace, and their runtime."""
 
     def __init__(self, client: LiveClient, namespace: str, *names: str) -> None:
         self._client = client
@@ -101,7 +101,7 @@ async def test_a_job_that_was_moved_while_no_manager_led(
     live_client: LiveClient,
     namespace: str,
 ) -> None:
-    """A replica that serves webhooks notes it. Without the mutating webhook no one does: its pods run on, with an event."""
+    """A replica that serves webhooks notes the suspension. Without the mutating webhook the pods run on, with an event."""
     jobs = Jobs(live_client, namespace, "job")
     async with AsyncExitStack() as replica:
         if mutating:
@@ -169,7 +169,7 @@ def edited_runtime() -> list[list[Action]]:
 
 
 class Lives:
-    """The objects of a namespace in which a script is lived; plays the garbage collector and JobSet's controller."""
+    """Runs a script in a namespace, with a simulated garbage collector and a simulated controller of JobSet."""
 
     def __init__(self, client: LiveClient, namespace: str, start: Callable[[], Any]) -> None:
         self._client = client
@@ -190,7 +190,7 @@ class Lives:
                 await actions.perform(self._client, self._namespace, action)
                 if killed:
                     self._leader = self._start()
-                    await anyio.sleep(rng.random() * 3)  # it may be killed before it leads, or amid its work
+                    await anyio.sleep(rng.random() * 3)  # kill it before it leads, or during its work
             states.append(await self._at_rest())
         for kind in (TrainJob, TrainingRuntime):
             await self._client.delete_all_of(kind, namespace=self._namespace)
@@ -198,7 +198,7 @@ class Lives:
         return states
 
     async def _at_rest(self) -> State:
-        """Return the objects once a manager has worked on a TrainJob made last, and nothing changes."""
+        """Return the objects once a manager has reconciled a TrainJob that is created last, and nothing changes."""
         await self._collect()
         plain = {"runtimeRef": {**REFERENCE, "name": "plain"}, "suspend": True}
         await actions.perform(self._client, self._namespace, Action("create", "fence", plain))
@@ -218,9 +218,9 @@ class Lives:
         return found
 
     async def _objects(self) -> State:
-        """Return what must be equal: not counts of writes, nor conditions that do not hold, which are a history.
+        """Return the parts of the objects that have to be equal: no counts of writes, and no conditions that are False.
 
-        The runtime of the fence is left out: the fence may be gone before the runtime is marked as used.
+        The runtime of the last TrainJob is left out, because that may be deleted before the runtime has its finalizer.
         """
         found: State = {}
         for kind in KINDS:
@@ -248,7 +248,7 @@ class Lives:
                         await self._client.delete(each)
 
     async def _observe(self) -> None:
-        """Report in the status of each JobSet whether it is suspended."""
+        """Write into the status of each JobSet if it is suspended."""
         for each in await self._client.list(JobSet, namespace=self._namespace):
             if all(condition.type == "Suspended" for condition in each.status.conditions or ()):
                 suspended = {**CONDITION, "type": "Suspended", "status": str(bool(each.spec.suspend))}

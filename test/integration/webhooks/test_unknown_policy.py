@@ -27,7 +27,7 @@ NO_GANG = "the pods are not scheduled as a gang"
 
 @pytest.fixture
 def create(trainer_control_plane: Environment, namespace: str) -> Send:
-    """Create an object as a client that sees the server's warnings; return the answer and the warnings."""
+    """Return a function that creates an object, and returns the server's answer and warnings."""
 
     async def send(plural: str, validation: str, document: dict[str, Any]) -> tuple[Any, list[str]]:
         path = f"/apis/trainer.kubeflow.org/v1alpha1/namespaces/{namespace}/{plural}"

@@ -75,7 +75,7 @@ async def test_a_train_job_may_follow_its_runtime_at_once(
     namespace: str,
 ) -> None:
     async with admitting_manager():
-        for number in range(30):  # any one may be fast enough for the watch
+        for number in range(30):  # each may be faster than the watch
             name = f"plain-{number}"
             made = {"metadata": {"name": name, "namespace": namespace}, "spec": spec()}
             ref = {"apiGroup": "trainer.kubeflow.org", "kind": "TrainingRuntime", "name": name}
@@ -119,7 +119,7 @@ async def test_a_train_job_that_decodes_to_too_much_is_denied_and_a_stored_one_c
 ) -> None:
     await live_client.create(runtime(namespace))
     for name in ("mended", "deleted"):
-        with pytest.raises(AnswerError):  # made, and not decoded here either
+        with pytest.raises(AnswerError):  # it is created, but not decoded here either
             await live_client.create(wide(name, namespace))
     mended, deleted = (NamespacedName(namespace, name) for name in ("mended", "deleted"))
     async with admitting_manager():

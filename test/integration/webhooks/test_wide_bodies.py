@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Bodies that decode to a thousand times their size, and bodies that are broken off, on a real port.
+"""Bodies that decode to a thousand times their size, and bodies that end early, on a real port.
 
-What they cost is measured in processor time and memory, which a busy machine does not change.
+Their cost is measured in processor time and memory, which do not depend on the load of the machine.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ MIB = 1024 * 1024
 SIZE = int(6.6 * MIB)
 REVIEWS = 20
 CPU_SECONDS = 0.1
-"""Processor time that one refused review may take: without bounds it is more than ten seconds."""
+"""The limit of the processor time of one refused review; without limits it takes more than ten seconds."""
 GROWTH = 96 * MIB
 
 SHAPES: dict[str, tuple[str, Callable[[str], str]]] = {
@@ -123,7 +123,7 @@ def test_bodies_that_are_broken_off_or_rest_leave_no_memory_behind(
         stream = trusting().wrap_socket(socket.create_connection(("127.0.0.1", port), timeout=60))
         stream.settimeout(5)
         streams.append(stream)
-        with contextlib.suppress(OSError):  # held up, or dropped to make room
+        with contextlib.suppress(OSError):  # throttled, or closed to make room
             stream.sendall(head + b"x" * (6 * MIB))
 
     with ThreadPoolExecutor(8) as threads:

@@ -33,7 +33,7 @@ HOOKS = ("", "validator.trainer.kubeflow.org")
 
 @pytest.fixture
 async def live() -> AsyncIterator[tuple[Environment, LiveClient]]:
-    """A cluster with the Secret and the webhook configuration of a manager that runs there."""
+    """Yield a cluster with the Secret and the webhook configuration of a manager that runs there."""
     binaries = await Binaries().locate(JOBSET)
     async with (
         Environment(crds=contents.crds(binaries[JOBSET.name])) as server,
@@ -48,7 +48,7 @@ async def live() -> AsyncIterator[tuple[Environment, LiveClient]]:
             for each in contents.trainer_webhooks("https://127.0.0.1:1", b"theirs")
             if each["metadata"]["name"] == HOOKS[1]
         ]
-        for hook in hooks["webhooks"]:  # the API server shall not call a manager that is not there
+        for hook in hooks["webhooks"]:  # no manager answers the API server's calls
             hook["namespaceSelector"] = {"matchLabels": {"kubernetes.io/metadata.name": "elsewhere"}}
         await client.create(Unstructured.wrap(hooks))
         yield server, client

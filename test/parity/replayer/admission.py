@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Asks the webhooks' handlers for a verdict, and listens in for the single field errors behind it."""
+"""Calls the webhooks' handlers for a verdict, and records the single field errors behind it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Document = dict[str, Any]
 
 
 class _OverheardRuntime:
-    """A runtime's verdicts, with each error separate: the webhook removes repeated texts."""
+    """A runtime that records each of its errors, because the webhook removes repeated texts."""
 
     def __init__(self, runtime: Runtime, errors: list[field.FieldError]) -> None:
         self._runtime = runtime
@@ -47,7 +47,7 @@ class _OverheardRuntime:
 
 
 class _OverheardValidator(admission.CustomValidator[T]):
-    """A validator, with the field errors kept that it raised."""
+    """A validator that records the field errors that it raises."""
 
     def __init__(self, validator: admission.CustomValidator[T], errors: list[field.FieldError]) -> None:
         self._validator = validator

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Vector files: what was put in, and what upstream's code answered."""
+"""Vector files: the inputs, and the recorded answers of upstream's code."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ _SECOND_GENERATION: Final = re.compile(
 
 
 class BadVectorFileError(Exception):
-    """A file cannot be read as vectors; the text names it."""
+    """A file that does not contain vectors; the text names it."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """One case; ``input`` is the whole of it, the answer included."""
+    """One case; ``input`` is the whole record, including the answer."""
 
     op: str
     name: str
     want: dict[str, Any]
     input: dict[str, Any]
     profile: str = PROFILES[0]
-    """The ``compatibilityVersion`` that upstream's answer is of."""
+    """The ``compatibilityVersion`` to which upstream's answer belongs."""
 
 
 def load(
@@ -42,10 +42,10 @@ def load(
     profile: str | None = None,
     rules: str | None = None,
 ) -> Iterator[Case]:
-    """Yield the files' cases; with families, those whose name begins with one of them, by whole segments.
+    """Yield the cases of files; with ``families``, those whose name starts with the whole segments of one of them.
 
-    Without a profile each file has that of the generation whose fields and operations it holds. ``rules`` names the
-    release whose pod grouper answered, for cases that do not.
+    Without a profile each file has that of the generation whose fields and operations it contains. ``rules`` is the
+    release of the recorded pod grouper, for cases that do not name one.
     """
     for file in files:
         content, found = _read(file)

@@ -1,14 +1,12 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Holds an answer against what upstream answered, and says where they part.
+"""Compares an answer with the recorded one of upstream, and describes the differences.
 
-Where our answer is to be better than upstream's, the rule is stated here, in terms of the input:
+Where our answer has to be better than upstream's, these rules apply (:mod:`.second` has those of Trainer v2.3):
 
-(:mod:`.second` has those of Trainer v2.3 alone)
-
-- where upstream panicked, any refusal or error will do;
-- what was applied is compared as a set: an apply whose result is known may be left out;
-- a TrainJob that names another manager is left alone;
+- where upstream panicked, any refusal or error is accepted;
+- applied objects are compared as a set: an apply whose result is known may be omitted;
+- a TrainJob that names another manager is left unchanged;
 - a runtimeRef of an unregistered kind is stored as the condition Failed, TrainingRuntimeNotSupported;
 - an env variable's ``fileKeyRef`` is kept;
 - an event wakes all TrainJobs concerned, also those that share their name with one in another namespace.
@@ -38,7 +36,7 @@ _NOT_SUPPORTED: Final = {"type": "Failed", "status": "True", "reason": "Training
 
 
 def differences(case: Case, got: Document) -> list[str]:
-    """Return what is wrong with an answer, one thing a line: path, wanted, got. Nothing is fine."""
+    """Return a line for each difference of an answer: path, wanted, got. An empty list means that it is right."""
     if groupcompare.concerns(case):
         if "panic" in got:
             return [f"it broke: {got['panic']}"]
@@ -59,7 +57,7 @@ def differences(case: Case, got: Document) -> list[str]:
 
 
 def normalised(got: Document) -> Document:
-    """Return an answer with what differs from run to run made the same, as in the recorded results."""
+    """Return an answer in which values that differ between runs are replaced as in the recorded results."""
     text = json.dumps(got).replace(STAMPED, "<time>")
     answer: Document = json.loads(text)
     for obj in answer.get("objects") or ():
@@ -91,7 +89,7 @@ def _compare(case: Case, want: Document, got: Document) -> list[str]:
 
 
 def _raise_expectations(case: Case, want: Document, got: Document) -> None:
-    """Change what is wanted where it is to be better than upstream's."""
+    """Change the wanted answer where ours has to be better than upstream's."""
     train_job = case.input.get("trainJob") or {}
     spec = train_job.get("spec") or {}
     if case.op == "reconcile" and spec.get("managedBy") not in _OUR_NAMES:

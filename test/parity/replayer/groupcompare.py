@@ -1,13 +1,13 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What may differ from the recorded answer about pods and their groups.
+"""Permitted differences from the recorded answers about pods and their groups.
 
-- where upstream panicked, any clean error at the same stage will do;
-- text that an API server words, and text after ``accessor error:``, is compared for what it says, not how;
-- a write that changes nothing is left out: what upstream sends, and what is stored is the same;
+- where upstream panicked, any expected error at the same stage is accepted;
+- text of an API server, and text after ``accessor error:``, may have other words;
+- writes of upstream that change nothing are omitted; the stored objects are compared at the end;
 - a terminating pod without its owner has no event;
-- a failing list of pod groups is not seen, because groups are read by name;
-- where upstream hands out no grouper and panics, because a Karta object of another kind exists, the group is the default.
+- a list of pod groups that fails has no effect, because groups are read by name;
+- where upstream has no grouper and panics, because a Karta object of another kind exists, the group is the default.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _POINTER: Final = re.compile(r"0xPOINTER|\b(?:true|false)\b(?=[ }])")
 
 
 def concerns(case: Case) -> bool:
-    """Whether a case is about pods and their groups."""
+    """Return True if a case is about pods and their groups."""
     return case.op in OPS and "pod" in case.input
 
 
 def expectations(case: Case, want: Document, got: Document) -> tuple[Document, Document]:
-    """Return both sides with what may differ made the same."""
+    """Return both answers with the permitted differences removed."""
     want, got = copy.deepcopy(want), copy.deepcopy(got)
     if case.op != "reconcile":
         if "metadata" in got and (_lists_fail(case) or _lacks_a_grouper(want, got)):
@@ -81,9 +81,9 @@ def _text(text: str) -> str:
 
 
 def _drop_empty_writes(want: Document, got: Document) -> None:
-    """Drop wanted writes that change nothing: empty patches, and updates of groups that we did not send.
+    """Remove wanted writes that change nothing: empty patches, and updates of groups that we did not send.
 
-    Had such an update changed anything, what is stored at the end would differ.
+    If such an update changed anything, the objects stored at the end would differ.
     """
     sent = [(write["verb"], write["name"]) for write in got.get("writes") or ()]
     want["writes"] = [

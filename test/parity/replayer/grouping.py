@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The pod grouper's operations: the walk, the group wanted, and whole reconciles."""
+"""The pod grouper's operations: the search for the top owner, the wanted group, and whole reconciles."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ from .world import Recorder
 Answer = dict[str, Any]
 
 _CLEAN: Final = (GroupingError, StatusError, RestError, CacheError)
-"""What may come out of the grouper; anything else is a break of ours."""
+"""The expected errors of the grouper; any other is a bug."""
 
 
 @dataclass(frozen=True)
 class _Product:
-    """The product's own parts, over the case's cluster and with its settings."""
+    """The product's objects, with the case's cluster and settings."""
 
     hub: PluginsHub
     grouper: PodGrouper
@@ -81,7 +81,7 @@ def _product(cluster: GroupCluster, config: Answer, *, remembering: bool = False
 
 
 async def owners(case: Answer, *, remembering: bool = False) -> Answer:
-    """Walk from the pod to its top owner; with ``remembering``, as the manager does."""
+    """Find the top owner of the pod; with ``remembering``, by the manager's cache of owners."""
     cluster = GroupCluster(case)
     found = await _walk(
         _product(cluster, case.get("config") or {}, remembering=remembering), await cluster.pod(case["pod"])
@@ -90,7 +90,7 @@ async def owners(case: Answer, *, remembering: bool = False) -> Answer:
 
 
 async def metadata(case: Answer, *, remembering: bool = False) -> Answer:
-    """Walk, then ask the top owner's grouper; with ``remembering``, as the manager does."""
+    """Return the group of the top owner's grouper; with ``remembering``, by the manager's cache of owners."""
     cluster = GroupCluster(case)
     product = _product(cluster, case.get("config") or {}, remembering=remembering)
     pod = await cluster.pod(case["pod"])
@@ -110,7 +110,7 @@ async def metadata(case: Answer, *, remembering: bool = False) -> Answer:
 
 
 async def reconcile_pods(case: Answer) -> Answer:
-    """Go through the steps; return what each reconcile did, and what is stored at the end."""
+    """Carry out the steps; return the result of each reconcile, and the objects stored at the end."""
     cluster, recorder = GroupCluster(case), Recorder()
     product = _product(cluster, case.get("config") or {})
     steps = case.get("steps") or [{"reconcile": _key(case["pod"])}]
@@ -121,7 +121,7 @@ async def reconcile_pods(case: Answer) -> Answer:
         elif "delete" in step:
             cluster.drop(step["delete"])
         else:
-            # A new one each time: a step must not look like our own write to the pod, which a reconciler ignores.
+            # A new one each time, because a reconciler ignores its own writes to the pod.
             reconciler = PodReconciler(
                 cluster.side("cached"),
                 recorder,
@@ -150,15 +150,15 @@ async def _reconcile(
     try:
         selected = await reconciler.selects(pod["namespace"])
     except _CLEAN:
-        selected = False  # the pod is tried again later; nothing is done about it now
+        selected = False  # the pod is left unchanged until a later retry
     if selected:
         try:
             result = await reconciler.reconcile(reconcile.Request(pod["namespace"], pod["name"]))
             again = bool(result.requeue_after)
         except _CLEAN as raised:
             error = _error(raised)
-    # Upstream requests another try after a nanosecond, from v0.17 on after a second, when the pod cannot be read. Beside an error neither
-    # that nor any other result counts; it is written here so that answers have the recorded form.
+    # If the pod cannot be read, upstream requests a retry after a nanosecond, from v0.17 on after a second. With an error no
+    # result has an effect; this one only gives answers the recorded form.
     asked = [call for call in cluster.asked if call != ("get", "Namespace")]
     unread = error is not None and asked == [("get", "Pod")]
     return {
@@ -193,7 +193,7 @@ def _owner(owner: Object) -> Answer:
 
 
 def _error(error: BaseException) -> Answer:
-    """Return the message, and the reason of the refusal it comes from."""
+    """Return the message, and the reason of the API server's refusal if there is one."""
     answer = {"message": str(error)}
     cause: BaseException | None = error
     while cause is not None and not isinstance(cause, StatusError):
@@ -222,7 +222,7 @@ def _metadata(wanted: Metadata, rules: Rules) -> Answer:
 
 
 def _newer(wanted: Metadata | SubGroupMetadata) -> Answer:
-    """Return the fields that the rules of v0.17 add, where they are set."""
+    """Return the fields that the rules of v0.17 add, if they are set."""
     found: Answer = {"minSubGroup": wanted.min_sub_group}
     if isinstance(wanted, Metadata):
         found |= {

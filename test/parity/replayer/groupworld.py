@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The cluster of a pod grouper case: its objects, the two clients upon them, and the calls that fail."""
+"""The cluster of a pod grouper case: its objects, their two clients, and the calls that fail."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SERVERS_OWN: Final = ("resourceVersion", "generation", "managedFields")
 
 
 class GroupCluster(FakeClient):
-    """The objects; ``asked`` and ``written`` hold the calls that came through the sides."""
+    """The objects; ``asked`` and ``written`` record the calls of the clients that :meth:`side` returns."""
 
     def __init__(self, case: Document) -> None:
         super().__init__(now=lambda: NOW)
@@ -38,13 +38,13 @@ class GroupCluster(FakeClient):
                 self.put(document)
 
     def put(self, document: Document) -> None:
-        """Store an object as it is, without a model in between; one of its name goes."""
+        """Store an object unchanged, without a model; it replaces one of the same name."""
         obj = Unstructured.wrap(_as_stored(document))
         self.table(type(obj)).rows.pop(obj.key, None)
         self.add(obj)
 
     def drop(self, reference: Document) -> None:
-        """Delete an object, named by itself or by a reference; one with finalizers stays, on its way."""
+        """Delete an object, given itself or a reference; one with finalizers stays, with a deletion time."""
         reference = {**reference, **reference.get("metadata", {})}
         version = "/".join(filter(None, (reference.get("group"), reference.get("version"))))
         kind = unstructured(GVK.parse(reference.get("apiVersion", version), reference["kind"]))
@@ -95,7 +95,7 @@ class GroupCluster(FakeClient):
 
     @contextlib.contextmanager
     def _writing(self, verb: str, obj: Object, side: str, **more: Any) -> Iterator[None]:
-        """Note a write, and whether it failed; one that changes nothing is marked, no answer is to have it."""
+        """Record a write, and if it failed; one that changes nothing is marked, because no answer may have it."""
         note = {"verb": verb, "kind": obj.kind, "namespace": obj.namespace, "name": obj.name, **more}
         self.asked.append((verb, obj.kind or ""))
         self.written.append(note)
@@ -129,7 +129,7 @@ class GroupCluster(FakeClient):
 
 
 class Watches:
-    """A cache's watches that are always up to date and never report a change."""
+    """Watches of a cache that are always up to date and never report a change."""
 
     has_synced = True
     problem = None
@@ -139,11 +139,11 @@ class Watches:
         return self
 
     def add_event_handler(self, _handler: object) -> None:
-        """Listen to nothing."""
+        """Ignore the handler."""
 
 
 def _as_stored(value: Any) -> Any:
-    """Return a copy in which whole numbers are integers: Go writes 4.0 as 4, on any way to a store."""
+    """Return a copy in which whole numbers are integers, because Go writes 4.0 as 4."""
     if isinstance(value, dict):
         return {key: _as_stored(held) for key, held in value.items()}
     if isinstance(value, list):

@@ -26,7 +26,7 @@ from .world import NOW, Cluster, Recorder, decode, runtimes
 Answer = dict[str, Any]
 
 _APPLIES: Final = frozenset({"apply", "create"})
-"""The verbs with which our controllers write children: a snapshot is created, since it is written once."""
+"""The verbs with which our controllers write children. A snapshot is created, because it is written once."""
 
 
 class UnknownOpError(Exception):
@@ -34,7 +34,7 @@ class UnknownOpError(Exception):
 
 
 async def answer(case: Case) -> Answer:
-    """Return the product's answer to a case; {"panic": …} where it broke in a way of its own.
+    """Return the product's answer to a case, or ``{"panic": …}`` after an unexpected error.
 
     Raises:
         UnknownOpError: the operation is unknown.
@@ -164,7 +164,7 @@ def _seed(cluster: Cluster, data: Answer) -> Object:
 
 
 async def _error_of(step: Awaitable[Any]) -> str | None:
-    """Return the text of what the step raised; of several errors a line each."""
+    """Return the text of the error of a step, with a line for each of several errors, or None."""
     try:
         await step
     except ExceptionGroup as group:
@@ -195,4 +195,4 @@ _OPS: Final[dict[str, tuple[_Op, ...]]] = {
     "authorize": ((serving.authorize, "token"),),
     "metadata": ((grouping.metadata, "pod"),),
 }
-"""By name: what carries an operation out, and the part of a case it is about."""
+"""The function of each operation, with the part of a case that it takes."""

@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Where our answer is to be better than Trainer v2.3's, and how its recorded answers are read.
+"""Where our answer has to be better than Trainer v2.3's, and how its recorded answers are parsed.
 
-- where upstream panicked, the right objects will do too;
+- where upstream panicked, the right objects are accepted too;
 - an unknown job or container in ``runtimePatches`` may be refused;
 - processes may be counted from the GPUs that the container gets;
 - a TrainJob whose deadline has passed before it has a JobSet fails without one;
@@ -56,7 +56,7 @@ _SINCE_NOW: Final = re.compile(r"<now \+ (\d+) s>")
 
 
 def raise_expectations(case: Case, want: Document, got: Document) -> None:
-    """Change the wanted answer where ours is to be better than upstream's, and resolve its placeholders."""
+    """Change the wanted answer where ours has to be better than upstream's, and resolve its placeholders."""
     for side in (want, got):
         for obj in side.get("applied") or ():
             _parse_snapshot(obj)
@@ -79,7 +79,7 @@ def raise_expectations(case: Case, want: Document, got: Document) -> None:
 
 
 def _allow_refusals(want: Document, got: Document) -> None:
-    """Leave out the errors for unknown jobs and containers, whose checks upstream makes too late."""
+    """Remove the errors for unknown jobs and containers, which upstream checks too late."""
     errors = got.get("errors") or []
     kept = [error for error in errors if not _UNKNOWN.search(error["detail"])]
     if len(kept) == len(errors):
@@ -202,7 +202,7 @@ def _expect_of_reconcile(case: Case, want: Document, got: Document) -> None:
 
 
 def _expect_one_end(case: Case, status: Document) -> None:
-    """Drop Complete from the status of a TrainJob that was Failed before, and the other way round."""
+    """Remove Complete from the status of a TrainJob that was Failed before, and vice versa."""
     before = case.input["trainJob"].get("status") or {}
     for end, other in (("Failed", "Complete"), ("Complete", "Failed")):
         if _true(before, end) and not _true(before, other) and _true(status, other):

@@ -39,7 +39,7 @@ _KEY_NAME: Final = "key-1"
 
 
 async def load_configuration(case: Answer) -> Answer:
-    """Load the case's file, or none."""
+    """Load the case's file, or the defaults if it has none."""
     try:
         cfg = _loaded(case.get("config"))
     except config.ConfigurationError as error:
@@ -98,7 +98,7 @@ class _Failing:
 
 
 class _Verdict:
-    """An authorizer that answers as the case says, and keeps the question."""
+    """An authorizer that answers as the case says, and records the request."""
 
     def __init__(self, verdict: str) -> None:
         self._verdict = verdict
@@ -139,7 +139,7 @@ async def update_status(case: Answer) -> Answer:
 
 
 def _null_times(answer: Answer, applied: list[Any]) -> None:
-    """Show an absent time as it was applied; typed objects leave nulls out."""
+    """Show an absent time as it was applied, because typed objects omit nulls."""
     for each in applied:
         if each["status"]["trainerStatus"].get("lastUpdatedTime", "") is None:
             answer["status"].setdefault("trainerStatus", {}).setdefault("lastUpdatedTime", None)

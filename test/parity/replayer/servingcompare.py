@@ -32,12 +32,12 @@ _ZERO: Final = ("", "0s", None)
 
 
 def concerns(case: Case) -> bool:
-    """Whether a case is about the servers of the second generation."""
+    """Return True if a case is about the servers of the second generation."""
     return case.op in OPS
 
 
 def expectations(case: Case, want: Document, got: Document) -> tuple[Document, Document]:
-    """Return both sides with permitted differences made the same."""
+    """Return both answers with the permitted differences removed."""
     want, got = copy.deepcopy(want), copy.deepcopy(got)
     if case.op == "authorize" and not (case.input["token"]["claims"].get("kubernetes.io") or {}).get("pod"):
         want["authorized"] = False
@@ -69,7 +69,7 @@ def _errors(want: Document, got: Document) -> tuple[Document, Document]:
 
 
 def _sections(want: Document, got: Document) -> None:
-    """Complete the wanted fields, of which upstream shows those that are set, by our defaults."""
+    """Add our defaults to the wanted fields, of which upstream shows only those that are set."""
     wanted = want["config"]
     if isinstance(election := wanted.get("leaderElection"), dict):
         wanted["leaderElection"] = {key: value for key, value in election.items() if value not in _ZERO}

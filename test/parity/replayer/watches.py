@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Which TrainJobs an event wakes, plugin by plugin: the plugins' watches on a builder that only takes notes."""
+"""The TrainJobs that an event enqueues, by plugin: a stub of a builder records the plugins' watches."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .world import Cluster, decode, runtimes
 
 
 class _Notes:
-    """A controller builder, as far as plugins use it."""
+    """A stub of a controller builder, with the methods that plugins use."""
 
     def __init__(self) -> None:
         self.watched: list[tuple[type[Object], Any, tuple[Any, ...]]] = []
@@ -30,7 +30,7 @@ class _Notes:
 
 
 class _Queue:
-    """A work queue, as far as handlers use it."""
+    """A stub of a work queue, with the method that handlers use."""
 
     def __init__(self) -> None:
         self.requests: set[str] = set()
@@ -40,7 +40,7 @@ class _Queue:
 
 
 class _Cache:
-    """A cache whose watches were never interrupted."""
+    """A stub of a cache whose watches were never interrupted."""
 
     def interrupted_since(self, _kind: type[Object]) -> float | None:
         return None
@@ -84,7 +84,7 @@ async def _tell(handler: Any, predicates: tuple[Any, ...], kind: str, subject: O
 
 
 class _NoIndexer:
-    """The indices are registered already, by the runtimes."""
+    """Ignores indices, because the runtimes have registered them."""
 
     async def index_field(self, kind: Any, field: str, extract: Any, *, reads: Any = None) -> None:
         del kind, field, extract, reads

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The world a case runs in: an API server in memory with the case's objects, its failures, and our runtimes on it."""
+"""The environment of a case: an API server in memory with the case's objects and failures, and our runtimes."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from pkg.util import trainjob
 T = TypeVar("T", bound=Object)
 
 NOW: Final = datetime(2077, 7, 7, 7, 7, 7, tzinfo=UTC)
-"""The time of the clock; no input holds it, so what shows it was stamped. Deadlines ahead are later."""
+"""The time of the clock. No input contains it, so fields with it were set by the run. Future deadlines are later."""
 
 _CHILDREN: Final = frozenset({"JobSet", "PodGroup", "ConfigMap", "Secret"})
 _SCHEME: Final = scheme.default_scheme()
 
 
 class Cluster(FakeClient):
-    """The in-memory client, with the calls failing that the case wants to fail."""
+    """The in-memory client, in which the calls fail that the case names."""
 
     def __init__(self, case: dict[str, Any]) -> None:
         super().__init__(*objects(case), now=lambda: NOW)
@@ -45,9 +45,7 @@ class Cluster(FakeClient):
 
     async def get(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> T:
         self._fail("get", kind)
-        if (
-            "%" in NamespacedName.of(key).name
-        ):  # it cannot stand in a path, and the manager reads from a cache
+        if "%" in NamespacedName.of(key).name:  # not valid in a path, but the manager reads from a cache
             self.table(kind).find(NamespacedName.of(key))
         return await super().get(kind, key)
 
@@ -83,11 +81,11 @@ class Cluster(FakeClient):
 
     @property
     def status(self) -> FakeSubResource:
-        """The writer of ``status``, whose patches fail as those of the object."""
+        """Return the writer of ``status``, whose patches fail as those of the object do."""
         return _Status(self, "status")
 
     def written(self, verbs: Collection[str]) -> Sequence[Call]:
-        """Return the calls of these verbs, dry runs excepted."""
+        """Return the calls of these verbs, without dry runs."""
         return [call for call in self.calls if call.verb in verbs and not call.options.get("dry_run")]
 
 
@@ -132,10 +130,10 @@ class Recorder:
 
 
 def decode(data: dict[str, Any]) -> Object:
-    """Return an object of its own kind's class; the case keeps its copy."""
+    """Return a copy of the object, of the class of its kind."""
     return _SCHEME.decode(copy.deepcopy(data))
 
 
 async def runtimes(cluster: Cluster) -> dict[str, Runtime]:
-    """Return the product's runtimes over this cluster, their indices registered with it."""
+    """Return the product's runtimes for this cluster, in which their indices are registered."""
     return await core.new(cluster, cluster, cfg=cluster.cfg, store=cluster)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The in-memory client sees the same lists and maps in a model of ours as in the definition made from it."""
+"""The in-memory client finds the same lists and maps in our models as in the definitions generated from them."""
 
 from typing import Any
 

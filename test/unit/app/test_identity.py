@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""A program's requests name it alike, wherever it is started from."""
+"""A program's requests have the same user agent, wherever it is started from."""
 
 import json
 import subprocess
@@ -33,7 +33,7 @@ class Refusal(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, *args: object) -> None:
-        """Keep quiet."""
+        """Log nothing."""
 
 
 @pytest.fixture
@@ -77,6 +77,6 @@ def test_the_user_agent_is_the_programs_wherever_it_is_started_from(
         cwd=REPOSITORY, capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert "does not accept the credentials" in ran.stderr
-    # The API server names the field manager of a plain write by what stands before the slash.
+    # The API server uses the part before the slash as the field manager of a plain write.
     assert {agent.partition("/")[0] for agent in server.agents} == {program}
     assert not any(agent.startswith(f"{program}/unknown") for agent in server.agents)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The program starts without large packages that it rarely uses, or that its image does not hold."""
+"""The program starts without large packages that it rarely uses, or that its image does not have."""
 
 import json
 import subprocess

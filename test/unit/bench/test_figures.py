@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the bench makes of measurements: ratios, files, charts, and what it takes for a program."""
+"""The bench's evaluation of measurements: ratios, files and charts; and the programs that it accepts."""
 
 from collections import Counter
 from pathlib import Path
@@ -151,7 +151,7 @@ def test_programs_are_measured_beside_ours_which_comes_first() -> None:
 
 
 def measured() -> list[figures.Figure]:
-    """Two rounds of a burst, beside a Go manager and the ceiling, which has no CPU."""
+    """Return the figures of two rounds of a burst, with a Go manager and the ceiling, which has no CPU figures."""
     cpu = "torch.1000.manager_cpu"
     rate = "torch.1000.rate"
     unit = "CPU s/1,000 jobs"

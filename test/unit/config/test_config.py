@@ -244,7 +244,7 @@ GO_KEYS = {
     "certManagement": {"enable", "webhookServiceName", "webhookSecretName"},
     "clientConnection": {"qps", "burst"},
 }
-"""What the Go manager of Kubeflow Trainer v2.1.0 decodes; every other key ends it."""
+"""The keys that the Go manager of Kubeflow Trainer v2.1.0 decodes; it does not start with any other key."""
 
 
 @pytest.mark.parametrize(("text", "second"), [("", False), ("'2.1'", False), ("''", False), ('"2.3"', True)])

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Fixtures of the controllers' tests: a TrainJob, the JobSet it wants, and a runtime that says so."""
+"""Fixtures of the controllers' tests: a TrainJob, its wanted JobSet, and a stub of a runtime that returns it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ from testkit.trainjobs import Bench, MakeBench
 
 @dataclass
 class StubRuntime(Runtime):
-    """Returns one JobSet from the test's values, and the conditions of the stored one."""
+    """A stub that returns one JobSet from the test's values, and the conditions of the stored one."""
 
     client: Reader
     pod: dict[str, Any] = field(default_factory=dict)
@@ -89,7 +89,7 @@ def make_job_set(train_job: TrainJob, image: str, pod: dict[str, Any]) -> JobSet
 
 @dataclass
 class StubRecorder:
-    """Remembers the events."""
+    """Records the events."""
 
     events: list[tuple[str, str, str]] = field(default_factory=list)
 

@@ -95,7 +95,7 @@ async def test_what_is_forgotten_is_looked_at_again() -> None:
 
 async def test_the_content_that_is_not_cached_is_read_once_and_not_from_the_cache() -> None:
     client, reader = FakeClient(), FakeClient(config_map(hostfile="a"))
-    await client.create(config_map())  # what a cache of metadata would know
+    await client.create(config_map())  # as in a cache of metadata
     applier = Applier(client, Memories(), reader)
     for _ in range(2):
         assert await applier.apply(OWNER, config_map(hostfile="a")) is Outcome.UNCHANGED

@@ -87,7 +87,7 @@ async def orphaned(w: World) -> None:
 
 
 async def test_a_train_job_is_tried_each_minute_while_the_name_of_a_child_is_taken() -> None:
-    """The deletion of a ConfigMap without an owner enqueues no TrainJob, and the retries become minutes apart."""
+    """Deleting a ConfigMap without an owner enqueues no TrainJob, and retries come minutes apart."""
     w = await world(MPI, planted(ConfigMap, "job-mpi-hostfile", data={"hostfile": "other"}))
     queue: PriorityQueue[Request] = PriorityQueue()
     await w.reconciler.timer.start(queue)
@@ -119,7 +119,7 @@ async def test_an_apply_on_its_way_does_not_return_an_orphan_to_a_deleted_train_
     await w.suspend(False)
 
     async def apply_late(client: Client, obj: Any, **options: Any) -> Any:
-        """The TrainJob is deleted, and its dependents are orphaned, before the request arrives."""
+        """Delete the TrainJob and orphan its dependents before the request arrives."""
         if obj.gvk == kind.gvk:
             live = await client.get(kind, (KEY.namespace, name))
             live.metadata.owner_references = None
@@ -171,7 +171,7 @@ async def test_an_orphan_that_another_writer_gave_owners_meanwhile_is_tried_agai
     await orphaned(w)
 
     async def patch_late(client: Client, obj: Any, patch: Any, **options: Any) -> Any:
-        """Another controller becomes an owner before the request arrives."""
+        """Make another controller an owner before the request arrives."""
         if obj.gvk == JobSet.gvk:
             live = await client.get(JobSet, KEY)
             live.metadata.owner_references = [
@@ -195,7 +195,7 @@ async def test_nothing_is_applied_to_an_orphan_whose_deletion_began_before_it_wa
     await w.edit_image()
 
     async def patch_late(client: Client, obj: Any, patch: Any, **options: Any) -> Any:
-        """A user deletes the JobSet, which a finalizer keeps, before the request arrives."""
+        """Delete the JobSet, which a finalizer keeps, before the request arrives."""
         if obj.gvk == JobSet.gvk:
             live = await client.get(JobSet, KEY)
             live.metadata.finalizers = ["example.com/hold"]

@@ -61,7 +61,7 @@ def jobset(*, suspend: bool, image: str = "one", selector: str = "", uid: str = 
 
 
 def live_jobset(**kwargs: Any) -> dict[str, Any]:
-    """As JobSet's webhook and the CRD leave it: with defaults that no client applied."""
+    """Return the JobSet with the defaults of JobSet's webhook and CRD, which no client applied."""
     live = jobset(uid="u1", **kwargs)
     live["spec"] |= {"network": {"enableDNSHostnames": True}, "successPolicy": {"operator": "All"}}
     live["spec"]["replicatedJobs"][0] |= {"replicas": 1, "groupName": "default"}

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""A suspended TrainJob's JobSet follows edits, and is recreated where it cannot change in place."""
+"""A suspended TrainJob's JobSet follows edits, and is recreated if it cannot change in place."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The events about failed containers, over a server in memory."""
+"""The events about failed containers, with a server in memory."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Runtimes and TrainJobs that make no sense: each gets a clear word, and none stops another.
+"""Meaningless runtimes and TrainJobs: each gets a clear error, and none stops another.
 
-The reconciler, the webhooks and the plugins are the real ones; the API server is in memory and takes what a cluster
-without our CRDs' schemas would have stored.
+The reconciler, the webhooks and the plugins are the real ones; the API server is in memory and accepts objects that a
+cluster without our CRDs' schemas would store.
 """
 
 from __future__ import annotations

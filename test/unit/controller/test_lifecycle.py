@@ -37,7 +37,7 @@ def stream() -> Iterator[io.StringIO]:
 
 
 class Day:
-    """Lives of TrainJobs over an in-memory server, with a clock."""
+    """Drives TrainJobs through their states, with an in-memory server and a clock."""
 
     def __init__(self, make_runtime: Callable[..., Any], recorder: Any, make_job: MakeJob) -> None:
         self.clock = BEGIN

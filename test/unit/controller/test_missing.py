@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""A sibling that is deleted after an edit of the running TrainJob is reported: a new one would not fit the JobSet."""
+"""A sibling deleted after an edit of the running TrainJob is reported, because a new one would not fit the JobSet."""
 
 from __future__ import annotations
 

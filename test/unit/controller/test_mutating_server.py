@@ -133,7 +133,7 @@ async def test_a_terminating_namespace_is_not_asked_again_at_once_and_causes_no_
         raise ForbiddenError("unable to create new content", code=403, reason="Forbidden", details=details)
 
     w.server.apply = terminating  # type: ignore[method-assign] # the server says no
-    for _ in range(30):  # woken by everything that goes
+    for _ in range(30):  # woken by every deletion
         await w.reconcile()
         assert w.result.requeue_after == timedelta(seconds=60)
         w.now += timedelta(seconds=2)

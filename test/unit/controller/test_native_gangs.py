@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Kubernetes' own gangs beside the JobSet: written, replaced, reported, and never half of them."""
+"""Kubernetes' own gangs beside the JobSet are written, replaced and reported, and never only in part."""
 
 from __future__ import annotations
 

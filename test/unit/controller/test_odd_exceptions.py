@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Any exception of a plugin or an event recorder is one failed reconcile of a TrainJob, and the next one builds it."""
+"""Any exception of a plugin or an event recorder fails one reconcile of a TrainJob, and the next one builds it."""
 
 from __future__ import annotations
 

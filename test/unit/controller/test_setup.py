@@ -16,7 +16,7 @@ ALL = {"trainjob_controller", "trainingruntime_controller", "clustertrainingrunt
 
 
 class StubManager(SimpleNamespace):
-    """As much of a manager as builders use; what is registered is in ``controllers``."""
+    """A stub of a manager with the methods that builders use; ``controllers`` has the registered controllers."""
 
     def __init__(self) -> None:
         super().__init__(

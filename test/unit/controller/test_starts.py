@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The event of TrainJobs that have not started in time, over the reconciler and a recorder of events."""
+"""The event of TrainJobs that have not started in time, with the reconciler and a recorder of events."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ async def test_the_event_is_one_line_whatever_the_scheduler_says() -> None:
 
 
 def unreadable(world: World, kind: type[Object]) -> None:
-    """Let reads of a kind fail, as those of a kind that is not served or may not be read."""
+    """Make reads of a kind fail, as if it were not served or might not be read."""
     get = world.client.get
 
     async def degraded(wanted: Any, key: Any) -> Any:

@@ -176,7 +176,7 @@ async def stopped() -> World:
 
 
 async def test_a_note_that_cannot_be_removed_holds_the_job_set() -> None:
-    """A note that outlived the start would make a later edit of the runtime stop the pods."""
+    """If the note remained after the start, a later edit of the runtime would stop the pods."""
     w = await stopped()
 
     async def refuse(*_args: object, **_options: object) -> None:

@@ -186,7 +186,7 @@ async def test_a_finished_job_is_left_alone(
     # Nothing is rendered to write the status.
     assert kinds(await b.reconcile()) == [("patch/status", "TrainJob")]
     assert await b.conditions() == {condition: ("True", "R")}
-    # The JobSet goes, by its TTL, say; neither it nor another verdict comes back.
+    # When the JobSet is deleted, for example by its TTL, neither it nor the condition is replaced.
     await b.client.delete(await b.job_set())
     assert await b.reconcile() == []
     b.restart()

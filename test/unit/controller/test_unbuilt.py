@@ -14,7 +14,7 @@ from pkg.controller.trainjob_controller import unbuilt_first
 
 
 class Informer:
-    """Names in one namespace; not synced before it is waited for."""
+    """An informer of names in one namespace, which is synced once a caller has waited for it."""
 
     def __init__(self, *names: str, problem: str | None = None) -> None:
         self.names, self.problem, self.has_synced = names, problem, False

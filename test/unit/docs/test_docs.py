@@ -54,7 +54,7 @@ def test_the_reference_of_the_api_has_every_field_and_its_links_lead_somewhere()
 PYTHON_BLOCKS = [
     pytest.param(block, id=f"{path.relative_to(ROOT)}-{number}")
     for path in DOCUMENTS
-    if "adr" not in path.parts  # a decision opens with code a user would write, in fragments
+    if "adr" not in path.parts  # a decision starts with fragments of a user's code
     for number, block in enumerate(
         re.findall(r"^```python\n(.*?)^```", path.read_text(), re.DOTALL | re.MULTILINE)
     )

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The example of a plugin of one's own: installed as any package is, found by the manager, and at work in it."""
+"""The example of a plugin: it is installed like any package, found by the manager, and used by it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The example of a grouper of one's own works as the documents say: its tests, its entry point, its answer."""
+"""The example of a grouper works as the documents say: its tests, its entry point and its groups."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ EXTENDING = (ROOT / "docs" / "extending.md").read_text()
 
 @pytest.fixture
 def installed(tmp_path: Path) -> Path:
-    """Return a folder of packages with the example in it, as an installer leaves it there."""
+    """Return a folder of packages in which the example is installed."""
     project = tomllib.loads((EXAMPLE / "pyproject.toml").read_text())["project"]
     packages = tmp_path / "packages"
     info = packages / f"{project['name'].replace('-', '_')}-{project['version']}.dist-info"

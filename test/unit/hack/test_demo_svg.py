@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""A screencast draws each line, and lets it appear when it did."""
+"""A screencast draws each line, and shows it at the time when it was printed."""
 
 import re
 import xml.etree.ElementTree as ET

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Imports of inner modules are counted, imports of faces are not."""
+"""Imports of inner modules are counted, imports of the packages' own names are not."""
 
 from pathlib import Path
 

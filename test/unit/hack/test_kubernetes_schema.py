@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The record of Kubernetes' own kinds, from what a server publishes."""
+"""The record of Kubernetes' own kinds, from the schemas that a server publishes."""
 
 import json
 from typing import Any

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""config/crd: made from the models, up to date, and the same to a client as the reference."""
+"""config/crd is generated from the models, up to date, and equal to the reference for clients."""
 
 import hashlib
 import json
@@ -103,7 +103,7 @@ ELASTIC = {
     "rule": "!(has(self.numNodes) && (has(self.torch) && has(self.torch.elasticPolicy)))",
 }
 INT32 = {"minimum": -(2**31), "maximum": 2**31 - 1}
-# Larger numbers end every typed client of the kind, so they are refused.
+# Larger numbers make every typed client of the kind fail, so they are refused.
 BOUNDED: dict[str, list[tuple[str, ...]]] = {
     "trainjobs": [("spec", "trainer", "numNodes"), ("spec", "trainer", "numProcPerNode")],
     "trainingruntimes": [
@@ -115,7 +115,7 @@ BOUNDED: dict[str, list[tuple[str, ...]]] = {
 
 
 def bare(node: Any) -> Any:
-    """A schema without its descriptions."""
+    """Return a schema without its descriptions."""
     if isinstance(node, dict):
         return {k: bare(v) for k, v in node.items() if not (k == "description" and isinstance(v, str))}
     return [bare(each) for each in node] if isinstance(node, list) else node
@@ -126,7 +126,7 @@ def digest(crd: dict[str, Any]) -> str:
 
 
 def union(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
-    """The schema that admits every object that either admits: a constraint that only one of them has is dropped."""
+    """Return the schema that admits every object that either admits, without constraints that only one of them has."""
     if "x-kubernetes-int-or-string" in first and second.get("type") == "integer":
         return first
     merged: dict[str, Any] = {}
@@ -167,7 +167,7 @@ PATCHED_POD = (
 
 
 def _at(node: dict[str, Any], *names: str) -> dict[str, Any]:
-    """The properties below a path of fields; a list's are those of its items."""
+    """Return the properties below a path of fields; those of a list are those of its items."""
     for name in names:
         node = node.get("items", node)["properties"][name]
     found: dict[str, Any] = node["properties"]
@@ -175,7 +175,7 @@ def _at(node: dict[str, Any], *names: str) -> dict[str, Any]:
 
 
 def wanted(plural: str) -> Any:
-    """The union of the two references, but for the places in which we differ on purpose."""
+    """Return the union of the two references, with the changes that we make on purpose."""
     stem = f"trainer.kubeflow.org_{plural}"
     first, want = bare(reference("v2.1.0", stem)), bare(reference("v2.3.0", stem))
     del want["metadata"]["annotations"]
@@ -191,7 +191,7 @@ def wanted(plural: str) -> Any:
         policy["x-kubernetes-validations"] = [ELASTIC, *one_of_five]
         _at(schema, "spec", "podGroupPolicy")["workload"] = {"type": "object"}
     if plural == "trainjobs":
-        # Volumes are those of one Kubernetes release.
+        # Volumes have the schema of one Kubernetes release.
         spec = schema["properties"]["spec"]["properties"]
         overridden = spec["podTemplateOverrides"]["items"]["properties"]["spec"]["properties"]
         overridden["volumes"]["items"] = _at(spec["runtimePatches"], *PATCHED_POD)["volumes"]["items"]

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Searches for planted bugs, and their record."""
+"""The search for planted bugs, and its record."""
 
 from pathlib import Path
 

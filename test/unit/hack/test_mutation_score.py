@@ -38,9 +38,9 @@ def test_larger() -> None:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A tree of one module and its test."""
+    """Write one module and its test; return their root."""
     for name, text in {
-        "pkg/__init__.py": "",  # else the installed one would come first
+        "pkg/__init__.py": "",  # else the installed package would be imported
         "pkg/room/module.py": SOURCE,
         "test/unit/room/test_module.py": TEST,
         "test/unit/room/test_earlier.py": TEST,  # by name

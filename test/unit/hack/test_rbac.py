@@ -53,7 +53,7 @@ def test_the_pod_grouper_lives_with_the_rights_that_kai_gives_its_own() -> None:
     }
 
     missing = {(group, resource) for group, resource, _ in rbac.collected(rbac.Part.POD_GROUPER) - given}
-    # KAI's grouper has a row for it as well, and may not read it either: the walk ends below.
+    # KAI's grouper also has a row for it and may not read it: the search for owners ends below.
     # Pods that name one of Kubernetes' own gangs are grouped by their owner without the right to read it.
     gangs = {("scheduling.k8s.io", "podgroups"), ("scheduling.k8s.io", "workloads")}
     assert missing == {("nvidia.com", "dynamographdeployments"), *gangs}

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The checks of texts find what is wrong in a small repository, and where."""
+"""The checks of texts report each problem of a small repository with its line."""
 
 import ast
 from collections.abc import Callable, Iterator

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The shipped manifests say what the code says, and keep the names a cluster already has."""
+"""The shipped manifests agree with the code, and keep the names of existing installations."""
 
 import itertools
 import json
@@ -232,7 +232,7 @@ def test_the_deployment_keeps_its_names_probes_and_mounts() -> None:
     assert ours_pod["serviceAccountName"] == theirs_pod["serviceAccountName"]
     (container,), (their_container,) = ours_pod["containers"], theirs_pod["containers"]
     patched = patch["spec"]["template"]["spec"]
-    # Ours alone: nothing is written but temporary files.
+    # Only ours: just temporary files are written.
     assert container["securityContext"].pop("readOnlyRootFilesystem") is True
     assert container["volumeMounts"].pop(0) == {"name": "tmp", "mountPath": "/tmp"}
     assert ours_pod["volumes"].pop(0) == {"name": "tmp", "emptyDir": {}}
@@ -247,7 +247,7 @@ def test_the_deployment_keeps_its_names_probes_and_mounts() -> None:
     assert mounted.pop("optional"), "keys that are not there yet must not hold up the pod"
     assert {each["key"] for each in mounted.pop("items")} == {"ca.crt", "tls.crt", "tls.key"}
     assert ours_pod["volumes"] == theirs_pod["volumes"] + patched["volumes"]
-    labels = service["metadata"].pop("labels")  # ours, for the ServiceMonitor to find it by
+    labels = service["metadata"].pop("labels")  # ours, for the selector of the ServiceMonitor
     assert labels.items() <= deployment["metadata"]["labels"].items()
     assert service["metadata"] == their_service["metadata"]
     assert service["spec"]["selector"] == their_service["spec"]["selector"]
@@ -267,7 +267,7 @@ def secrets_given_to_pods(value: object) -> Iterator[dict[str, Any]]:
 
 
 def documents_of_the_installation() -> Iterator[tuple[str, object]]:
-    """Yield the documents of all kustomizations and of the chart, whose templates lose their actions."""
+    """Yield the documents of all kustomizations and of the chart, without the actions of its templates."""
     others = {"crd", "runtimes", "samples", "third-party"}
     for path in CONFIG.rglob("*.yaml"):
         if path.relative_to(CONFIG).parts[0] not in others:
@@ -285,7 +285,7 @@ def test_the_key_of_the_authority_is_given_to_no_pod() -> None:
     for path, secret in found:
         items = secret.get("items", [secret])
         assert {each.get("key") for each in items} <= {"ca.crt", "tls.crt", "tls.key"}, path
-        # The keys are missing until the manager has made them; that must not hold up its pod.
+        # The keys do not exist until the manager has created them, which must not delay its pod.
         assert secret["optional"], path
 
 
@@ -340,7 +340,7 @@ def test_all_runtimes_of_the_reference_are_shipped() -> None:
     ],
 )
 def test_the_runtimes_of_torchtune_use_a_claim_of_the_namespace(path: str) -> None:
-    """The reference has the claims made by JobSet, which releases before 0.11 cannot."""
+    """In the reference JobSet creates the claims, which releases before 0.11 cannot."""
     (ours,), (theirs,) = read(f"runtimes/{path}"), read(f"runtimes/{path}", root=reference("v2.3.0"))
     del theirs["spec"]["template"]["spec"]["volumeClaimPolicies"]
     for job in ours["spec"]["template"]["spec"]["replicatedJobs"]:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Metrics in dashboards and alerts exist."""
+"""The metrics in dashboards and alerts exist."""
 
 import json
 import re
@@ -16,7 +16,7 @@ import pkg.util.cert
 
 ROOT = Path(__file__).parents[3]
 PROMETHEUS = ROOT / "config" / "prometheus"
-# What stands before a brace, a bracket or the end of an operand, and is neither a PromQL function nor a label.
+# A word before a brace, a bracket or the end of an operand that is neither a PromQL function nor a label.
 NAME = re.compile(
     r"\b((?:kubeflow_trainer|controller_runtime|workqueue|rest_client|leader_election|certwatcher|process)_\w+)"
 )
@@ -38,7 +38,7 @@ def expressions() -> list[str]:
 
 
 def exported() -> set[str]:
-    """Every series' name, with the label-less families that show nothing before their first sample."""
+    """Return the names of all series, with the family that has no samples yet."""
     names = {pkg.metrics.KIND_DEGRADED.describe()[0].name}
     for family in REGISTRY.collect():
         names.add(family.name)

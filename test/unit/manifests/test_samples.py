@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Every shipped runtime has a sample that its plugins admit, and that becomes what the sample says."""
+"""Every shipped runtime has a sample that its plugins admit, and whose objects are as the sample says."""
 
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ SAMPLES = [each for each in documents("samples") if each["kind"] == "TrainJob"]
 
 
 def as_stored(sample: dict[str, Any]) -> TrainJob:
-    """Return a sample in a namespace, with what the API server fills in."""
+    """Return a sample in a namespace, with the fields that the API server sets."""
     ref = {"apiGroup": TrainJob.gvk.group, "kind": "ClusterTrainingRuntime", **sample["spec"]["runtimeRef"]}
     metadata = {**sample["metadata"], "namespace": "team-a", "uid": "uid"}
     spec = {"suspend": False, **sample["spec"], "runtimeRef": ref}

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What builds and CI fetch is named by its content, never by a name that may come to mean something else."""
+"""Builds and CI name each download by its digest, never by a name whose content may change."""
 
 import re
 from pathlib import Path
@@ -51,7 +51,7 @@ def test_every_package_is_pinned_by_its_release_and_hashes(lock: Path) -> None:
 
 
 def test_every_install_of_a_build_checks_hashes_and_installs_nothing_else() -> None:
-    """What is installed without a lock file is this project itself, and the program that writes lock files.
+    """Only this project and the program that writes lock files are installed without a lock file.
 
     Without ``--no-deps`` pip resolves dependencies that a complete lock has resolved. It then may choose a newer
     release for a requirement with extras (``coverage[toml]``) and refuse it, because it is not pinned.

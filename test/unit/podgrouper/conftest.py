@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""A pod, its owners, and a grouper of them over a client in memory."""
+"""A pod, its owners, and a grouper with a client in memory."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ def test_accounts_that_owe_nothing_are_closed(budget: Budget, clock: Clock) -> N
 
 
 def test_waits_of_several_workers_do_not_put_a_namespace_off_for_longer_than_a_minute() -> None:
-    """Ten workers that wait five seconds for a server that is away have used fifty."""
+    """Ten workers that each wait five seconds for an unavailable server are charged fifty."""
     time = 1000.0
     budget = Budget(lambda: time)
     for _ in range(10):

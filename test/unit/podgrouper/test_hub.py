@@ -38,11 +38,11 @@ Bring = Callable[[Any], list[EntryPoint]]
 
 @pytest.fixture
 def bring(monkeypatch: pytest.MonkeyPatch) -> Bring:
-    """Make ``factory`` what an installed package's entry point loads."""
+    """Return a function that makes an installed package's entry point load ``factory``."""
 
     def make(factory: Any) -> list[EntryPoint]:
         module = ModuleType("widgets_of_others")
-        module.rows = factory  # type: ignore[attr-defined]  # a module made here
+        module.rows = factory  # type: ignore[attr-defined]  # a module of this test
         monkeypatch.setitem(sys.modules, module.__name__, module)
         return [EntryPoint("widgets", f"{module.__name__}:rows", ENTRY_POINT_GROUP)]
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Owners are written by anybody: whatever stands in them, a pod is grouped or has an event that says why not."""
+"""Users write owners: whatever they contain, a pod is grouped or has an event that says why not."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ SEGMENT_SIZE: Final = "kai.scheduler/segment-size"
 
 @dataclass(frozen=True)
 class Workload:
-    """A workload as it should be, and the types of the fields that its grouper reads of ``malleable``.
+    """A valid workload, and the types of the fields that its grouper reads.
 
-    A field that is read leniently, or not at all, is not among them.
+    Fields that are read leniently, or not at all, are not included.
     """
 
     api_version: str
@@ -298,7 +298,7 @@ def reconcile(workload: Workload, parts: dict[str, Any]) -> Outcome:
 
 
 def assert_refused(outcome: Outcome) -> None:
-    """One event on the pod, with the error's own text, and nothing else."""
+    """Assert that there is one event on the pod with the error's text, and no other effect."""
     assert isinstance(outcome.error, GroupingError), repr(outcome.error)
     assert outcome.events == [("p", "Warning", "PodGrouperWarning", str(outcome.error)[:1024])]
     assert outcome.writes == []

@@ -228,7 +228,7 @@ async def test_an_owner_that_is_read_before_its_watch_has_begun_is_not_current(
     job = make_object("batch/v1", "Job", "j")
     cluster.server.add(job)
     found = await owners.metadata(reference(job), "team-a")
-    cluster.informers[JOB].has_synced = True  # it was deleted before the first list: no event reports that
+    cluster.informers[JOB].has_synced = True  # it was deleted before the first list, which no event reports
 
     assert not await owners.is_current(found, "team-a")
 

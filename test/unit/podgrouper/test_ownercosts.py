@@ -81,7 +81,7 @@ async def test_owners_of_a_kind_without_a_grouper_are_read_one_by_one_in_a_names
             tasks.start_soon(look, widget)
 
     assert len(put_off) == 9
-    assert put_off == sorted(set(put_off))  # each has a turn of its own
+    assert put_off == sorted(set(put_off))  # each waits for another time
     assert cluster.reads == ["Widget", "Widget"]
 
 
@@ -173,7 +173,7 @@ async def test_a_refusal_counts_for_all_objects_of_the_kind_in_the_namespace(
         lengths.append(len(caught.traceback))
 
     assert len(cluster.reads) == 1
-    assert len(set(lengths[1:])) == 1  # no raise adds to the traceback of the former one
+    assert len(set(lengths[1:])) == 1  # the traceback does not grow with each raise
 
 
 # Large owners.

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""References are text of users: no request is made for one that cannot name an object."""
+"""Owner references are written by users: no request is sent for one that cannot name an object."""
 
 from __future__ import annotations
 

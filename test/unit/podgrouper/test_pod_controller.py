@@ -127,7 +127,7 @@ async def test_an_own_mark_is_looked_at_again_when_an_owner_changed_before_it_wa
 async def test_a_pod_that_owns_its_group_leaves_nothing_for_the_next_manager_to_write(
     make_pod: MakePod, make_object: MakeObject, make_reconciler: MakeReconciler, denied: bool
 ) -> None:
-    """Its group has its annotations, to which the name of the group is added after the group is created."""
+    """The group has the pod's annotations, to which the name of the group is added once the group exists."""
 
     workflow = make_object("argoproj.io/v1alpha1", "Workflow", "w")
     client = FakeClient(workflow, make_pod("db-0", workflow))
@@ -146,7 +146,7 @@ async def test_a_pod_that_owns_its_group_leaves_nothing_for_the_next_manager_to_
 async def grouped(
     make_pod: MakePod, stateful_set: Unstructured, make_reconciler: MakeReconciler
 ) -> tuple[FakeClient, PodReconciler]:
-    """A reconciler that has grouped a pod, and its client."""
+    """Return a reconciler that has grouped a pod, and its client."""
     client = FakeClient(stateful_set, make_pod("db-0", stateful_set))
     reconciler = make_reconciler(client)
     await reconciler.reconcile(REQUEST)
@@ -315,7 +315,7 @@ async def test_a_pod_that_has_a_group_keeps_it_while_its_owner_may_not_be_read(
 async def test_a_mark_by_another_writer_is_corrected_once_the_owner_may_be_read_again(
     make_pod: MakePod, stateful_set: Unstructured, make_reconciler: MakeReconciler
 ) -> None:
-    """No event of the pod follows when a permission comes back."""
+    """The return of a permission causes no event of the pod."""
     client = FakeClient(stateful_set, make_pod("db-0", stateful_set))
     await make_reconciler(client).reconcile(REQUEST)
     client.add(PodGroup.from_dict({"metadata": {"name": "other", "namespace": "team-a"}}))

@@ -21,7 +21,7 @@ OLD, NEW = schema("minMember"), schema("minMember", "minSubGroup")
 
 
 class Server:
-    """Publishes ``answer``, or fails with it."""
+    """Publishes the schema ``answer``, or raises it if it is an error."""
 
     def __init__(self, answer: PublishedSchema | Exception | None, *, serves: bool = True) -> None:
         self.answer = answer

@@ -22,7 +22,7 @@ GROUPED = {kai.POD_GROUP_ANNOTATION_FOR_POD: "pg"}
 
 
 class Cached(LazyObject[Any]):
-    """Fails as an object of a cache does."""
+    """A lazy object that raises the error of a cache if it cannot be decoded."""
 
     def _decode_metadata(self) -> Any:
         try:

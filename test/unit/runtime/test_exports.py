@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What plugin authors and our own rooms may rely on."""
+"""The names that authors of plugins and our own packages may use."""
 
 from __future__ import annotations
 

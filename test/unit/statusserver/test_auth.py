@@ -22,7 +22,7 @@ def authority() -> Authority:
 
 
 class Owners:
-    """Owners that know one pod."""
+    """A stub that knows the owners of one pod."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, str, Bound]] = []

@@ -40,7 +40,7 @@ class DenyAll:
 
 
 class Slow:
-    """A status writer that takes its time, or is stopped."""
+    """A status writer that takes ``seconds``, and counts its started and finished patches."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds

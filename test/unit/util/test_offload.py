@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Which TrainJobs are worked on away from the loop: those whose text is long, whatever makes it so."""
+"""TrainJobs with a long text are processed in a thread, whichever of their fields is long."""
 
 from __future__ import annotations
 

@@ -329,7 +329,7 @@ async def test_a_new_train_job_gets_no_note() -> None:
 
 
 async def test_a_note_stays_until_it_is_removed_alone() -> None:
-    """A client that replaces the TrainJob by a file of its own drops the note unknowingly."""
+    """A client that replaces the TrainJob by its own file drops the note without intent."""
     noted = job({**RUNS, "annotations": {NOTE: "3", "a": "b"}}, suspend=True)
     resumed = await mutated(job({**RUNS, "annotations": {"a": "b"}}, suspend=False), noted)
     assert resumed["metadata"]["annotations"] == {NOTE: "3", "a": "b"}

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""A mirror has the effect of its sources: the objects of a TrainJob are the same with either, and with both."""
+"""A mirror has the effect of its sources: a TrainJob with either or with both has the same objects."""
 
 from typing import Any
 
@@ -118,7 +118,7 @@ async def objects(spec: Document) -> list[Document]:
 
 
 def unordered(value: Any) -> Any:
-    """A value with its lists of volumes by name: two merges and one of both differ in the order of added items."""
+    """Return a value with sorted lists of volumes, because the order of added items depends on the number of merges."""
     if isinstance(value, dict):
         return {
             key: sorted(below, key=lambda each: str(each["name"])) if key == "volumes" else unordered(below)

@@ -132,7 +132,7 @@ async def test_one_profile_warns_and_the_other_refuses(version: str) -> None:
 @pytest.mark.parametrize("case", [pytest.param(case, id=case["name"]) for case in RECORDED])
 async def test_the_second_profile_refuses_as_the_api_server_does_with_v23s_crd(case: dict[str, Any]) -> None:
     kind = KINDS[case["object"]["kind"]]
-    # No runtime is asked, since the API server calls no validating webhook about an object that its CRD refuses.
+    # No runtime validates, because the API server calls no validating webhook for an object that its CRD refuses.
     validator = validators({}, Configuration(compatibility_version="2.3"))[kind]
     operation = "UPDATE" if "old" in case else "CREATE"
     request = AdmissionRequest(

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Whatever a review says: an answer, the library's own verdict; and what is accepted can be built."""
+"""Every review has an answer, which is the verdict of the library; accepted TrainJobs can be built."""
 
 import asyncio
 import copy
@@ -32,7 +32,7 @@ PATH = "/validate"
 
 
 def sparse(**fields: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
-    """A map with some of the fields."""
+    """Return a strategy for maps with some of the fields."""
     return st.fixed_dictionaries({}, optional=fields)
 
 
@@ -189,7 +189,7 @@ class World:
         return response.status, json.loads(response.body)
 
     async def verdict(self, old: dict[str, Any] | None, new: dict[str, Any]) -> tuple[bool, str, list[str]]:
-        """Ask the library."""
+        """Return the library's verdict: if it admits, the error, and the warnings."""
         try:
             job = TrainJob.from_dict(new)
             if old is None:
@@ -215,7 +215,7 @@ def run(loop_factory: LoopFactory, check: Callable[[World], Any]) -> None:
 
 
 def sane(data: dict[str, Any]) -> dict[str, Any] | None:
-    """Return what the API server would pass on, or None where it would refuse."""
+    """Return the object with the API server's defaults, or None if its schema refuses it."""
     stored = copy.deepcopy(data)
     schema.default(SCHEMAS[TrainJob.gvk], stored)
     return None if list(schema.problems(SCHEMAS[TrainJob.gvk], stored)) else stored
@@ -282,7 +282,7 @@ def test_a_review_with_anything_anywhere_is_answered_and_breaks_nothing(
                 for step in parents:
                     where = where[step]
                 where[last] = data.draw(JUNK)
-            except (KeyError, IndexError, TypeError):  # the first change has removed the place of the second
+            except (KeyError, IndexError, TypeError):  # the first change has removed the path of the second
                 continue
         bodies.append(body)
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Fields that a client drops without knowing them are put back; a client that owns or names them is heard."""
+"""Fields that a client drops without knowing them are restored; a client that owns or names them may drop them."""
 
 import base64
 import json
@@ -173,7 +173,7 @@ async def test_a_client_that_owns_one_runtime_patch_drops_only_that_one() -> Non
 
 
 async def test_a_client_that_writes_twice_in_a_second_is_known_by_the_fields_that_it_takes() -> None:
-    """Its entry keeps its time, which has whole seconds; the entries of others lose the fields that the client drops."""
+    """Its entry keeps its time in whole seconds; the entries of others lose the fields that the client drops."""
     patch = {"manager": "kueue.x-k8s.io/manager", "time": "2001-01-01T00:00:00Z"}
     held: Document = {
         "f:runtimePatches": {f'k:{{"manager":"{patch["manager"]}"}}': {".": {}}},
@@ -245,7 +245,7 @@ SDKS, ENTRY = (
 
 @pytest.mark.parametrize("suspend", [True, False])
 async def test_the_entry_of_kueue_stays_behind_those_that_are_added_after_it(suspend: bool) -> None:
-    """Patches are applied in the order of their list, and the placement must be the last."""
+    """Patches are applied in the order of their list, and the placement has to be the last."""
     old = job(WRITERS, runtimePatches=[ENTRY], suspend=suspend)
     found, _ = await stored(old, job(WRITERS, runtimePatches=[ENTRY, SDKS], suspend=suspend), PUT)
     assert [each["manager"] for each in found["spec"]["runtimePatches"]] == [

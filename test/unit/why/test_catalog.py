@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The causes are documented, and each is found by some module."""
+"""Every cause is documented, and found by a module."""
 
 import re
 from pathlib import Path

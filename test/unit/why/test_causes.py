@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Each injected cause is the answer; the objects and messages are those that Kubernetes' components write."""
+"""Each injected cause is the answer; objects and messages are those that components of Kubernetes write."""
 
 import copy
 import random
@@ -543,9 +543,7 @@ def test_malformed_objects_do_no_harm(seed: int) -> None:
         world = World()
         case.values[-1](world)
         before = world.verdict().to_dict()
-        world.objects = copy.deepcopy(
-            world.objects
-        )  # parts of them are those of the case, which other tests use
+        world.objects = copy.deepcopy(world.objects)  # a copy, because other tests use the same parts
         for each in world.objects:
             for container, key in rng.sample(found := list(places(each)), min(2, len(found))):
                 container[key] = rng.choice(junk)

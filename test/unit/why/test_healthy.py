@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""States in which nothing is wrong, among them ones that look like causes."""
+"""Healthy states, some of which look like causes."""
 
 from collections.abc import Callable
 from typing import Any
@@ -143,7 +143,7 @@ def deleted_secret(world: World) -> None:
 
 
 def optional(kind: str, volume: str, field: str) -> Callable[[World], Any]:
-    """Return the state in which the pods start without an object that they need not have."""
+    """Return the state in which the pods start without an optional object."""
 
     def state(world: World) -> None:
         pulling(world)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Tenants can write events of any size: looking for a cause in their messages takes a bounded time."""
+"""Tenants can write events of any size, so the time to find a cause in their messages is bounded."""
 
 import time
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Short states on the way to a start, which look like causes, and the causes that begin in the same way and last."""
+"""Short states before a start, which look like causes, and the causes that start in the same way and last."""
 
 from collections.abc import Callable
 from typing import Any
@@ -55,7 +55,7 @@ def job_set_deleted(seconds: float) -> Callable[[World], Any]:
 
 
 def job_set_restarts(seconds: float) -> Callable[[World], Any]:
-    """Return the state in which JobSet deletes a failed Job to make it again."""
+    """Return the state in which JobSet deletes a failed Job to recreate it."""
 
     def build(world: World) -> None:
         world.job_set["status"] = {"restarts": 1}
@@ -120,7 +120,7 @@ def sandbox(failed: float, pulling: float) -> Callable[[World], Any]:
 
 
 def deleted_by_a_taint(world: World) -> None:
-    """Make the pod of a node that was lost be replaced by one that runs."""
+    """Replace the pod of a lost node by one that runs."""
     old = world.add_pod(0, suffix="old", age=900)
     old["status"] = {
         "phase": "Failed",

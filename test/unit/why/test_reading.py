@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The snapshot that is read: relations, absent references, and kinds that are refused."""
+"""The snapshot of a TrainJob: relations, absent references, and kinds that may not be read."""
 
 from typing import Any
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Pods that a failed Job has removed: the events that remain say how their containers ended."""
+"""Pods that a failed Job has deleted: the remaining events say how their containers ended."""
 
 from __future__ import annotations
 

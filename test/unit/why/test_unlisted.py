@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""States with two causes, with traces of a cause that has passed, and with causes of a neighbour's kind."""
+"""States with two causes, with traces of a past cause, and with causes similar to those of the catalog."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace

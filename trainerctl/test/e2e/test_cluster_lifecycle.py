@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""trainerctl's cluster as a person meets it: up, status, down; and nothing left after any kind of end."""
+"""trainerctl's cluster as a user runs it: up, status and down; nothing may be left after any kind of end."""
 
 import os
 import re
@@ -68,7 +68,7 @@ def trainerctl(environ: Mapping[str, str], directory: Path) -> Iterator[Trainerc
 
 @pytest.fixture
 def never_up(environ: dict[str, str], tmp_path: Path) -> None:
-    """Let no cluster be up before the test has interrupted its start: the scheduler is never ready."""
+    """Let the scheduler never become ready, so that no cluster is up before the test has interrupted its start."""
     scheduler = tmp_path / "assets" / "kube-scheduler"
     scheduler.parent.mkdir()
     scheduler.write_text("#!/bin/sh\nwhile :; do sleep 1; done\n")
@@ -82,7 +82,7 @@ def finish(process: subprocess.Popen[str]) -> tuple[int, str, str]:
 
 
 def running_in(directory: Path) -> list[str]:
-    """Return the command lines of processes that were given files of ``directory``."""
+    """Return the command lines of processes with arguments that name files of ``directory``."""
     found = []
     for process in psutil.process_iter(["cmdline", "status"]):
         line = " ".join(process.info["cmdline"] or [])
@@ -118,7 +118,7 @@ def test_up_leaves_it_running_status_tells_and_down_removes_all(
 
 
 async def config_maps(cluster: Cluster, *, create: str = "") -> list[str]:
-    """Return the names of the ConfigMaps in the default namespace; make another before."""
+    """Return the names of the ConfigMaps in the default namespace, after creating the one named ``create``."""
     async with cluster.client() as client:
         if create:
             await client.create(ConfigMap(metadata=ObjectMeta(name=create, namespace="default")))
@@ -253,8 +253,8 @@ async def test_a_component_that_cannot_start_again_costs_no_object(
     assert "Traceback" not in err
 
     server = psutil.Process(Cluster(directory).supervisor.processes["kube-apiserver"].identity.pid)
-    server.suspend()  # no start is over before it goes on
-    process = trainerctl("cluster", "up")  # interrupted, it ends what it started
+    server.suspend()  # nothing can start before it is resumed
+    process = trainerctl("cluster", "up")  # when it is interrupted, it ends the processes that it started
 
     def started() -> bool:
         return Cluster(directory).supervisor.processes["etcd"].identity.alive()
@@ -282,7 +282,7 @@ def test_of_two_that_start_a_cluster_at_once_one_waits(trainerctl: Trainerctl, d
 
 
 async def starting(directory: Path) -> None:
-    """Return when an `up` is under way: the API server has been started, the cluster is not up."""
+    """Return when an ``up`` has started the API server, but the cluster is not up yet."""
 
     def begun() -> bool:
         return (directory / "pids" / "kube-apiserver.pid").exists()

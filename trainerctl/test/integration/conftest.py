@@ -12,7 +12,7 @@ from trainerctl.localcluster.tools import JOBSET
 
 @pytest.fixture(scope="session")
 def trainer_control_plane(control_plane: Environment) -> Environment:
-    """The run's API server, with the CRDs of JobSet and Trainer."""
+    """Return the API server of the run, with the CRDs of JobSet and Trainer."""
 
     async def install() -> None:
         binaries = await Binaries().locate(JOBSET)

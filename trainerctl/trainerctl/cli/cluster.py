@@ -35,17 +35,17 @@ _OF_A_NEW_CLUSTER: Final = (
     "nodes", "gpus", "coscheduling", "workloads", "feature_gates", "run_processes", "image", "prometheus", "kubernetes",
     "jobset", "kai_scheduler",
 )  # fmt: skip
-"""The flags that have no effect on a cluster that exists."""
+"""The flags that have no effect on an existing cluster."""
 _POLL: Final = 0.2
 _SUFFIX: Final = ".log"
 _WORDS: Final = {"200": "healthy", "ended": "not running"}
 
 
 async def up_command(parsed: argparse.Namespace, out: Console, err: Console) -> int:
-    """Start the cluster, or those of its components that have ended; print the export command.
+    """Create the cluster, or restart the ended components of an existing one; print the export command.
 
     Raises:
-        InputError: the flags contradict each other, or have a value that is not known.
+        InputError: the flags contradict each other, or a value is unknown.
     """
     directory = state_directory(parsed.name)
     try:
@@ -75,7 +75,7 @@ def _options(parsed: argparse.Namespace) -> Options:
     """Return the options of a new cluster.
 
     Raises:
-        ValueError, EnvtestError: the flags contradict each other, or have a value that is not known.
+        ValueError, EnvtestError: the flags contradict each other, or a value is unknown.
     """
     if parsed.name == DEMO_NAME:
         raise ValueError(f"the name {DEMO_NAME} is reserved for the cluster of trainerctl demo")
@@ -104,7 +104,11 @@ def _options(parsed: argparse.Namespace) -> Options:
 
 
 def _kai(parsed: argparse.Namespace) -> Programs | None:
-    """Return the programs of KAI-Scheduler, which belong together."""
+    """Return the programs of KAI-Scheduler; None without its flags.
+
+    Raises:
+        ValueError: only one of the two programs is given, or neither is given with the CRDs.
+    """
     scheduler, binder, crds = parsed.kai_scheduler, parsed.kai_binder, parsed.kai_crds
     if scheduler is None and binder is None and crds is None:
         return None
@@ -217,9 +221,9 @@ class _Log:
         self._part = b""
 
     def print(self, tail: int | None = None, *, to_the_end: bool = False) -> None:
-        """Print the lines that were written since the last call, of these only the last ``tail``.
+        """Print the lines that were written since the last call, or only the last ``tail`` of them.
 
-        A last line without its end waits for the next call, except ``to_the_end``.
+        A last line without a line break is printed by a later call, when it is complete, or now with ``to_the_end``.
         """
         with self._path.open("rb") as file:
             file.seek(self._read)
@@ -233,7 +237,10 @@ class _Log:
 
 
 async def status_command(parsed: argparse.Namespace, out: Console, err: Console) -> int:
-    """Print each component's health and log."""
+    """Print the state of each component, the folder of the logs and the number of usable nodes.
+
+    Return 1 unless all components are healthy.
+    """
     directory = state_directory(parsed.name)
     state = State.read(directory)
     if state is None:
@@ -275,7 +282,7 @@ def _directories() -> list[Path]:
 
 
 async def running() -> str:
-    """Return how to use the first local cluster that is healthy, or an empty text."""
+    """Return a hint with the export command of the first healthy local cluster, or an empty text."""
     for each in _directories():
         state, _, kubeconfig = await _described(each)
         if state == "healthy":
@@ -284,7 +291,7 @@ async def running() -> str:
 
 
 async def _described(directory: Path) -> tuple[str, str, str]:
-    """Return the state of a cluster, its number of nodes and its kubeconfig."""
+    """Return a cluster's state, number of nodes and kubeconfig; of a cluster without readable state the state alone."""
     state = State.read(directory)
     cluster = Cluster(directory)
     if state is None:
@@ -300,7 +307,7 @@ async def _described(directory: Path) -> tuple[str, str, str]:
 
 @asynccontextmanager
 async def _lock(name: str, err: Console) -> AsyncIterator[None]:
-    """Hold the cluster's lock; report when another command holds it."""
+    """Hold the cluster's lock; print a line if it has to wait for another command."""
 
     def waiting() -> None:
         err.say(f"Another command is using cluster {name}; waiting for it to end.")
@@ -310,7 +317,7 @@ async def _lock(name: str, err: Console) -> AsyncIterator[None]:
 
 
 def announce(tools: Sequence[Tool], err: Console) -> bool:
-    """Print which of the programs will be built; return True if there are any.
+    """Print the names of the programs that will be built; return True if there are any.
 
     Raises:
         ToolError: ``KUBEBUILDER_ASSETS`` names a directory that is missing or contains none of them.

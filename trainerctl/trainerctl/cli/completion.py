@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Completion of command lines in bash, zsh and fish, by argcomplete.
 
-``trainerctl completion`` prints a script that runs the program at each completion, with the line in the environment.
+``trainerctl completion`` prints a script for the shell. At each completion the script runs ``trainerctl`` with the
+command line in an environment variable.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ async def completion_command(arguments: argparse.Namespace, out: Console, err: C
 
 
 def complete(top: argparse.ArgumentParser) -> None:
-    """Write the completions of the line in the environment, and end the process."""
+    """Write the completions of the command line in the environment, and end the process."""
     for command in leaves(top).values():
         for action in command._actions:
             if action.dest in _FILES:
@@ -40,12 +41,12 @@ def complete(top: argparse.ArgumentParser) -> None:
 
 
 def _train_jobs(parsed_args: argparse.Namespace, **_: object) -> list[str]:
-    """Return the names of the TrainJobs in the cluster and the namespace of the line's flags."""
+    """Return the names of the TrainJobs in the cluster and the namespace that the flags select."""
     return anyio.run(_names, parsed_args)
 
 
 async def _names(arguments: argparse.Namespace) -> list[str]:
-    from pkg.why import kinds  # here: few lines need the cluster
+    from pkg.why import kinds  # here: few completions need the cluster
 
     from trainerctl.cli import live
 

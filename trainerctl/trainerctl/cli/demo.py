@@ -46,7 +46,7 @@ class Observed:
     pods: list[dict[str, JSON]] = field(default_factory=list)
 
     def steps(self, nodes: int) -> dict[str, bool]:
-        """Return the steps from TrainJob to Complete, in order, and True for each that has been reached."""
+        """Return the steps in their order, each with True if it has been reached."""
         phases = [(pod.get("status") or {}).get("phase") for pod in self.pods]
         return {
             "TrainJob created": bool(self.train_job),
@@ -89,7 +89,7 @@ class Milestones:
         self.began = self.clock()
 
     def see(self, observed: Observed) -> None:
-        """Note the steps that are new in ``observed``."""
+        """Record the time of each step that is reached in ``observed`` for the first time."""
         for step, taken in observed.steps(self.nodes).items():
             if taken:
                 self.taken.setdefault(step, self.clock() - self.began)
@@ -105,7 +105,7 @@ def conditions(manifest: dict[str, JSON]) -> list[dict[str, JSON]]:
 
 
 def has_condition(manifest: dict[str, JSON], kind: str) -> bool:
-    """Return True if the condition of that type is True."""
+    """Return True if the object's condition of the type ``kind`` is True."""
     return any(each.get("type") == kind and each.get("status") == "True" for each in conditions(manifest))
 
 
@@ -142,7 +142,7 @@ def created(observed: Observed) -> Iterator[tuple[str, str, str, str]]:
 
 
 async def demo_command(parsed: argparse.Namespace, out: Console, err: Console) -> int:
-    """Run the demo; return 0 when the TrainJob completed."""
+    """Run the demo; return 0 if the TrainJob completed, else 1."""
     began = time.monotonic()
     directory = state_directory(DEMO_NAME)
 
@@ -220,7 +220,7 @@ def _table(milestones: Milestones) -> Text:
 
 
 async def preview(train_job: TrainJob, out: Console) -> None:
-    """Print how the TrainJob becomes its objects, and the objects, without a cluster."""
+    """Print the output of ``trainerctl explain`` and ``trainerctl render`` for a TrainJob, without a cluster."""
     from trainerctl.cli import explain, render  # here: only a first run needs them
     from trainerctl.offline import inputfiles, rendering, trainjobs
     from trainerctl.offline.trace.trainjob import reviewed

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""``trainerctl diff``: the TrainJobs of the cluster that a change of runtimes concerns, and how."""
+"""``trainerctl diff``: the TrainJobs of the cluster that changed runtimes affect, and how their objects change."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ class Change(NamedTuple):
 
 
 async def diff_command(arguments: argparse.Namespace, out: Console, err: Console) -> int:
-    """Print the effects; return 0 if no TrainJob is concerned, 1 if one is.
+    """Print the effects; return 1 if the objects of a TrainJob would change or be refused, else 0.
 
     Raises:
-        InputError: the files cannot be read, contain no runtime, or one that would be refused.
+        InputError: a file cannot be read, or the files contain no runtime, or one that would be refused.
         StatusError: the runtimes or TrainJobs of the cluster cannot be read.
     """
     runtimes = await _load(arguments)
@@ -100,7 +100,7 @@ async def _of_runtime(cluster: live.Cluster, document: InputObject, version: str
 
 
 async def _has_snapshot(cluster: live.Cluster, job: Thing) -> bool:
-    """Return True if Trainer v2.2 or later has stored the runtime of an active TrainJob."""
+    """Return True if the TrainJob is active and Trainer v2.2 or later has stored a copy of its runtime."""
     if phase(job) in (Phase.COMPLETE, Phase.FAILED):
         return False
     name = core.snapshot_name(TrainJob(metadata=ObjectMeta(namespace=job.namespace, name=job.name)))
@@ -113,7 +113,7 @@ async def _has_snapshot(cluster: live.Cluster, job: Thing) -> bool:
 
 
 async def change_of(job: Thing, old: InputObject | None, new: InputObject, version: str) -> Change:
-    """Return the effect on a TrainJob of the runtime ``new``, which replaces ``old``."""
+    """Return the effect on a TrainJob if the runtime ``new`` replaces ``old``, which is None if it is new."""
     now = phase(job)
     if now in (Phase.COMPLETE, Phase.FAILED):
         return Change(job, Effect.NONE)
@@ -130,7 +130,7 @@ async def change_of(job: Thing, old: InputObject | None, new: InputObject, versi
 
 
 async def _rendered(job: Thing, runtime: InputObject, version: str) -> str:
-    """Return the objects of a TrainJob as YAML, or the reason for which there are none."""
+    """Return the objects of a TrainJob as YAML, or ``refused:`` and the reason if it has none."""
     document = InputObject(_desired(dict(job.data)), "cluster", 1)
     try:
         given = await trainjobs.prepare([runtime, document], namespace=job.namespace, version=version)
@@ -150,7 +150,7 @@ def _desired(data: dict[str, JSON]) -> dict[str, JSON]:
 
 
 def print_changes(changes: Sequence[Change], out: Console) -> None:
-    """Print a table of the effects, and each difference once."""
+    """Print a table of the effects, and each difference once, with the TrainJobs that share it."""
     if not changes:
         out.say("no TrainJob refers to the runtime")
         return

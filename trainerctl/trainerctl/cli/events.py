@@ -39,7 +39,10 @@ async def events_command(arguments: argparse.Namespace, out: Console, err: Conso
 
 
 def of_all(snapshot: Snapshot) -> list[Thing]:
-    """Return the events of the TrainJob, its groups, Workloads and children, also of removed ones, the oldest first."""
+    """Return the events of a TrainJob and its objects, the oldest first.
+
+    The objects are its groups, its Workloads, and its JobSets, Jobs and pods, including removed ones.
+    """
     objects = [
         *snapshot.owners,
         *snapshot.all_pods,

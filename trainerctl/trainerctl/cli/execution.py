@@ -72,7 +72,8 @@ async def _until_signal(
 ) -> int:
     """Run ``command``; a signal cancels it if it has anything to clean up, and decides the exit code."""
     loop = asyncio.get_running_loop()
-    # A loop that handles a signal is woken by all of them; another one may learn of a signal with its next event only.
+    # An event loop with a handler for one signal is woken by every signal; a loop without any handler may notice
+    # a signal only at its next event.
     loop.add_signal_handler(signal.SIGURG, int)
     code = 1
     with anyio.CancelScope() as scope:

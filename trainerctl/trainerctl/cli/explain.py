@@ -149,7 +149,7 @@ def place(path: Path) -> tuple[str, str]:
 
 
 def short(value: JSON, path: Path) -> str:
-    """Return a value in one line; a list item without the key that is in its path."""
+    """Return a value in one line; the key of a list item is left out, because its path shows it."""
     if isinstance(value, dict):
         if "kind" in value and "metadata" in value:
             return f"{value['metadata'].get('name')}"
@@ -179,7 +179,7 @@ def _cut(text: str) -> str:
 
 
 def summary(name: str, data: dict[str, JSON]) -> str:
-    """Return kind and name of an object, and the pods of a JobSet."""
+    """Return the kind and name of an object, and for a JobSet the number of pods of each job."""
     kind = name.partition(" ")[0]
     text = f"{kind} {data.get('metadata', {}).get('name')}"
     if kind != JobSet.gvk.kind:

@@ -3,8 +3,8 @@
 """The commands, their flags, and the function that runs each command.
 
 A function is given as ``module:name`` and loaded by :mod:`trainerctl.cli.execution`, so that help, ``--version`` and
-usage errors do not load the commands. That of ``NAME`` is ``trainerctl.cli.NAME:NAME_command``, unless its flags set
-another.
+usage errors do not load the commands. The function of the command ``NAME`` is ``trainerctl.cli.NAME:NAME_command``,
+unless its flags set another one.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The types of the command line's values: each returns a valid value or raises ArgumentTypeError."""
+"""The argparse types of flags and arguments: each returns a valid value or raises ArgumentTypeError."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def integer(least: int, most: int) -> Callable[[str], int]:
 
 
 def namespace(text: str) -> str:
-    """Return the valid name of a namespace."""
+    """Return ``text`` if it is a valid name of a namespace."""
     if errors := names.is_dns1123_label(text):
         raise argparse.ArgumentTypeError(f"{text} is not a valid namespace: {'; '.join(errors)}")
     return text
 
 
 def cluster(text: str) -> str:
-    """Return the valid name of a local cluster."""
+    """Return ``text`` if it is a valid name of a local cluster."""
     try:
         names_of_clusters.check(text)
     except ValueError as error:
@@ -53,7 +53,7 @@ def seconds(text: str) -> float:
 
 
 def name(text: str) -> str:
-    """Return the valid name of a TrainJob, which may be written as ``trainjob/NAME``."""
+    """Return the name of a TrainJob if it is valid; ``text`` may also be ``trainjob/NAME``."""
     kind, _, rest = text.rpartition("/")
     if kind not in ("", "trainjob", "trainjobs", "trainjobs.trainer.kubeflow.org"):
         raise argparse.ArgumentTypeError(f"{text} is not a TrainJob")

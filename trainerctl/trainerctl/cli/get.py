@@ -26,7 +26,8 @@ async def get_command(arguments: argparse.Namespace, out: Console, err: Console)
     """Print TrainJobs.
 
     Raises:
-        InputError: a TrainJob is named, and all namespaces are requested.
+        InputError: one TrainJob is named and all namespaces are requested, or ``--watch`` is given with an output
+            format other than ``table``.
         StatusError: they cannot be read.
     """
     if arguments.name and arguments.all_namespaces:
@@ -77,7 +78,7 @@ def _print_table(jobs: Iterable[Thing], out: Console, *, with_namespace: bool) -
 
 
 def rows_of(jobs: Iterable[Thing]) -> Iterator[tuple[str, ...]]:
-    """Yield the rows of a table of TrainJobs, whose head is `HEAD`, by their names."""
+    """Yield a row with the columns of ``HEAD`` for each TrainJob, sorted by namespace and name."""
     now = datetime.now(UTC)
     for job in sorted(jobs, key=lambda each: (each.namespace, each.name)):
         runtime = job.text("spec", "runtimeRef", "name")

@@ -17,7 +17,11 @@ from trainerctl.offline.trace.grouping import GroupTrace, trace, with_rules_of
 
 
 async def group_command(arguments: argparse.Namespace, out: Console, err: Console) -> int:
-    """Print the groups; return 1 if a pod that should have a group gets none."""
+    """Print the groups; return 1 if a pod that should have a group gets none, or a grouper cannot be loaded.
+
+    Raises:
+        InputError: a file or the manager's configuration is not valid, or the files contain no pod.
+    """
     try:
         cfg = config.load(arguments.config, err.say)
         cfg.pod_grouper.rules = arguments.rules or cfg.pod_grouper.rules

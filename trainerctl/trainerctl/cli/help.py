@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""``trainerctl help``: the help of a command, with the examples that all helps show."""
+"""``trainerctl help``: the help of a command, and the examples that each command's help ends with."""
 
 from __future__ import annotations
 
@@ -59,14 +59,14 @@ _LINES: Final = (
 )
 
 EXAMPLES: Final[dict[str, list[tuple[str, str]]]] = {}
-"""By command, each as description and command line."""
+"""The examples of each command: pairs of description and command line."""
 for _about, _line in _LINES:
     _words = _line.split()
     EXAMPLES.setdefault(" ".join(_words[: 2 if _words[0] == "cluster" else 1]), []).append((_about, _line))
 
 
 def examples(prog: str) -> str:
-    """Return the section of a command's help; an empty text for a command without examples."""
+    """Return the examples in a command's help; an empty text for a command without examples."""
     program, _, command = prog.partition(" ")
     lines = [f"  # {about}\n  {program} {line}\n" for about, line in EXAMPLES.get(command, ())]
     return "\nexamples:\n" + "\n".join(lines) if lines else ""
@@ -78,7 +78,7 @@ _UNKNOWN: Final = 2
 def show(words: Sequence[str]) -> int:
     """Print the help of a command; return 2 if the command does not exist.
 
-    Nothing slow is loaded for it.
+    The modules of the commands are not loaded.
     """
     found: argparse.ArgumentParser = parser.parser()
     for word in words:
@@ -93,14 +93,14 @@ def show(words: Sequence[str]) -> int:
 
 
 def subcommands(of: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.ArgumentParser]]:
-    """Yield the commands of a parser by name."""
+    """Yield the subcommands of a parser: their names and parsers."""
     for action in of._actions:
         if isinstance(action, argparse._SubParsersAction):
             yield from action.choices.items()
 
 
 def leaves(of: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
-    """Return the commands below a parser that run, by name without that of the program."""
+    """Return the commands below a parser that have no subcommands, by their full names such as ``cluster up``."""
     found = list(subcommands(of))
     if not found:
         return {of.prog.partition(" ")[2]: of}

@@ -30,13 +30,13 @@ FIELD_OWNER: Final = "trainerctl"
 DEFAULT_NAMESPACE: Final = "default"
 _PAGE: Final = 500
 _TOLERATED: Final = timedelta(seconds=5)
-"""Responses are dated in whole seconds, and a busy server answers late."""
+"""Smaller differences of the clocks are ignored: responses are dated in whole seconds, and a busy server is late."""
 _FIRST: Final = 4.0
-"""Seconds until the first response, so that a command ends within five. A server that has answered may take longer."""
+"""Seconds to wait for the server's first response, so that a command fails within five. Later ones may take longer."""
 
 
 class FirstAnswer:
-    """A round tripper that reports soon if the server does not answer at all."""
+    """A round tripper that fails early if the server does not answer at all."""
 
     def __init__(self, inner: RoundTripper) -> None:
         self._inner = inner
@@ -46,7 +46,7 @@ class FirstAnswer:
         """Return the response of the inner round tripper.
 
         Raises:
-            TransportTimeoutError: the server has answered no request yet, and this one is a read without an answer.
+            TransportTimeoutError: the server has not answered any request yet, and does not answer this GET in time.
         """
         if self._answered or request.method != "GET":
             response = await self._inner.send(request)
@@ -60,7 +60,7 @@ class FirstAnswer:
 
 
 class ServerClock:
-    """A round tripper that learns the server's time from its responses: ages of objects count from its clock."""
+    """A round tripper that reads the server's time from its responses: the server's clock dates the objects."""
 
     def __init__(
         self, inner: RoundTripper, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
@@ -81,7 +81,7 @@ class ServerClock:
         return response
 
     def corrected(self, local: datetime) -> datetime:
-        """Return the server's time at a time of this machine."""
+        """Return the server's time at the time ``local`` of this machine's clock."""
         return local + self._ahead if abs(self._ahead) > _TOLERATED else local
 
 
@@ -103,7 +103,7 @@ class Cluster(NamedTuple):
         return dataclasses.replace(found, now=self.clock.corrected(began))
 
     async def all(self, kind: str, *, namespace: str = "") -> list[Thing]:
-        """Return the objects of a kind, in pages.
+        """Return all objects of a kind; they are requested in pages.
 
         Raises:
             StatusError: they cannot be read.
@@ -119,7 +119,11 @@ class Cluster(NamedTuple):
 
 @asynccontextmanager
 async def connect(arguments: argparse.Namespace) -> AsyncIterator[Cluster]:
-    """Connect to the cluster of the kubeconfig; the namespace is the flag's, else the context's."""
+    """Connect to the cluster of the kubeconfig; the namespace is the flag's, else the context's, else ``default``.
+
+    Raises:
+        ConfigError: the kubeconfig cannot be loaded; without flags, the text also names a healthy local cluster.
+    """
     try:
         config = await load_config(arguments.kubeconfig, context=arguments.context)
     except ConfigError as error:

@@ -45,7 +45,7 @@ async def logs_command(arguments: argparse.Namespace, out: Console, err: Console
 
 
 def no_pod(snapshot: Snapshot, step: str) -> str:
-    """Return why no pod of a step can be read, how the removed ones ended, and the command that says more."""
+    """Return why no pod of a step can be read, how its removed pods ended, and a command that shows more."""
     job = snapshot.train_job
     named = f"{job.name} -n {job.namespace}"
     if reason := snapshot.unread.get(kinds.POD):
@@ -66,7 +66,7 @@ def no_pod(snapshot: Snapshot, step: str) -> str:
 
 
 def _selected(snapshot: Snapshot, arguments: argparse.Namespace) -> list[Thing]:
-    """Return the pods of the step: that of one rank, or all."""
+    """Return the pods of the step, sorted by rank: all of them, or those of the requested rank."""
     pods = [pod for pod in snapshot.pods if step_of(pod) == arguments.step]
     pods.sort(key=_rank)
     if arguments.all:

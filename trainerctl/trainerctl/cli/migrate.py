@@ -3,7 +3,7 @@
 """``trainerctl migrate``: stores ``numProcPerNode`` of TrainJobs as clients of Trainer v2.2 and later read it.
 
 One TrainJob that stores a string there breaks every typed client of those releases that lists its namespace. The
-manager's mutating webhook keeps new ones from being stored.
+manager's mutating webhook ensures that no further strings are stored.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from trainerctl.cli.get import KIND
 from trainerctl.cli.terminal import Console
 
 _TRIES: Final = 3
-"""Most attempts on one TrainJob: another writer may change it meanwhile."""
+"""Maximum number of attempts for one TrainJob: another writer may change it at the same time."""
 
 
 async def migrate_command(arguments: argparse.Namespace, out: Console, err: Console) -> int:
@@ -57,10 +57,10 @@ async def rewrite(cluster: live.Cluster, namespace: str, out: Console, *, dry_ru
 
 
 async def _rewrite(cluster: live.Cluster, job: Thing, *, dry_run: bool) -> str:
-    """Return the change of a TrainJob in words; an empty text if it stores no string, or was deleted.
+    """Rewrite a TrainJob and describe the change; return an empty text if it stores no string, or was deleted.
 
     Raises:
-        StatusError: the API server refused.
+        StatusError: the API server refused the change.
         ValueError: the number does not fit into 32 bits.
     """
     for tries in range(1, _TRIES + 1):
@@ -88,7 +88,9 @@ async def _rewrite(cluster: live.Cluster, job: Thing, *, dry_run: bool) -> str:
 
 
 def _patch_of(stored: str, version: str) -> tuple[dict[str, object], str]:
-    """Return the merge patch that stores a number, or a word in the annotation, and the change in words.
+    """Return the merge patch for a stored string, and a description of the change.
+
+    The patch stores a number in the field, and any other word in the annotation.
 
     Raises:
         ValueError: the number does not fit into 32 bits.

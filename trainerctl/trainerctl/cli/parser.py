@@ -46,7 +46,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parsed, rest = top.parse_known_args(list(arguments))
     if rest and not parsed.passes_flags:
         top.error(f"unrecognized arguments: {' '.join(rest)}")
-    # The separator marks flags that are not those of trainerctl; the manager takes it for the end of its flags.
+    # "--" separates the manager's flags from trainerctl's. The manager would take it for the end of its own flags.
     if "--" in rest:
         rest.remove("--")
     parsed.rest = rest
@@ -67,7 +67,7 @@ def parser() -> Parser:
 
 
 class _Version(argparse.Action):
-    """Prints the version, which takes longer to find than all the rest of the command line."""
+    """Prints the version. It is looked up only here, because that takes longer than parsing the command line."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
         from importlib.metadata import PackageNotFoundError, version

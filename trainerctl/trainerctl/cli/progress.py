@@ -24,14 +24,14 @@ _FAILED: Final = "[red]✗[/]"
 
 
 class _Count(MofNCompleteColumn):
-    """Shows the count of tasks that have one."""
+    """Shows ``done/total`` for running tasks that have a total."""
 
     def render(self, task: BarTask) -> Text:
         return super().render(task) if task.total and not task.finished else Text("")
 
 
 class RichProgress:
-    """Draws tasks; one that ended keeps its line, with the time it took."""
+    """Draws tasks; a task that has ended keeps its line, with the time that it took."""
 
     def __init__(self, bars: Bars) -> None:
         self._bars = bars
@@ -66,7 +66,7 @@ class RichProgress:
 
 @contextmanager
 def progress_on(console: Console) -> Iterator[Progress]:
-    """Give a Progress that suits ``console``, for the body."""
+    """Yield a Progress for ``console``: bars on a terminal, plain lines elsewhere."""
     if not console.is_terminal:
         yield PlainProgress(sys.stderr if console.stderr else sys.stdout)
         return

@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""SIGINT, SIGTERM and SIGHUP from the first line of a program on: no traceback, exit code 128 plus the signal's number.
+"""Handles SIGINT, SIGTERM and SIGHUP without a traceback: the exit code is 128 plus the signal's number.
 
-Imports as little as possible: until it is in force, a signal ends in a traceback.
+This module imports as little as possible: until the handlers are installed, a signal ends in a traceback.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Signals:
-    """Ends the process at once, or while ``cancel`` is set, cancels a command that has something to clean up."""
+    """Ends the process at a signal, or calls ``cancel`` if a command that has something to clean up has set it."""
 
     def __init__(self) -> None:
         self.received: int | None = None
-        """The number of the signal that cancelled the command."""
+        """The number of the first signal that cancelled the command."""
         self.cancel: Callable[[], object] | None = None
 
     def install(self) -> None:

@@ -29,7 +29,7 @@ def prepare() -> None:
 
 
 def say_error(text: str) -> None:
-    """Print an error, after what is buffered for standard output."""
+    """Print an error, after the buffered text of standard output."""
     with suppress(OSError):
         flush()
     with suppress(OSError, AttributeError):
@@ -37,14 +37,14 @@ def say_error(text: str) -> None:
 
 
 def describe(error: BaseException) -> str:
-    """Return the text of an error; the file comes first in an error of the operating system."""
+    """Return the text of an error; that of an error of the operating system begins with the file."""
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return str(error) or type(error).__name__
 
 
 def flush() -> None:
-    """Write what is still buffered, while an error can be reported."""
+    """Write the buffered text now, while an error can still be reported."""
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
             stream.flush()

@@ -23,7 +23,7 @@ from rich.text import Text
 
 _GAP: Final = 2
 _READABLE: Final = 12
-"""The cells that a column keeps in a narrow terminal."""
+"""The width, in cells, that a column keeps in a narrow terminal."""
 
 Part = str | tuple[str, str]
 """Text, or text and its style."""
@@ -44,7 +44,7 @@ class Console(rich.console.Console):
         self.print(line, soft_wrap=True)
 
     def table(self, head: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[str] = ()) -> None:
-        """Print a table. On a terminal it is cut to the width; elsewhere nothing is."""
+        """Print a table. On a terminal its lines are cut to the width of the terminal."""
         for text in columns(head, rows, right=right, room=self.width if self.is_terminal else None):
             self.print(text, soft_wrap=True)
 
@@ -94,7 +94,8 @@ def columns(
 ) -> Iterator[Text]:
     """Yield the lines of a table, the head first; the last column is not padded.
 
-    To fit into ``room``, the widest of the other columns loses the middle of its cells, and then the last one its end.
+    To fit into ``room`` cells, the widest column except the last loses the middle of its texts; if that is not
+    enough, each line loses its end.
     """
     cells = [[printable_line(cell) for cell in row] for row in (head, *rows)]
     widths = [max(map(cell_len, column)) for column in zip(*cells, strict=True)]
@@ -113,7 +114,7 @@ def columns(
 
 
 def _fit(widths: list[int], room: int) -> None:
-    """Narrow the widest column before the last one, which keeps a readable part."""
+    """Narrow the widest column except the last, so that the last one keeps a readable part."""
     *others, last = widths
     excess = sum(others) + _GAP * len(others) + min(last, _READABLE) - room
     if others and excess > 0:
@@ -122,7 +123,7 @@ def _fit(widths: list[int], room: int) -> None:
 
 
 def _shortened(cell: str, width: int) -> str:
-    """Return a cell without its middle: both ends of a name distinguish it from others."""
+    """Return a cell without its middle: names often differ only at their beginning or end."""
     if cell_len(cell) <= width:
         return cell
     kept = width - 1

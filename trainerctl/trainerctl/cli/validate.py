@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """``trainerctl validate``: the answers of an API server with Trainer's CRDs and webhooks to new objects.
 
-They are predicted by the shipped CRDs' schemas and rules and by the webhooks' validators; the runtime of a TrainJob is
-read from the files, else from the shipped runtimes. With ``--server``, the API server of a kubeconfig is asked.
+They are predicted with the schemas and rules of the shipped CRDs and the validators of the webhooks; the runtime of a
+TrainJob is read from the files, else from the shipped runtimes. With ``--server``, the API server of a kubeconfig is
+asked instead.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ async def _ask(arguments: argparse.Namespace, documents: Sequence[InputObject]) 
 
 
 async def _answer(cluster: live.Cluster, document: InputObject) -> Verdict:
-    """Return the answer to a create, or to an apply if an object of the name exists."""
+    """Return the answer to a create, or to an apply if an object of that name exists."""
     heard = _Heard(cluster.client.transport)
     client = LiveClient(heard, cluster.client.mapper, field_validation="Strict")
     metadata = {"namespace": cluster.namespace, **(document.data.get("metadata") or {})}
@@ -88,7 +89,7 @@ async def _answer(cluster: live.Cluster, document: InputObject) -> Verdict:
 
 
 class _Heard:
-    """A round tripper that keeps the warnings of responses."""
+    """A round tripper that collects the warnings of responses."""
 
     def __init__(self, inner: RoundTripper) -> None:
         self._inner = inner

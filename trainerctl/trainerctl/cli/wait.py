@@ -46,7 +46,7 @@ async def wait_command(arguments: argparse.Namespace, out: Console, err: Console
 
 
 async def wait_for(cluster: live.Cluster, arguments: argparse.Namespace, out: Console) -> int:
-    """Return the exit code of the command; a watch that has expired, as after a restart of the server, begins again.
+    """Wait and return the exit code; if the watch expires, as after a restart of the server, it is started again.
 
     Raises:
         StatusError: the TrainJob cannot be read.

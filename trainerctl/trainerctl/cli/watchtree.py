@@ -77,7 +77,7 @@ class Objects:
                 return
 
     def apply(self, kind: str, change: str, obj: Thing) -> None:
-        """Take over one change."""
+        """Apply one watch event of the type ``change``."""
         found = self._found.setdefault(kind, {})
         if change == "DELETED":
             found.pop((obj.namespace, obj.name), None)
@@ -123,7 +123,7 @@ async def watch_all(cluster: live.Cluster, namespace: str, out: Console) -> int:
 
 
 class Screen:
-    """Draws rows whose first cell is their name and whose third is an age."""
+    """Draws rows. A row's first cell is its name; the third is an age, whose changes are not printed in a pipe."""
 
     def __init__(self, out: Console, head: tuple[str, ...], rows: Draw) -> None:
         self._out = out

@@ -31,9 +31,9 @@ async def why_command(arguments: argparse.Namespace, out: Console, err: Console)
 
 
 def print_text(verdict: Verdict, out: Console) -> None:
-    """Print a verdict for people: the sentence, the evidence, and an advice; then the other findings.
+    """Print a verdict for people: the sentence, the evidence and the advice, then the other findings.
 
-    Unread kinds are listed unless the TrainJob runs: they may hide the cause.
+    Kinds that could not be read are listed unless the TrainJob runs: their objects may show the cause.
     """
     out.say((verdict.sentence, _STYLES.get(verdict.state, "bold green")))
     for number, finding in enumerate(verdict.findings):

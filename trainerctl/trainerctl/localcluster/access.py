@@ -25,7 +25,7 @@ def service_account(namespace: str, name: str) -> dict[str, JSON]:
 
 
 def role_binding(role: str, subject: dict[str, str]) -> dict[str, JSON]:
-    """Return the ClusterRoleBinding, named as the role, that gives ``role`` to ``subject``."""
+    """Return the ClusterRoleBinding that gives ``role`` to ``subject``; it has the name of the role."""
     api = "rbac.authorization.k8s.io"
     return {
         "apiVersion": f"{api}/v1",

@@ -39,7 +39,7 @@ _LAST: Final = ("kube-apiserver", "etcd")
 class Cluster:
     """The cluster whose files are in ``directory``.
 
-    A ``tied`` cluster ends with this process; another one keeps running until `down`.
+    A ``tied`` cluster ends with this process; any other cluster keeps running until `stop` or `down`.
     """
 
     def __init__(
@@ -65,13 +65,13 @@ class Cluster:
 
     @property
     def manager_arguments(self) -> list[str]:
-        """The flags with which a manager works in this cluster under its shipped rights."""
+        """The manager's flags for this cluster, with the rights of the shipped roles."""
         config, kubeconfig = self.directory / f"{MANAGER}.yaml", self.directory / f"{MANAGER}.kubeconfig"
         return [f"--config={config}", f"--kubeconfig={kubeconfig}"]
 
     @property
     def supervisor(self) -> Supervisor:
-        """The owner of the processes, including those that an earlier run left."""
+        """The supervisor of the cluster's processes, including those that an earlier command started."""
         if self._supervisor is None:
             private_directory(self.directory)
             self._supervisor = Supervisor(self.directory, tied=self._tied)
@@ -84,7 +84,7 @@ class Cluster:
         On an error all processes are stopped and only the logs are kept; on cancellation nothing is kept.
 
         Raises:
-            EnvtestError: the options contradict each other.
+            EnvtestError: the options contradict each other, the disk is full, or the cluster is not up in time.
             ToolError: a program is missing and cannot be built.
             ComponentError: a component failed; names its log.
         """
@@ -173,7 +173,7 @@ class Cluster:
         return answers
 
     async def is_up(self) -> bool:
-        """Return True if every component runs and is healthy."""
+        """Return True if the cluster exists and every component runs and is healthy."""
         kept = state.State.read(self.directory)
         if kept is None:
             return False
@@ -182,7 +182,7 @@ class Cluster:
 
     @asynccontextmanager
     async def client(self) -> AsyncIterator[LiveClient]:
-        """Give an administrator's client."""
+        """Yield a client with the administrator's rights."""
         async with Transport(await load_config(str(self.kubeconfig))) as transport:
             yield LiveClient(transport, RESTMapper(transport))
 

@@ -58,7 +58,7 @@ _CONTROLLERS: Final = (
     "root-ca-certificate-publisher-controller",
 )
 _ENDPOINTS: Final = "endpointslice-controller"
-"""It makes the endpoints of simulated pods. It refuses loopback addresses, which local processes have."""
+"""Makes the endpoints of simulated pods. It is of no use for local processes: it refuses their loopback addresses."""
 
 _GANGS: Final = {
     "schedulerName": "default-scheduler",
@@ -112,7 +112,7 @@ class Parts:
 
     @property
     def _kubelet_clients(self) -> Path:
-        """The authority of the clients of nodes: the API server alone."""
+        """The certificate of the authority whose only client is the API server; nodes accept no other clients."""
         return self.plane.pki / f"{KUBELET_CLIENT}-ca.crt"
 
     def kubeconfig(self, component: str) -> Path:
@@ -120,7 +120,7 @@ class Parts:
         return self.directory / f"{component}.kubeconfig"
 
     def write_certificates(self) -> None:
-        """Write the client kubeconfigs and the webhooks' serving certificate."""
+        """Write the kubeconfigs, the webhooks' serving certificate, and the API server's certificate for nodes."""
         for component, user, groups in (
             ("admin", "admin", ["system:masters"]),
             ("kube-controller-manager", "system:kube-controller-manager", []),
@@ -134,7 +134,8 @@ class Parts:
             write_private(self.kubeconfig(component), yaml.dump(config))
         serving = self.plane.authority.server("webhooks", [HOST, "localhost", contents.TRAINER_SERVER])
         serving.write(private_directory(self.webhook_certificates))
-        # The servers of logs do not ask who may read them, so no user's certificate opens them.
+        # The log servers do not authorize requests. Therefore they accept only the API server's certificate, which a
+        # separate authority signs.
         clients = Authority.create("kubelet-client-ca")
         write_private(self._kubelet_clients, clients.certificate)
         clients.client("kube-apiserver").write(self.plane.pki, KUBELET_CLIENT)
@@ -147,7 +148,8 @@ class Parts:
             "service-account-private-key-file": self.plane.pki / "sa.key",
             "root-ca-file": self.plane.authority_file,
             "use-service-account-credentials": "true",
-            # Its 20 requests a second are for a server shared by thousands; a hundred TrainJobs wait a minute for them.
+            # The default of 20 requests a second is for a server with thousands of users. With it, a hundred TrainJobs
+            # have to wait for a minute.
             "kube-api-qps": 200,
             "kube-api-burst": 400,
             "controllers": ",".join((*_CONTROLLERS, *endpoints, *self.options.gang_controllers)),
@@ -187,7 +189,7 @@ class Parts:
         return self._go("kwok", flags, Probe(f"http://{HOST}:{self.ports.kwok}/healthz"))
 
     def pod_logs(self) -> Component:
-        """Return the server of the simulated pods' logs; it answers the API server alone."""
+        """Return the server of the simulated pods' logs; it answers only the API server."""
         return self._node(POD_LOGS, "trainerctl.localcluster.podlogs", self.ports.pod_logs, [])
 
     def processes(self) -> Component:
@@ -199,7 +201,7 @@ class Parts:
         return self._node(PROCESSES, "trainerctl.localcluster.processes", self.ports.processes, flags)
 
     def nodes(self) -> list[Component]:
-        """Return the programs that stand for the kubelets of the nodes."""
+        """Return the programs that act as the kubelets of the nodes."""
         return [self.processes()] if self.options.run_processes else [self.kwok(), self.pod_logs()]
 
     def _node(self, name: str, module: str, port: int, more: Sequence[str]) -> Component:
@@ -229,7 +231,7 @@ class Parts:
         return self._go(name, flags, Probe(f"http://{health}/readyz"))
 
     def manager(self) -> Component:
-        """Return our own manager, run by this very interpreter from this very installation."""
+        """Return our own manager, run by this interpreter from this installation."""
         health = f"{HOST}:{self.ports.manager_health}"
         config = {
             **self._configuration("config.trainer.kubeflow.org/v1alpha1", self.ports.manager_webhook, health),
@@ -284,7 +286,7 @@ class Parts:
 
 
 def api_server_flags(directory: Path) -> list[str]:
-    """Return the API server's flags for the server of logs, in the cluster of ``directory``."""
+    """Return the flags with which the API server of the cluster in ``directory`` reads logs from nodes."""
     pki = directory / "pki"
     return [
         f"--kubelet-certificate-authority={pki / 'ca.crt'}",
@@ -294,7 +296,7 @@ def api_server_flags(directory: Path) -> list[str]:
 
 
 def _python(name: str, argv: Sequence[str], ready: Probe) -> Component:
-    """Return a module of this installation, run by this interpreter; ``argv`` starts with its name."""
+    """Return a component that is a Python module, run by this interpreter; ``argv`` starts with the module's name."""
     homes = dict.fromkeys(map(str, (Path(__file__).parents[2], Path(pkg.__file__).parents[1])))
     path = os.pathsep.join(filter(None, [*homes, os.environ.get("PYTHONPATH", "")]))
     return Component(name, [sys.executable, "-P", "-m", *argv], ready, {"PYTHONPATH": path})

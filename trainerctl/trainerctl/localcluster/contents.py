@@ -32,7 +32,7 @@ TRAINER_SUBJECT: Final = {
     "namespace": TRAINER_NAMESPACE,
 }
 TRAINER_SERVER: Final = f"{defaulted().cert_management.webhook_service_name}.{TRAINER_NAMESPACE}.svc"
-"""The host name by which pods call the manager."""
+"""The host name under which pods call the manager."""
 VOLUMES: Final = 16
 _RECYCLES: Final = {
     "apiGroups": [""],
@@ -52,9 +52,10 @@ def namespaces() -> list[Manifest]:
 
 
 def rights(jobset: Binary, kwok: Binary | None, *, gated: Iterable[str] = ()) -> list[Manifest]:
-    """Return each component's identity, its shipped roles and their bindings, and no further permission.
+    """Return the service accounts, shipped roles and role bindings of the components.
 
-    Without ``kwok``, pods run as local processes. ``gated`` are the folders of roles that feature gates need.
+    They give no permission beyond the shipped roles. Without ``kwok``, pods run as local processes. ``gated`` are the
+    folders of roles that feature gates need.
     """
     (jobset_role,) = _of_kind(jobset.manifests(), "ClusterRole")
     jobset_role["metadata"]["name"] = JOBSET_ACCOUNT
@@ -81,7 +82,7 @@ def _kwok_rights(kwok: Binary) -> list[Manifest]:
 
 
 def _log_rights() -> list[Manifest]:
-    """Return the permissions of the server of logs: it reads pods, and recycles volumes."""
+    """Return the permissions of the log server, which reads pods and recycles volumes."""
     return _granted("pod-logs", [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}, _RECYCLES])
 
 
@@ -118,7 +119,7 @@ def gang_rights() -> list[Manifest]:
 
 
 def _granted(name: str, rules: list[Manifest], user: str = "") -> list[Manifest]:
-    """Return the ClusterRole ``name`` with ``rules``, and its binding to ``user``, or to the user of its name."""
+    """Return the ClusterRole ``name`` with ``rules``, and its binding to ``user``, by default the user ``name``."""
     role = {"apiVersion": f"{_RBAC}/v1", "kind": "ClusterRole", "metadata": {"name": name}, "rules": rules}
     return [role, role_binding(name, {"kind": "User", "apiGroup": _RBAC, "name": user or name})]
 
@@ -134,7 +135,7 @@ def crds(jobset: Binary) -> list[Manifest]:
 
 
 def jobset_webhooks(jobset: Binary, url: str, authority: bytes) -> list[Manifest]:
-    """Return JobSet's webhook configurations, called at ``url``; the pod hooks see JobSets' pods only."""
+    """Return JobSet's webhook configurations, called at ``url``; its pod hooks are called only for JobSets' pods."""
     ours = {"key": JOB_SET_NAME_KEY, "operator": "Exists"}
     found = []
     for manifest in _of_kind(
@@ -157,7 +158,7 @@ def trainer_webhooks(url: str, authority: bytes) -> list[Manifest]:
 
 
 def certificates(folder: Path, authority: bytes) -> Manifest:
-    """Return the Secret with the manager's certificate in ``folder``; pods get its authority from the Secret."""
+    """Return the Secret with the manager's certificate from ``folder``, and its authority, which pods read."""
     files = {name: (folder / name).read_bytes() for name in ("tls.crt", "tls.key")}
     data = {name: base64.b64encode(text).decode() for name, text in {**files, "ca.crt": authority}.items()}
     name = defaulted().cert_management.webhook_secret_name

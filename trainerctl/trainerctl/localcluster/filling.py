@@ -49,7 +49,7 @@ class Filling:
             ComponentError: a component failed; names its log.
         """
         kubernetes = [self.parts.controller_manager(), self._scheduler()]
-        # A scheduler of gangs watches PodGroups: they must be served before it starts.
+        # The coscheduling scheduler watches PodGroups: they must be served before it starts.
         early = 1 if self.options.coscheduling else len(kubernetes)
         for component in kubernetes[:early]:
             self.supervisor.start(component)
@@ -137,7 +137,7 @@ class Filling:
         return hooks
 
     async def _wait_usable(self) -> None:
-        """Return when pods can be created and scheduled: nodes have no taint, the default service account exists."""
+        """Return when pods can be created and scheduled: nodes are ready, the default service account exists."""
 
         async def usable() -> bool:
             nodes = await self.client.list(Node)

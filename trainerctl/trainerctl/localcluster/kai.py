@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """KAI-Scheduler in the cluster: the user's scheduler and binder, and the objects that they need.
 
-The programs and their CRDs belong to one release. Without the CRDs of that release, those of our models are installed,
-which are v0.17's: a scheduler of v0.13 needs its own.
+The programs and the CRDs must be of one release. If the user gives no CRDs, those generated from our models are
+installed. They are v0.17's, so a scheduler of v0.13 needs the CRDs of its release.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Programs:
 
 
 def crds(programs: Programs) -> list[Manifest]:
-    """Return the CRDs of the release, or those of our models.
+    """Return the CRDs in the user's folder, or without a folder those of our models.
 
     Raises:
         EnvtestError: a file in the folder cannot be read.
@@ -85,9 +85,9 @@ def crds(programs: Programs) -> list[Manifest]:
 
 
 def objects(account: dict[str, str]) -> list[Manifest]:
-    """Return namespaces, permissions, priority classes and two queues; ``account`` runs the pod grouper.
+    """Return the namespaces, permissions and priority classes; ``account`` runs the pod grouper.
 
-    The programs have every permission: their own roles are not part of them.
+    The programs get every permission, because their own roles are not given with them.
     """
     user = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": USER}
     programs = role_binding("cluster-admin", user)
@@ -128,7 +128,7 @@ def queues() -> list[Manifest]:
 
 
 def components(programs: Programs, kubeconfig: Path, metrics: int, health: int) -> list[Component]:
-    """Return the scheduler and the binder, with the ports of their metrics."""
+    """Return the scheduler and the binder; ``metrics`` and ``health`` are the ports of their metrics."""
     scheduler = {
         "listen-address": f"{HOST}:{metrics}",
         # The plugins' server listens on all interfaces and gives everyone the cluster's state. On an invalid port the

@@ -24,7 +24,7 @@ from trainerctl.localcluster.tools import (
 )
 
 _GANG_VERSIONS: Final = {"1.35": "v1alpha1", "1.36": "v1alpha2", "1.37": "v1beta1"}
-"""The version of scheduling.k8s.io with gangs, by release of Kubernetes."""
+"""The version of scheduling.k8s.io that has gangs, by release of Kubernetes."""
 _ROLES: Final = {features.FAILURE_EVIDENCE: "failure-evidence", features.TRAIN_JOB_STATUS: "status-server"}
 """The folder of the role that a feature gate of the manager needs."""
 _TWO_GATES: Final = frozenset({"1.35", "1.36"})
@@ -42,7 +42,7 @@ class Options:
     coscheduling: bool = False
     """Use the scheduler of scheduler-plugins, which schedules gangs, instead of kube-scheduler."""
     kai: kai.Programs | None = None
-    """Run KAI-Scheduler beside it, and the pod grouper in the manager."""
+    """Run KAI-Scheduler beside the other scheduler, and the pod grouper in the manager."""
     kubernetes: str = DEFAULT_KUBERNETES
     """The release line of Kubernetes."""
     jobset: str = DEFAULT_JOBSET
@@ -89,7 +89,7 @@ class Options:
 
     @property
     def gang_controllers(self) -> list[str]:
-        """The controllers of Kubernetes that gangs need: since 1.36, pods keep their PodGroup from deletion."""
+        """The controllers of Kubernetes that gangs need: since 1.36, a PodGroup is kept while it has pods."""
         protects = self.workloads and self.kubernetes != "1.35"
         return ["podgroup-protection-controller"] if protects else []
 
@@ -102,7 +102,7 @@ class Options:
         return [f"--feature-gates={self.feature_gates}", f"--runtime-config=scheduling.k8s.io/{version}=true"]
 
     def check(self, platform: str = sys.platform) -> None:
-        """Raise EnvtestError if the options contradict each other or name a release that is not pinned."""
+        """Raise EnvtestError if the options contradict each other, or name something that does not exist here."""
         if self.run_processes and platform != "linux":
             raise EnvtestError("pods run as local processes on Linux only")
         for name, value, known in (

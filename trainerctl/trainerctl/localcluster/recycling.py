@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The cluster's volumes: one whose claim was deleted becomes available for another claim."""
+"""Recycling of the cluster's volumes: when a claim is deleted, its volume becomes available for another claim."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pkg.why.things import text
 
 VOLUME: Final = unstructured(GVK("", "v1", "PersistentVolume"))
 LABELS: Final = {"type": "recycled"}
-"""The labels of the volumes that are recycled: those of users are not."""
+"""The labels of volumes that are recycled; volumes that users create do not have them."""
 _PAUSE: Final = 5.0
 _log = log.logger_from("recycling")
 

@@ -55,7 +55,7 @@ async def restart(directory: Path, kept: State, supervisor: Supervisor, *, timeo
                 supervisor.start(component)
                 started.append(component.name)
 
-    # The watch is for those that run.
+    # Forget the processes that have ended: the watch would report them at once.
     supervisor.kill([name for name in supervisor.processes if name not in running])
     try:
         async with supervisor.watching():
@@ -91,7 +91,7 @@ def _lacks_certificates(kept: State) -> bool:
 
 
 def _with_certificates(directory: Path, kept: State) -> State:
-    """Return the state in which etcd requires a certificate of the API server, and write both."""
+    """Write etcd's certificates and a state in which etcd requires them of its clients; return the state."""
     pki = directory / "pki"
     write_etcd_certificates(pki)
     flags = {"etcd": etcd_tls_flags(pki), "kube-apiserver": etcd_client_flags(pki)}

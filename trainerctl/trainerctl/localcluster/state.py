@@ -41,7 +41,7 @@ class State:
         return (directory / _FILE).exists()
 
     def write(self, directory: Path) -> None:
-        """Write the state; a cluster without it counts as not started."""
+        """Write the state's file; a cluster without the file counts as not started."""
         write_private(directory / _FILE, json.dumps(asdict(self), indent=2, default=str) + "\n")
 
     @classmethod

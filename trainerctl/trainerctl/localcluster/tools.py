@@ -51,7 +51,7 @@ PROMETHEUS: Final = Tool(
     "github.com/prometheus/prometheus/cmd/prometheus",
     tags=("remove_all_sd",),
 )
-"""Without the ways of discovery that clouds need."""
+"""Prometheus, built without service discovery."""
 
 
 def programs(

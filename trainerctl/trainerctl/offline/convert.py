@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Rewrites TrainJobs and runtimes of one API generation as the other, and lists the fields that the other lacks.
+"""Rewrites TrainJobs and runtimes of one API generation for the other, and lists the fields that the other lacks.
 
-The first generation is Trainer v2.1's, the second v2.2's and v2.3's. Fields that both have stay as they are.
+The first generation is that of Trainer v2.1, the second that of v2.2 and v2.3. Fields of both are not changed.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ Steps = tuple[str | int, ...]
 FIRST: Final = "2.1"
 SECOND: Final = "2.3"
 MANAGER: Final = f"{constants.GROUP}/trainerctl"
-"""The manager of the runtime patch that replaces the first generation's fields of a TrainJob."""
+"""The ``manager`` of the runtime patch that replaces the first generation's fields of a TrainJob."""
 
 _OLD_FIELDS: Final = ("podTemplateOverrides", "labels", "annotations")
 _WORD: Final = constants.NUM_PROC_PER_NODE_ANNOTATION
 _POD_FIELDS: Final = ("securityContext", "terminationGracePeriodSeconds")
-"""Fields of a runtime patch's pod spec that overrides lack."""
+"""Fields of a runtime patch's pod spec that ``podTemplateOverrides`` lack."""
 _TO_POD: Final = slice(10, 11)
-"""The step of a patch's path that leads from a Job to its pods."""
+"""The step from a Job to its pods in the path of a field of a runtime patch."""
 _NEW_POLICIES: Final = ("jax", "xgboost", "flux")
 
 
@@ -47,14 +47,14 @@ class Loss(NamedTuple):
 
 
 class Converted(NamedTuple):
-    """A rewritten object, and the losses."""
+    """A rewritten object, and the fields that it lost."""
 
     data: Wire
     losses: list[Loss]
 
 
 def convert(document: InputObject, release: str) -> Converted:
-    """Return the object as ``release``, ``2.1`` or ``2.3``, has it; objects of other kinds are not changed.
+    """Return the object rewritten for ``release``, ``2.1`` or ``2.3``; objects of other kinds are not changed.
 
     Raises:
         InputError: a field has a JSON type that the kind does not permit.
@@ -97,7 +97,7 @@ def _train_job_to_second(document: InputObject, data: Wire) -> Iterator[Loss]:
 
 
 def _number(data: Wire, trainer: Wire) -> Iterator[Loss]:
-    """Turn a string in ``numProcPerNode`` into a number."""
+    """Replace a string in ``numProcPerNode``: by a number, by nothing for ``auto``, else by an annotation."""
     value = trainer.get("numProcPerNode")
     if not isinstance(value, str):
         return
@@ -110,7 +110,7 @@ def _number(data: Wire, trainer: Wire) -> Iterator[Loss]:
     del trainer["numProcPerNode"]
     if isinstance(number, int):
         trainer["numProcPerNode"] = number
-    elif number != "auto":  # the meaning of an absent number
+    elif number != "auto":  # an absent number means auto
         metadata = data["metadata"] = data.get("metadata") or {}
         metadata["annotations"] = {**(metadata.get("annotations") or {}), _WORD: number}
         yield Loss(
@@ -119,7 +119,7 @@ def _number(data: Wire, trainer: Wire) -> Iterator[Loss]:
 
 
 def _drop_mirror(data: Wire, spec: Wire) -> None:
-    """Remove the mirror that the mutating webhook made of fields that are still there."""
+    """Remove the mutating webhook's annotation, and its runtime patches if the fields that they mirror are set."""
     annotations = (data.get("metadata") or {}).get("annotations") or {}
     if annotations.pop(constants.FIRST_GENERATION_DIGEST_ANNOTATION, None) and not annotations:
         del data["metadata"]["annotations"]
@@ -157,7 +157,7 @@ def _train_job_to_first(document: InputObject, data: Wire) -> Iterator[Loss]:
 
 
 def _unknown(document: InputObject, spec: Wire) -> Iterator[Loss]:
-    """Yield the unknown fields of runtime patches, which have no place in an override; those of pods are kept."""
+    """Yield the unknown fields of runtime patches, except in pod templates: overrides have no place for them."""
     if not spec.get("runtimePatches"):
         return
     for path in schema.unknown(schemas()[document.gvk], document.data):
@@ -166,7 +166,7 @@ def _unknown(document: InputObject, spec: Wire) -> Iterator[Loss]:
 
 
 def _override(spec: Wire, job: Wire, path: Steps) -> Iterator[Loss]:
-    """Append the override that has the effect of a patched job."""
+    """Append the override that has the effect of one job's patch; yield the fields that an override lacks."""
     template = job.get("template") or {}
     if template.get("metadata"):
         yield Loss((*path, "metadata"), "v2.1 cannot change the metadata of a Job, only of its pods")

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The objects of ``-f FILE…`` with their positions, so that an error can name file, line, document and field.
 
-An argument is a file, a folder (its ``.yaml``, ``.yml`` and ``.json`` files) or ``-`` for standard input, as YAML with
-any number of documents, JSON with any number of values, or lists of any kind. YAML is read as kubectl reads it: times
-and ``12:30`` stay strings, and a duplicate key is an error.
+An argument is a file, a folder (its ``.yaml``, ``.yml`` and ``.json`` files) or ``-`` for standard input. The content
+is YAML with any number of documents or JSON with any number of values; lists of any kind are split into their items.
+YAML is read as kubectl reads it: times and ``12:30`` stay strings, and a duplicate key is an error.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class InputObject:
         """Return the object as ``kind``.
 
         Raises:
-            InputError: a field has another JSON type than in the kind.
+            InputError: a field has a JSON type that the kind does not permit.
         """
         try:
             return kind.from_dict(self.data)
@@ -145,7 +145,7 @@ def _paths(path: Path) -> list[Path]:
 
 
 def _is_read(path: Path) -> bool:
-    """Return True for a file of a folder, and for a link that leads nowhere: reading it is an error."""
+    """Return True for a file, and for a broken link, so that reading it reports an error."""
     return path.is_file() or (path.is_symlink() and not path.exists())
 
 
@@ -166,7 +166,11 @@ def _documents(source: str, text: str) -> Iterator[InputObject]:
 
 
 def _objects(found: InputObject) -> Iterator[InputObject]:
-    """Yield the object, or those in it if it is a list."""
+    """Yield the object, or its items if it is a list.
+
+    Raises:
+        InputError: an object is not a map, or its ``apiVersion``, ``kind`` or ``metadata`` is not valid.
+    """
     data: JSON = found.data
     where = f"document {found.number}"
     if found.inside:
@@ -193,7 +197,7 @@ def _objects(found: InputObject) -> Iterator[InputObject]:
     if data["kind"].endswith("List") and isinstance(items, list):
         for index, item in enumerate(items):
             if isinstance(item, dict) and data["kind"] != "List":
-                # The API server leaves both out of a typed list's items.
+                # The API server omits apiVersion and kind in the items of a typed list.
                 kind = data["kind"].removesuffix("List")
                 item = {"apiVersion": data["apiVersion"], "kind": kind, **item}
             inside = (*found.inside, "items", index)
@@ -205,7 +209,7 @@ def _objects(found: InputObject) -> Iterator[InputObject]:
 
 
 def _nameable(found: InputObject) -> InputObject:
-    """Return an object for errors: its metadata may have any type."""
+    """Return the object without metadata of a wrong type, so that an error can name it."""
     metadata = found.data.get("metadata")
     return replace(found, data={**found.data, "metadata": metadata if isinstance(metadata, dict) else None})
 
@@ -221,7 +225,7 @@ def _shown(value: object) -> str:
 
 
 def _first_problem(error: pydantic_core.ValidationError, data: JSON) -> tuple[PathSteps, str]:
-    """Return path and text of the first problem, without the steps that pydantic adds for unions."""
+    """Return the path and text of the first problem; the path lacks the steps that pydantic adds for unions."""
     first = error.errors(include_url=False)[0]
     path: list[str | int] = []
     held = data
@@ -243,7 +247,11 @@ def _first_problem(error: pydantic_core.ValidationError, data: JSON) -> tuple[Pa
 
 
 async def _drain(stream: BinaryIO) -> bytes:
-    """Read to the end in a thread that does not delay the end of the process."""
+    """Read the stream to its end in a daemon thread, for which the end of the process does not wait.
+
+    Raises:
+        InputError: the stream cannot be read.
+    """
     done = anyio.Event()
     loop = anyio.lowlevel.current_token()
     read: list[bytes | Exception] = []

@@ -42,7 +42,7 @@ def unknown(data: Mapping[str, JSON]) -> list[Path]:
 
 
 def undecodable(data: Mapping[str, JSON]) -> str | None:
-    """Return the Go decoder's error for metadata of a wrong type."""
+    """Return the Go decoder's error for the first metadata field of a wrong type; None if there is none."""
     metadata = data.get("metadata")
     if not isinstance(metadata, dict):
         return None

@@ -13,12 +13,12 @@ Path = tuple[str | int, ...]
 _MAX_INT64: Final = (1 << 63) - 1
 _MIN_INT64: Final = -_MAX_INT64 - 1
 _MAX_EXACT: Final = (1 << 53) - 1
-"""The largest integer of which the server takes a floating-point number for one."""
+"""The largest floating-point number that the server accepts as an integer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """An invalid value and its path. After a ``grave`` one the server does not evaluate the CEL rules."""
+    """An invalid value and its path. After a ``grave`` problem the server does not evaluate the CEL rules."""
 
     path: Path | None
     text: str
@@ -43,7 +43,7 @@ def parse(text: str) -> Path | None:
 
 
 def kind_of(value: object) -> str:
-    """Return the JSON type of a value; as for the server, an integer that 64 bits cannot hold is a number."""
+    """Return the JSON type of a value; like the server, call an integer that does not fit into 64 bits a number."""
     match value:
         case None:
             return "null"

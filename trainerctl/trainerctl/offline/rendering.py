@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The objects that TrainJobs create, in the forms in which they are printed."""
+"""The objects that TrainJobs create, as they are printed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Rendered:
 
 
 async def render(given: Offline, subject: Subject) -> Rendered:
-    """Return the objects of a TrainJob, or the refusal of the pipeline or of the webhook."""
+    """Return the objects of a TrainJob, or the reason why the pipeline or the webhook refuses it."""
     try:
         objects = await trainjobs.objects(given, subject.train_job)
     except trainjobs.RefusedError as error:
@@ -76,7 +76,7 @@ def _command(container: Container) -> str:
 
 
 def _image(container: Container) -> str:
-    """Return the image without registry and path, which the other outputs show."""
+    """Return the image without registry and path, which the other output formats show."""
     return (container.image or "-").rpartition("/")[2]
 
 

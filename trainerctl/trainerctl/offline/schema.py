@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Validation of an object by its CRD's schema, with the API server's messages and without a server.
 
-In the server's order: unknown fields (strict decoding), defaults, the metadata (:mod:`trainerctl.offline.objectmeta`),
-the schema, and the CEL rules unless a grave problem was found. Transition rules do not apply to a new object.
+The server checks in this order: unknown fields (strict decoding), defaults, the metadata
+(:mod:`trainerctl.offline.objectmeta`), the schema, and, unless a grave problem was found, the CEL rules. Transition
+rules do not apply to a new object.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ def default(schema: Schema, value: JSON) -> None:
 
 
 def problems(schema: Schema, value: JSON, path: Path = ()) -> Iterator[Problem]:
-    """Yield the values that the schema does not allow."""
+    """Yield a problem for each value that the schema does not allow."""
     kind, where = kind_of(value), render(path)
     either = bool(schema.get("x-kubernetes-int-or-string"))
     wanted = ["integer", "string"] if either else [schema["type"]] if schema.get("type") else []
@@ -124,7 +125,7 @@ def _number(schema: Schema, value: float, path: Path) -> Iterator[Problem]:
 
 
 def _sized(schema: Schema, items: str, count: int, path: Path) -> Iterator[Problem]:
-    """Yield the problems of a number of items or properties, ``items`` with a capital."""
+    """Yield the problems of a count that is too small or too large; ``items`` is ``Items`` or ``Properties``."""
     if count < (least := schema.get(f"min{items}", 0)):
         text = f"Invalid value: {count}: {render(path)} in body should have at least {least} {items.lower()}"
         yield Problem(path, text)
@@ -182,7 +183,7 @@ def _object(schema: Schema, value: dict[str, JSON], path: Path) -> Iterator[Prob
 
 
 def rules(schema: Schema, value: JSON, evaluate: Evaluate, path: Path = ()) -> Iterator[Problem]:
-    """Yield the messages of the CEL rules that do not hold."""
+    """Yield a problem for each CEL rule that does not hold, or cannot be evaluated."""
     for rule in schema.get("x-kubernetes-validations") or ():
         if re.search(r"\boldSelf\b", rule["rule"]):
             continue

@@ -46,7 +46,7 @@ class Key(NamedTuple):
 
 
 def key_of(data: Mapping[str, JSON], namespace: str = "") -> Key:
-    """Return the key of ``data``; without a namespace it is in ``namespace``, unless its kind is cluster-scoped."""
+    """Return the key of ``data``; ``namespace`` is for namespaced objects that do not set one."""
     kind = GVK.parse(data["apiVersion"], data["kind"])
     metadata = data.get("metadata") or {}
     resource = _SCHEME.kind_for(kind).resource
@@ -56,10 +56,11 @@ def key_of(data: Mapping[str, JSON], namespace: str = "") -> Key:
 
 
 def by_key(found: Iterable[InputObject], namespace: str) -> dict[Key, dict[str, JSON]]:
-    """Return the objects of the input by key; those without a namespace get ``namespace``.
+    """Return the objects of the input by key; namespaced objects that do not set a namespace get ``namespace``.
 
     Raises:
-        InputError: one is a duplicate, has no name, or its metadata, or a pod, is not valid.
+        InputError: an object is a duplicate, has no name, or has invalid metadata, or an object of a kind whose fields
+            groupers read is not valid.
     """
     objects: dict[Key, dict[str, JSON]] = {}
     first: dict[Key, InputObject] = {}
@@ -76,13 +77,13 @@ def by_key(found: Iterable[InputObject], namespace: str) -> dict[Key, dict[str, 
 
 
 def _placed(data: Mapping[str, JSON], key: Key) -> JSON:
-    """Return the metadata of an object with the namespace of its key, by which others are compared with it."""
+    """Return the metadata of an object, with the namespace of its key unless the object is cluster-scoped."""
     metadata = data.get("metadata") or {}
     return {**metadata, "namespace": key.namespace} if key.namespace else metadata
 
 
 class Snapshot:
-    """Objects by key, as JSON. Returned objects share data with them and must not be changed."""
+    """A Reader of JSON objects by key. The objects that it returns share data with them and must not be changed."""
 
     def __init__(self, objects: Mapping[Key, dict[str, JSON]]) -> None:
         self._objects = objects

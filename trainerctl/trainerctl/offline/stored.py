@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Admission of a new object by an API server with Trainer's CRDs and webhooks: the problems, or the stored object.
 
-All commands that read TrainJobs or runtimes use it, so that all of them agree about an object.
+All commands that read TrainJobs or runtimes from files use this module, so that they agree about an object.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ _NO_OVERLOAD = (
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """An object after the server's schema; without ``undecodable`` and ``problems`` it is valid."""
+    """An object after the checks of the server's schema; it is valid if ``undecodable`` and ``problems`` are empty."""
 
     data: Data
-    """The stored object, without unknown fields and with defaults. Unlike the server, keeps the status."""
+    """The stored object, without unknown fields and with defaults. Unlike on the server, it keeps its status."""
     unknown: list[Path]
-    """Unknown fields: an error with strict field validation, which kubectl uses, else dropped."""
+    """Unknown fields. They are an error with strict field validation, which kubectl uses; else they are dropped."""
     undecodable: str | None
     problems: list[Problem]
 
@@ -94,7 +94,7 @@ class Schemas:
 
 
 class Webhooks:
-    """The webhooks' answers, from their validators; ``runtimes`` serve the TrainJobs."""
+    """Runs the webhooks' code without a server; ``runtimes`` are the manager's, by group and kind."""
 
     def __init__(self, runtimes: Mapping[str, Runtime], cfg: Configuration | None = None) -> None:
         self._mutator = MutatorHandler(TrainJob, webhooks.TrainJobDefaulter(cfg))
@@ -115,7 +115,7 @@ class Webhooks:
         return response, changed
 
     async def review(self, data: Data) -> tuple[AdmissionResponse, str]:
-        """Return the answer to a create of ``data``, and the server's text about a denial."""
+        """Return the validating webhook's answer to a create of ``data``, and the server's text if it is a denial."""
         gvk = GVK.parse(data["apiVersion"], data["kind"])
         try:
             request = AdmissionRequest(uid="offline", operation="CREATE", object=without_status(data))
@@ -126,13 +126,13 @@ class Webhooks:
 
 
 def denial(webhook: str, response: AdmissionResponse) -> str:
-    """Return the server's text about a webhook's refusal."""
+    """Return the server's text for a denial by a webhook."""
     message = response.status.message if response.status is not None else ""
     return f'admission webhook "{webhook}" denied the request: {message}'
 
 
 def without_status(data: Data) -> Data:
-    """Return an object without its status, which a create does not set."""
+    """Return an object without its status, which the server drops in a create."""
     return {name: value for name, value in data.items() if name != "status"}
 
 
@@ -164,10 +164,10 @@ def _remove(data: JSON, path: Path) -> None:
 
 
 class Evaluator:
-    """Compiles each rule once."""
+    """Evaluates CEL rules; compiles each of them once."""
 
     def __init__(self) -> None:
-        import cel  # loads a command line, which takes longer than a check
+        import cel  # here: cel also loads its command line, which takes longer than a check
 
         self._compile = cel.compile
         self._programs: dict[str, cel.Program] = {}

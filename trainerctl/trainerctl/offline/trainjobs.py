@@ -91,10 +91,10 @@ async def prepare(
     cluster: Reader | None = None,
     version: str = V2_1,
 ) -> Offline:
-    """Return the TrainJobs and runtimes among ``found`` with the pipeline that serves them, as in a ``version``.
+    """Return the TrainJobs among ``found``, and the pipeline of the compatibility version with their runtimes.
 
     Raises:
-        InputError: one of them would be refused or is a duplicate, or the input contains no TrainJob.
+        InputError: a TrainJob or runtime would be refused or is a duplicate, or the input contains no TrainJob.
     """
     client, checks = FakeClient(), Schemas(schemas(), namespace)
     runtimes = await core.new(client, client, cfg=defaulted(version), store=client)
@@ -156,7 +156,7 @@ async def objects(offline: Offline, train_job: TrainJob) -> list[Object]:
     """Return the objects that the manager would create for a TrainJob, a snapshot of its runtime first.
 
     Raises:
-        RefusedError: the manager would apply nothing, and report the reason in an event or condition.
+        RefusedError: the manager would apply nothing, and would report the reason in an event or condition.
     """
     try:
         made = await runtime_for(offline.runtimes, train_job.spec.runtime_ref).new_objects(train_job)
@@ -209,7 +209,7 @@ async def _fetch_runtime(
     train_job: TrainJob,
     origins: dict[tuple[str, NamespacedName], str],
 ) -> str:
-    """Add the runtime that a TrainJob refers to to the objects; return its name and origin."""
+    """Add the runtime of a TrainJob to ``client``, unless it is in the files; return its kind, name and origin."""
     ref = train_job.spec.runtime_ref
     named = f"{ref.kind} {ref.name}"
     kind = _RUNTIME_KINDS.get(ref.kind or "")

@@ -38,7 +38,7 @@ class Verdict:
     warnings: list[str] = field(default_factory=list)
 
     def lines(self) -> list[str]:
-        """Return the lines for people: the text that kubectl prints, then each field with its file and line."""
+        """Return the lines for people: the text that kubectl prints, then each invalid field with its file and line."""
         lines = [str(self.document.error((), f"Warning: {warning}")) for warning in self.warnings]
         kind, name = self.document.data["kind"], (self.document.data.get("metadata") or {}).get("name") or ""
         if not self.code:
@@ -85,7 +85,7 @@ class Validator:
         self._webhooks: Webhooks | None = None
 
     async def start(self, found: Iterable[InputObject]) -> None:
-        """Load the runtimes among ``found``, the shipped runtimes and the webhooks' validators."""
+        """Load the valid runtimes among ``found``, the shipped runtimes and the webhooks' validators."""
         manifests = [*shipped.manifests("runtimes"), *shipped.manifests("runtimes/data-cache")]
         taken = set()
         for data in [*(document.data for document in found), *manifests]:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""A client that costs little: bodies go out as they are, and of a watch event only names and conditions are read."""
+"""A cheap client: it sends bodies as they are, and decodes only metadata and conditions of watch events."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Item = TypeVar("Item", bound=Hashable)
 
 
 class Done(NamedTuple):
-    """When a request was answered, on the clock of ``time.perf_counter``, and after how long."""
+    """The time at which a step was done, on the clock of ``time.perf_counter``, and the seconds that it took."""
 
     at: float
     took: float
@@ -38,13 +38,13 @@ class Condition(msgspec.Struct):
 
 
 class Status(msgspec.Struct):
-    """What a watch is asked for of a status."""
+    """The part of a status that is decoded."""
 
     conditions: list[Condition] = []
 
 
 class Metadata(msgspec.Struct, rename="camel"):
-    """What a watch is asked for of the metadata."""
+    """The part of the metadata that is decoded."""
 
     name: str = ""
     resource_version: str = ""
@@ -59,7 +59,7 @@ class Told(msgspec.Struct):
     status: Status = msgspec.field(default_factory=Status)
 
     def has(self, condition: str) -> bool:
-        """Whether a condition is true."""
+        """Return True if a condition is true."""
         return any(each.type == condition and each.status == "True" for each in self.status.conditions)
 
 
@@ -87,10 +87,10 @@ class Api:
         allowed: tuple[int, ...] = (),
         query: Mapping[str, str] = MappingProxyType({}),
     ) -> bytes:
-        """Return the answer's body; ``body`` is bytes, or what JSON is made of.
+        """Return the body of the answer; ``body`` is bytes, or a value that is encoded as JSON.
 
         Raises:
-            StatusError: the server refused with a status that is not ``allowed``.
+            StatusError: the server answered with an error whose code is not ``allowed``.
         """
         payload = body if body is None or isinstance(body, bytes) else msgspec.json.encode(body)
         headers = {"Accept": requests.JSON, "Content-Type": content}
@@ -101,11 +101,11 @@ class Api:
         return await response.read()
 
     async def read(self, path: str, **query: str) -> Any:
-        """Return what a GET answers, decoded."""
+        """Return the decoded answer to a GET."""
         return msgspec.json.decode(await self.send("GET", path, query=query))
 
     def patching(self, path: str, body: Any, **query: str) -> Callable[[str], Awaitable[None]]:
-        """Return the step that merges ``body`` into the object whose name takes the place of ``{}`` in ``path``."""
+        """Return a step that merges ``body`` into the object whose name it is called with, at ``{}`` in ``path``."""
         payload = msgspec.json.encode(body)
 
         async def patch(name: str) -> None:
@@ -114,7 +114,7 @@ class Api:
         return patch
 
     def posting(self, path: str, make: Callable[[str], Any]) -> Callable[[str], Awaitable[None]]:
-        """Return the step that creates what ``make`` returns for a name."""
+        """Return a step that creates the object that ``make`` returns for a name."""
 
         async def post(name: str) -> None:
             await self.send("POST", path, make(name))
@@ -122,20 +122,20 @@ class Api:
         return post
 
     async def version(self, path: str) -> str:
-        """Return the version of a collection as it is now."""
+        """Return the current resourceVersion of a collection."""
         return str((await self.read(path, limit="1"))["metadata"]["resourceVersion"])
 
     async def count(self, path: str) -> int:
-        """Return the number of objects in a collection, whose list may be larger than a response may be."""
+        """Return the number of objects in a collection, which may be too large to be listed in one response."""
         first = await self.read(path, limit="1")
         return len(first["items"]) + int(first["metadata"].get("remainingItemCount", 0))
 
     async def wipe(self, *paths: str) -> None:
-        """Delete everything in collections, and return when they are empty. One that is not served is."""
+        """Delete all objects of collections, and return when they are empty; one that is not served counts as empty."""
         for path in paths:
             while True:
                 body = {"propagationPolicy": "Background", "gracePeriodSeconds": 0}
-                # In pages: the response contains every object that was deleted, and may have 16 MiB.
+                # In pages: the response contains all deleted objects, and is limited to 16 MiB.
                 await self.send("DELETE", path, body, query={"limit": "200"}, allowed=(404, 405, 500, 504))
                 answer = msgspec.json.decode(
                     await self.send("GET", path, query={"limit": "1"}, allowed=(404,))
@@ -153,7 +153,7 @@ class Api:
         *,
         metadata: bool = True,
     ) -> AsyncIterator[Watch]:
-        """Follow a collection until it has reported each of ``names`` in the wanted form."""
+        """Watch a collection during the body, to record when it first reports each of ``names`` in the wanted form."""
         watch = Watch(self._transport, path, set(names), wanted, await self.version(path), metadata=metadata)
         async with anyio.create_task_group() as tasks:
             await tasks.start(watch.follow)
@@ -162,7 +162,7 @@ class Api:
 
 
 class Watch:
-    """A watch, and the time of its first report of each name in the wanted form."""
+    """A watch that records the time at which it first reports each name in the wanted form."""
 
     def __init__(
         self,
@@ -184,12 +184,12 @@ class Watch:
         self._complete = anyio.Event()
 
     async def all(self) -> dict[str, float]:
-        """Return when each was seen, once all were."""
+        """Wait until all names were seen; return the time of each."""
         await self._complete.wait()
         return self.seen
 
     async def follow(self, *, task_status: anyio.abc.TaskStatus[None]) -> None:
-        """Read until all were seen; where the server ends the stream, from there on."""
+        """Read events until all names were seen; if the server ends the stream, watch again from its last version."""
         started = False
         while self._missing:
             query = (("watch", "1"), ("resourceVersion", self._version))
@@ -211,7 +211,7 @@ class Watch:
         self._complete.set()
 
     def _take(self, line: bytes) -> bool:
-        """Take an event in; return whether it was the last to wait for."""
+        """Process an event; return True if all names have been seen."""
         now = time.perf_counter()
         event = _EVENTS.decode(line)
         if event.type == "ERROR":
@@ -227,7 +227,7 @@ class Watch:
 async def each(
     items: Iterable[Item], step: Callable[[Item], Awaitable[object]], *, at_once: int = AT_ONCE
 ) -> dict[Item, Done]:
-    """Take ``step`` for every item, so many at once; return when each was through."""
+    """Call ``step`` for every item, at most ``at_once`` at the same time; return the time of each item."""
     todo, done = iter(list(items)), {}
 
     async def work() -> None:
@@ -246,7 +246,7 @@ async def each(
 async def at_rate(
     items: Iterable[Item], step: Callable[[Item], Awaitable[object]], rate: float
 ) -> dict[Item, Done]:
-    """Take ``step`` for every item, so many begun a second, whether or not earlier ones are through."""
+    """Begin ``step`` for ``rate`` items a second, whether or not earlier ones are done; return the time of each item."""
     done: dict[Item, Done] = {}
     start = time.perf_counter()
 

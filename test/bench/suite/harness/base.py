@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""An earlier commit as the alternative: what a refactoring may not make worse.
+"""An earlier commit as the alternative, to find out whether a change makes the manager more expensive.
 
-CPU, requests and memory are binding. Rates and quantiles measure the API server and the machine, and are only shown.
+CPU, requests and memory have targets. Rates and quantiles depend on the API server and the machine, and are only shown.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ print(it.managers[0].command, it.groupers[0].command, sep="\\n")
 
 
 def entrants(commit: str) -> tuple[Entrant, Entrant]:
-    """Return the manager and the pod grouper of a commit, which starts them as its own bench does.
+    """Return the manager and the pod grouper of a commit, with the commands that the commit's own bench uses.
 
-    They use this environment's packages; where the commit pins others, those, in an environment of its own.
+    They use the packages of this environment. If the commit pins other packages, an environment is made for these.
 
     Raises:
         ValueError: there is no such commit.
@@ -78,7 +78,7 @@ def entrants(commit: str) -> tuple[Entrant, Entrant]:
 
 
 def judged(found: Sequence[Figure]) -> list[Figure]:
-    """Return the binding figures with their target, then those that are only shown."""
+    """Return the figures that have a target, with the target, and then those that are only shown."""
 
     def like(patterns: Sequence[str]) -> list[Figure]:
         return [each for each in found if any(fnmatchcase(each.name, pattern) for pattern in patterns)]

@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The most that an API server gives: a bare loop that creates each TrainJob and applies its JobSet at once.
+"""The limit that the API server sets: a bare loop creates each TrainJob and applies its JobSet at once.
 
-No manager takes part, and no webhook. The JobSet is one that the first manager applied, under other names.
+No manager and no webhook take part. The JobSets are copies of one that the first manager applied.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ async def sample(plan: Plan, where: Cluster, entrant: Entrant) -> bytes:
 
 
 async def burst(where: Cluster, counts: Sequence[int], job_set: bytes) -> Found:
-    """Return the rates and latencies of bursts."""
+    """Return the rates and latencies of bursts by the bare loop."""
     found = Found()
     await empty(where)
     for count in counts:

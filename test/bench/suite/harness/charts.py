@@ -1,8 +1,9 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""SVG charts: the ratio of our figure to an alternative's as bars from 1; without an alternative, the figures.
+"""SVG charts: bars from 1 for the ratios of our figures to an alternative's; without an alternative, the figures.
 
-A chart is one file for a workload and its alternative; beside the figures stands the ceiling, if it was measured. It follows the reader's light or dark scheme.
+There is one file for each workload and alternative. The ceiling, if it was measured, is shown beside the figures. The
+colours follow the reader's light or dark scheme.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ _HEADLINES: Final = (
     "pod_grouping.paced.p50",
 )
 _STARTS: Final = ("cold_start", "loaded")
-"""Workloads in which the peak of the memory is another than what stays."""
+"""Workloads whose peak memory is drawn: it differs from the memory at their end."""
 _STYLE: Final = """
 svg { font: 13px system-ui, -apple-system, 'Segoe UI', sans-serif; }
 .ground { fill: #ffffff; } text { fill: #24292f; } .dim { fill: #57606a; } .line { stroke: #d0d7de; }
@@ -65,7 +66,7 @@ svg { font: 13px system-ui, -apple-system, 'Segoe UI', sans-serif; }
 
 
 def draw(folder: Path, found: Sequence[Figure]) -> list[Path]:
-    """Write a chart for each workload and alternative, and one of what matters most; return the files."""
+    """Write a chart for each workload and alternative, and an overview of the main figures; return the files."""
     folder.mkdir(parents=True, exist_ok=True)
     most = {each.name: each.alternative_value for each in found if each.alternative == CEILING}
     found = [each for each in found if _is_drawn(each)]
@@ -93,7 +94,7 @@ def _is_headline(each: Figure) -> bool:
 
 
 def _is_drawn(each: Figure) -> bool:
-    """Omit rows for the table only: single requests, other parties' CPU, undefined ratios."""
+    """Return False for figures that only the table shows: single requests, other parties' CPU, undefined ratios."""
     if each.name.endswith(_NOT_DRAWN) or ".requests." in each.name:
         return False
     if each.name.endswith("peak_rss") and not each.name.startswith(_STARTS):

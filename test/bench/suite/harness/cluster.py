@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""One etcd and kube-apiserver for a workload, and how managers reach it."""
+"""One etcd and kube-apiserver for a workload, and the access of managers to it."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _FOREIGN: Final = (
 
 
 class Cluster:
-    """An API server with the kinds and runtimes of the workloads. Nothing runs in it but the manager under test."""
+    """An API server with the kinds and runtimes of the workloads. Only the manager under test runs in the cluster."""
 
     def __init__(self, environment: Environment, transport: rest.Transport, folder: Path) -> None:
         self.folder = folder
@@ -88,7 +88,7 @@ class Cluster:
         await eventually(served, timeout=300, reason="the API server serves TrainJobs and JobSets")
 
     async def install(self) -> None:
-        """Make kinds, namespaces, runtimes and the account that managers have: it may do anything."""
+        """Create kinds, namespaces, runtimes and the managers' service account, which has all permissions."""
         jobset = (await Binaries().locate(JOBSET))[JOBSET.name]
         await self._environment.install_crds(
             *contents.crds(jobset),
@@ -130,14 +130,14 @@ class Cluster:
         return counted
 
     def audited(self) -> int:
-        """Return the size of the audit log: it grows with every request of the manager's."""
+        """Return the size of the audit log, which grows with every request of the manager."""
         with contextlib.suppress(FileNotFoundError):
             return self.audit.stat().st_size
         return 0
 
 
 def api_server_flags(folder: Path) -> list[str]:
-    """Return how the API server writes, into ``folder``, what the manager asks of it."""
+    """Return the flags with which the API server logs the manager's requests into ``folder``."""
     policy = folder / "policy.json"
     policy.write_text(json.dumps(_POLICY))
     log = folder / _AUDIT
@@ -151,7 +151,7 @@ def api_server_flags(folder: Path) -> list[str]:
 
 @asynccontextmanager
 async def cluster() -> AsyncIterator[Cluster]:
-    """Run a control plane of our own, with what workloads need."""
+    """Run a control plane with the objects that workloads need, during the body."""
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
         folder = Path(name)
         async with (
@@ -164,5 +164,5 @@ async def cluster() -> AsyncIterator[Cluster]:
 
 
 async def empty(cluster: Cluster) -> None:
-    """Delete what earlier runs left. No manager shall run meanwhile."""
+    """Delete the objects that earlier runs left. No manager may run meanwhile."""
     await cluster.api.wipe(*objects.COLLECTIONS)

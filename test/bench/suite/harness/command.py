@@ -7,12 +7,13 @@
     main.py --base COMMIT [WORKLOAD …] [--rounds N]
     main.py --list
 
-Without a workload, all except ``scale``. Some measure parts of the project; others run managers against an API server of their own:
-ours, and every ``--manager`` beside it, which take turns. CMD finds its Configuration at ``{config}``, the API
-server by KUBECONFIG, and certificates in ``$TMPDIR/k8s-webhook-server/serving-certs``; ``{metrics}`` and
-``{health}`` are the addresses that the Configuration names. ``--go`` builds Trainer's own managers. ``--base`` measures
-a commit's manager and pod grouper beside ours, and sets a target for CPU, requests and memory. Judge the ratios, and
-CPU rather than wall where others use the machine. The exit code is 1 when a target is missed, 2 when a workload failed.
+Without a workload, all workloads except ``scale`` run. Some measure parts of the project. Others run managers against
+an API server: ours and each ``--manager`` take turns. CMD gets the path of its Configuration at ``{config}``, and the
+addresses in the Configuration at ``{metrics}`` and ``{health}``. It finds the API server by KUBECONFIG, and certificates
+in ``$TMPDIR/k8s-webhook-server/serving-certs``. ``--go`` builds Trainer's own managers. ``--base`` measures the manager
+and the pod grouper of a commit beside ours, and sets targets for CPU, requests and memory. Compare ratios rather than
+values, and CPU time rather than wall time if the machine is shared. The exit code is 1 if a target is missed, and 2 if
+a workload failed.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ LONG: Final = ("scale",)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, or compare; return the exit code."""
+    """Run the command line; return the exit code."""
     parser = _parser()
     options = parser.parse_args(arguments)
     if options.rounds is None:
@@ -88,7 +89,7 @@ def measure(
 ) -> tuple[list[figures.Figure], list[str]]:
     """Run workloads one after another; return the figures, and the names of those that failed.
 
-    After each, everything so far is kept as JSON.
+    After each workload, all figures so far are written into the file ``kept``, as JSON.
     """
     found: list[figures.Figure] = []
     failed = []
@@ -103,7 +104,7 @@ def measure(
                 *_call(name, workload, plan),
                 backend_options={"use_uvloop": importlib.util.find_spec("uvloop") is not None},
             )
-        except Exception:  # one workload's failure shall not cost the others' hours
+        except Exception:  # a failure must not lose the figures of other workloads, which take hours
             traceback.print_exc()
             failed.append(name)
         if kept is not None:
@@ -112,7 +113,7 @@ def measure(
 
 
 def _call(name: str, workload: ModuleType, plan: Plan) -> tuple[Any, ...]:
-    """Return what measures a workload, and its arguments."""
+    """Return the function that measures a workload, and its arguments."""
     if name in ON_MANAGERS:
         return _on_a_cluster, workload, plan
     return workload.run, plan if name in LONG else plan.rounds
@@ -134,10 +135,10 @@ def _draw(folder: Path, found: Sequence[figures.Figure]) -> None:
 
 
 def _plan(options: argparse.Namespace) -> Plan:
-    """Return what the options ask for.
+    """Return the plan that the options describe.
 
     Raises:
-        ValueError: a program or the rounds make no sense.
+        ValueError: a program, a commit or the number of rounds is not valid.
     """
     if options.rounds < 1:
         raise ValueError("there must be a round")

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""A contest: the same workload for every program, which take turns within each round, and what each came to."""
+"""A contest: in each round, every program runs the same workload in turn, and its figures are recorded."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ _PARTIES = ("manager", "apiserver", "etcd", "bench")
 
 @dataclass
 class Found:
-    """What one program came to in one round, by the figure's name."""
+    """The figures of one program in one round, by name."""
 
     values: dict[str, tuple[float, str]] = field(default_factory=dict)
 
     def add(self, name: str, value: float, unit: str) -> None:
-        """Keep a figure."""
+        """Record a figure."""
         self.values[name] = (value, unit)
 
     def latencies(self, name: str, seconds: Iterable[float]) -> None:
-        """Keep the quantiles of latencies, in milliseconds."""
+        """Record the quantiles of latencies, in milliseconds."""
         ranked = sorted(seconds)
         for percent in (50, 95, 99):
             which = min(len(ranked) - 1, -(-len(ranked) * percent // 100) - 1)
             self.add(f"{name}.p{percent}", max(0.0, ranked[which]) * 1000, "ms")
 
     def requests(self, name: str, counted: Counter[str], count: int, unit: str) -> None:
-        """Keep requests an object, by verb and resource; lists, watches and discovery are in no object's name."""
+        """Record the requests per object, by verb and resource, without lists, watches and discovery."""
         by_object = {
             what: n
             for what, n in counted.items()
@@ -53,7 +53,7 @@ class Found:
                 self.add(f"{name}.requests.{what}", times / count, unit)
 
     def memory(self, name: str, manager: Manager) -> None:
-        """Keep the resident memory and its peak."""
+        """Record the resident memory and its peak."""
         memory = manager.memory()
         self.add(f"{name}.rss", memory.now, "MiB")
         self.add(f"{name}.peak_rss", memory.peak, "MiB")
@@ -79,7 +79,7 @@ async def phase(
     before, begin = read(), cluster.audited()
     yield
     after, end = read(), cluster.audited()
-    spent = {who: max(0.0, after[who] - before[who]) for who in after}  # a process may be a new one
+    spent = {who: max(0.0, after[who] - before[who]) for who in after}  # a process may have been replaced
     share, spending = (1.0, "CPU s") if count is None else (1000 / count, f"CPU s/1,000 {unit}s")
     for who in _PARTIES:
         found.add(f"{name}.{who}_cpu", spent[who] * share, spending)
@@ -95,12 +95,12 @@ Run = Callable[[Entrant], Awaitable[Found]]
 
 
 async def contest(rounds: int, entrants: Sequence[Entrant], run: Run) -> dict[str, list[Found]]:
-    """Return what each entrant came to, round by round.
+    """Return the figures of each entrant, round by round.
 
-    The order changes with each round. A round in which one entrant failed is discarded.
+    The order of the entrants changes with each round. A round in which an entrant fails is discarded.
 
     Raises:
-        ManagerError: no round was whole.
+        ManagerError: all rounds were discarded.
     """
     whole: dict[str, list[Found]] = {each.name: [] for each in entrants}
     order = list(entrants)
@@ -126,7 +126,7 @@ async def contest(rounds: int, entrants: Sequence[Entrant], run: Run) -> dict[st
 def combine(
     prefix: str, whole: Mapping[str, Sequence[Found]], targets: Mapping[str, str] = MappingProxyType({})
 ) -> list[figures.Figure]:
-    """Return the first entrant's figures beside every other's; alone, by themselves."""
+    """Return the first entrant's figures, once beside those of each other entrant, or alone without another one."""
     (first, ours), *others = whole.items()
     names = _names(found for arm in whole.values() for found in arm)
     made = []
@@ -154,7 +154,7 @@ def combine(
 
 
 def _names(every: Iterable[Found]) -> list[str]:
-    """Return all names in their order; what a later one has in addition stands behind its like."""
+    """Return all names in order; requests that only later entrants make follow the other requests of their phase."""
     names: list[str] = []
     for found in every:
         for name in found.values:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a workload finds out, as a value: printed as a table, kept as JSON, compared with another run's."""
+"""The figures that workloads measure: they are printed as a table, kept as JSON, and compared with alternatives."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ _COMPARISONS: Final[dict[str, Callable[[float, float], bool]]] = {"≥": operato
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Figure:
-    """One figure and what the alternative, measured in the same run, came to.
+    """One figure, beside that of the alternative, which was measured in the same run.
 
-    ``ratio`` is the median of the rounds' own ratios, so what slows a whole round down leaves it alone.
+    ``ratio`` is the median of the ratios of the rounds, so that a disturbance of a whole round does not change it.
     """
 
     name: str
@@ -44,21 +44,21 @@ class Figure:
     alternative_value: float | None = None
     ratio: float | None = None
     target: str = ""
-    """``≥ 20000`` or ``≤ 1.5``: what the value shall reach; ``ratio ≥ 0.9`` is about the ratio."""
+    """The target of the value, such as ``≥ 20000`` or ``≤ 1.5``, or of the ratio: ``ratio ≥ 0.9``."""
     rounds: tuple[float, ...] = ()
     ratios: tuple[float, ...] = ()
-    """The rounds' own ratios, of which ``ratio`` is the median; a round whose divisor is 0 has none."""
+    """The ratios of the rounds, of which ``ratio`` is the median; a round whose divisor is 0 has no ratio."""
     arm: str = ""
-    """Whose figure it is, where programs are measured."""
+    """The name of the program that was measured, if programs are compared."""
 
     @property
     def more_is_better(self) -> bool:
-        """Whether a higher value is the better one: rates are, whatever they count."""
+        """True for rates, of which a higher value is better."""
         return self.unit.split()[0].endswith("/s") or self.unit.endswith("/CPU s")
 
     @property
     def met(self) -> bool | None:
-        """Whether the target is reached; None without a target."""
+        """True if the target is reached; None without a target."""
         if not self.target:
             return None
         *about, sign, limit = self.target.split()
@@ -75,7 +75,7 @@ def figure(
     target: str = "",
     arm: str = "",
 ) -> Figure:
-    """Return the median of the rounds beside that of an alternative's, which took turns with them."""
+    """Return the median of the rounds, beside the median of the rounds of an alternative."""
     what, others = alternative or ("", ())
     ratios = [ours / other for ours, other in zip(rounds, others, strict=True) if other] if others else []
     return Figure(
@@ -93,13 +93,13 @@ def figure(
 
 
 def write(path: Path, found: Iterable[Figure]) -> None:
-    """Keep figures as JSON."""
+    """Write figures as JSON."""
     listed = [{**dataclasses.asdict(each), "met": each.met} for each in found]
     path.write_text(json.dumps(listed, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def read(path: Path) -> list[Figure]:
-    """Return the figures that :func:`write` kept."""
+    """Return the figures in a file of :func:`write`."""
     known = {field.name for field in dataclasses.fields(Figure)}
     listed: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
     return [Figure(**{key: _frozen(value) for key, value in each.items() if key in known}) for each in listed]
@@ -135,7 +135,7 @@ def _spread(values: Sequence[float]) -> str:
 
 
 def short(value: float) -> str:
-    """Return three significant digits, and every digit before the point."""
+    """Return a number with three significant digits, or all digits before the point if there are more."""
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 

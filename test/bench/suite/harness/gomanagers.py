@@ -28,7 +28,7 @@ def tool(release: str) -> Tool:
 
 
 async def locate(release: str) -> Binary:
-    """Return the manager of a release, which is built if need be.
+    """Return the manager of a release; build it if it is missing.
 
     Raises:
         ComponentError: it cannot be built.
@@ -37,7 +37,7 @@ async def locate(release: str) -> Binary:
 
 
 async def entrants(releases: Sequence[str]) -> list[Entrant]:
-    """Build the managers of these releases unless they are built; return them by the names ``go-RELEASE``.
+    """Return the managers of these releases, with the names ``go-RELEASE``; build those that are missing.
 
     Raises:
         ComponentError: one cannot be built.

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Pods to be grouped, and their owners, which are real objects."""
+"""Pods that are to be grouped, and their owners, which exist in the API server."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ _CHAINS: Final = {
     "bare": (),
     "statefulset": ("StatefulSet",),
 }
-"""The owners of a workload's pods, the uppermost first; workloads take turns."""
+"""The owners of a workload's pods, the top owner first; workloads use these chains in turn."""
 
 Pods = dict[str, bytes]
 """Pods to create, by name."""
 
 
 async def make_workloads(client: Api, tag: str, count: int) -> Pods:
-    """Create the owners of ``count`` pods; return the pods, workload after workload."""
+    """Create the owners of ``count`` pods; return the pods in the order of their workloads."""
     made: dict[int, Pods] = {}
 
     async def one(number: int) -> None:
@@ -80,7 +80,7 @@ async def make_workloads(client: Api, tag: str, count: int) -> Pods:
 async def create(
     plan: Plan, grouper: Manager, pods: Pods, *, rate: float | None = None
 ) -> tuple[float, list[float]]:
-    """Create pods and wait for their groups; return the seconds to the last, and each one's latency."""
+    """Create pods and wait for their groups; return the seconds until the last one, and the latency of each."""
     client = grouper.cluster.api
 
     post = client.posting(objects.PODS, pods.__getitem__)
@@ -93,7 +93,7 @@ async def create(
 
 @asynccontextmanager
 async def watching(client: Api, names: Iterable[str]) -> AsyncIterator[Watch]:
-    """Follow pods until each of ``names`` has a group."""
+    """Watch pods during the body, to record when each of ``names`` has a group."""
     async with client.watching(objects.PODS, names, _grouped) as watch:
         yield watch
 

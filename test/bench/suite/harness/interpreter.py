@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The interpreter that measures: its build changes the CPU time by a quarter.
+"""The interpreter of the measured programs: its build can change the CPU time by a quarter.
 
-Our programs are measured as the image starts them: without ``.pth`` files, which in an environment for development load
-finders of editable packages and the hooks of coverage. Those of the interpreter's own site-packages are left out by an
-environment without packages, ``build/bench/bare-…``.
+Our programs are measured as the image starts them, without ``.pth`` files: in a development environment, these load
+the finders of editable packages and the hooks of coverage. To avoid those of the interpreter's own site-packages, too,
+the programs run in an environment without packages, ``build/bench/bare-…``.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _PROGRAMS: Final = "import pkg.app.program, pkg.app.podgrouper.program, pkg.podg
 
 
 def as_image() -> str:
-    """Return the beginning of a command line that starts a module as the image does, ``-m pkg.app`` for example.
+    """Return a command line that starts a module as the image does, if for example ``-m pkg.app`` is added.
 
-    The interpreter is that of this environment, but the environment is that of :func:`make_environment`.
+    It uses the interpreter of this environment in the environment of :func:`make_environment`.
     """
     settings = [f"{name}={value}" for name, value in _SETTINGS.items()]
     command = ["env", "-u", "PYTHONDONTWRITEBYTECODE", *settings, str(_bare() / "bin" / "python"), "-P"]
@@ -41,18 +41,18 @@ def as_image() -> str:
 
 
 def make_environment() -> None:
-    """Make the environment without packages."""
+    """Create the environment without packages, or create it again."""
     subprocess.run([_interpreter(), "-P", "-m", "venv", "--clear", "--without-pip", _bare()], check=True)
 
 
 def compile_as_image() -> None:
-    """Make the environment, and import what our programs load, so that no start that is measured compiles it."""
+    """Create the environment, and import our programs' modules, so that no measured start has to compile them."""
     make_environment()
     subprocess.run([*shlex.split(as_image()), "-c", _PROGRAMS], cwd=measure.ROOT, check=True)
 
 
 def _interpreter() -> Path:
-    """Return the interpreter outside of environments."""
+    """Return the interpreter that this environment uses."""
     return Path(sys.executable).resolve()
 
 
@@ -63,7 +63,7 @@ def _bare() -> Path:
 
 
 def describe() -> str:
-    """Return one line: implementation, version, path, compiler, and the flags that it was built with.
+    """Return the interpreter's implementation, version, path, compiler and build flags in one line.
 
     Flags of a distribution's own build steps, such as profile-guided optimization, are not recorded by Python.
     """

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""A program under test as a child process: started, asked whether it is ready, looked at, ended."""
+"""A program under test as a child process: its start, its readiness, its use of resources, and its end."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ _REFUSAL: Final = "must be created before"
 _MIB: Final = 1024.0
 _LOOK: Final = 0.25
 _BUSY: Final = 0.1
-"""CPU seconds within ``_LOOK`` that are work: a garbage collection, or upkeep, is not."""
+"""CPU seconds within ``_LOOK`` that count as work; garbage collections and upkeep need less."""
 Answer = TypeVar("Answer")
 
 
 class ManagerError(Exception):
-    """A program under test ended by itself, or did not get there in time."""
+    """A program under test ended by itself, or did not do its work in time."""
 
 
 class Memory:
-    """Resident memory in MiB: now, and the most there ever was."""
+    """Resident memory in MiB: the current amount and the peak."""
 
     def __init__(self, processes: list[psutil.Process]) -> None:
         self.now = self.peak = 0.0
@@ -102,7 +102,11 @@ class Manager:
         return sum(cpu_of(each) for each in self.processes())
 
     async def ready(self) -> float:
-        """Wait until it says that it is ready; return how long after its start that was."""
+        """Wait until the program reports that it is ready; return the seconds since its start.
+
+        Raises:
+            ManagerError: it is not ready within a minute, or has ended.
+        """
         health = Probe(f"http://127.0.0.1:{self._health}/readyz")
 
         async def asked() -> float:
@@ -113,10 +117,10 @@ class Manager:
         return await self.within(60, asked())
 
     async def within(self, seconds: float, waited_for: Awaitable[Answer]) -> Answer:
-        """Return what comes of ``waited_for``.
+        """Return the result of ``waited_for``.
 
         Raises:
-            ManagerError: it took longer, or the program ended before.
+            ManagerError: it takes longer than ``seconds``, or the program ends before.
         """
         answer: list[Answer] = []
         ended = False
@@ -139,7 +143,7 @@ class Manager:
         raise ManagerError(f"{self.name} {why}:\n{self._tail()}")
 
     async def settled(self, quiet: float) -> float:
-        """Return when it last computed or sent something, after ``quiet`` seconds in which it did not."""
+        """Wait until the program has been idle for ``quiet`` seconds; return the time of its last work or request."""
         last, cpu, sent = time.perf_counter(), self.cpu(), self.cluster.audited()
         while time.perf_counter() - last < quiet:
             await anyio.sleep(_LOOK)
@@ -150,16 +154,16 @@ class Manager:
         return last
 
     async def alive(self) -> None:
-        """Ask whether it lives, and wait for the answer."""
+        """Send a liveness probe, and wait for the answer."""
         await Probe(f"http://127.0.0.1:{self._health}/healthz").answer(None)
 
     def pause(self) -> None:
-        """Let it stand still until :meth:`resume`."""
+        """Suspend the processes until :meth:`resume`."""
         for each in self.processes():
             each.suspend()
 
     def resume(self) -> None:
-        """Let it go on."""
+        """Resume the processes."""
         for each in self.processes():
             each.resume()
 
@@ -167,9 +171,10 @@ class Manager:
     async def asked(
         self, namespaces: Sequence[str] = (objects.NAMESPACE,), *, patience: float = 30
     ) -> AsyncIterator[None]:
-        """Let the API server ask this manager about objects of the namespaces, within the body.
+        """During the body, let the API server call this manager's webhooks for objects of the namespaces.
 
-        Both webhooks are there, but no workload's TrainJob meets the mutating one's condition: Trainer v2.1 has none.
+        Both webhooks are configured, but no TrainJob meets the condition of the mutating one: Trainer v2.1 has no
+        mutating webhook.
         """
         url = f"https://127.0.0.1:{self.port}"
         api, made = self.cluster.api, list[str]()
@@ -202,7 +207,7 @@ class Manager:
         return self._log.read_text(encoding="utf-8", errors="replace")[-2000:]
 
     async def stop(self) -> None:
-        """End it, if need be by force."""
+        """End the program by SIGTERM, and by SIGKILL if it has not ended after 30 s."""
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
         with anyio.move_on_after(30):
@@ -215,7 +220,7 @@ class Manager:
 
 @asynccontextmanager
 async def running(entrant: Entrant, cluster: Cluster, *, grouper: bool = False) -> AsyncIterator[Manager]:
-    """Run a program under test; it may not be ready yet."""
+    """Run a program under test during the body; at first it may not be ready yet."""
     with tempfile.TemporaryDirectory(prefix=f"{entrant.name}-", dir=cluster.folder) as folder:
         manager = Manager(entrant, cluster, Path(folder), grouper=grouper)
         try:
@@ -227,7 +232,7 @@ async def running(entrant: Entrant, cluster: Cluster, *, grouper: bool = False) 
 
 @asynccontextmanager
 async def started(entrant: Entrant, cluster: Cluster) -> AsyncIterator[Manager]:
-    """Run a program on an empty cluster, from when it is ready on."""
+    """Run a program on an empty cluster during the body; it is ready when the body begins."""
     await empty(cluster)
     async with running(entrant, cluster) as manager:
         await manager.ready()
@@ -235,7 +240,7 @@ async def started(entrant: Entrant, cluster: Cluster) -> AsyncIterator[Manager]:
 
 
 def cpu_of(process: psutil.Process) -> float:
-    """Return the CPU seconds a process has used; 0 where it is gone."""
+    """Return the CPU seconds that a process has used; 0 if the process does not exist any more."""
     try:
         times = process.cpu_times()
     except psutil.NoSuchProcess:
@@ -259,13 +264,13 @@ def _configuration(
     }
     if entrant.ours:
         configuration["notStartedAfter"] = (
-            "1h"  # nothing starts here, and a slow machine would have events of that
+            "1h"  # JobSets do not start here; on a slow machine, events would report that
         )
     if grouper:
         configuration["podGrouper"] = {
             "enable": True,
             "schedulerName": "kai-scheduler",
             "maxConcurrentReconciles": 10,
-            "rules": "v0.13",  # as the Go grouper's that it is measured beside
+            "rules": "v0.13",  # those of the Go grouper that is measured beside it
         }
     return configuration

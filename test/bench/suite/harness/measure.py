@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Measuring: wall and CPU seconds of rounds in which alternatives take turns, and processes of their own."""
+"""Measurements of wall and CPU seconds: in rounds in which alternatives take turns, and in child processes."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ _SUITE: Final = Path(__file__).resolve().parents[1]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Spent:
-    """What something cost this process. On a shared machine CPU seconds are the steadier half."""
+    """The seconds that something took this process. On a shared machine, CPU seconds vary less than wall seconds."""
 
     wall: float
     cpu: float
 
 
 class Clock:
-    """Measures from its making, or the last :meth:`restart`, on."""
+    """Measures the time since its creation or the last :meth:`restart`."""
 
     def __init__(self) -> None:
         self.restart()
 
     def restart(self) -> None:
-        """Start again, after a garbage collection."""
+        """Collect garbage, and start again."""
         gc.collect()
         self._wall, self._cpu = time.perf_counter(), time.process_time()
 
     def read(self) -> Spent:
-        """Return what was spent so far."""
+        """Return the seconds spent so far."""
         return Spent(time.perf_counter() - self._wall, time.process_time() - self._cpu)
 
 
@@ -47,9 +47,9 @@ Arm = Callable[[int], Awaitable[Spent]]
 
 
 async def take_turns(rounds: int, arms: Mapping[str, Arm]) -> dict[str, list[Spent]]:
-    """Run every arm once a round, each round in another order; return what each spent, round by round.
+    """Run every arm once a round, in an order that changes; return the seconds that each spent, round by round.
 
-    One round before the first warms everything up and is not counted.
+    A round before the first one warms everything up and is not counted.
     """
     spent: dict[str, list[Spent]] = {name: [] for name in arms}
     names = list(arms)
@@ -63,7 +63,7 @@ async def take_turns(rounds: int, arms: Mapping[str, Arm]) -> dict[str, list[Spe
 
 
 def in_child(*arguments: str) -> Any:
-    """Run Python with ``arguments`` as a fresh process and return the JSON it prints."""
+    """Run Python with ``arguments`` in a new process, and return the decoded JSON that it prints."""
     done = subprocess.run(
         [sys.executable, *arguments], cwd=ROOT, env=child_environment(), stdout=subprocess.PIPE, check=True
     )
@@ -71,7 +71,7 @@ def in_child(*arguments: str) -> Any:
 
 
 def child_environment() -> dict[str, str]:
-    """Return the environment in which a child finds this suite and the product."""
+    """Return the environment in which a child process finds this suite and the product."""
     return {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(

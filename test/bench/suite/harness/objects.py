@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The objects of workloads on managers: TrainJobs, what JobSets report, pods and their owners, Secrets of others."""
+"""The objects of workloads on managers: TrainJobs, their runtimes, statuses of JobSets, and unrelated Secrets."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ COLLECTIONS: Final = (
     ),
     f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs",
 )
-"""Everything that a workload, or a manager at work on it, makes."""
+"""The collections of all objects that a workload creates, or a manager for it."""
 
 TORCH: Final = "torch"
 COSCHEDULING: Final = "coscheduling"
 MPI: Final = "mpi"
 OWNED_LABEL: Final = "bench/owned"
-"""A label that the runtimes give their JobSets."""
+"""A label that the runtimes set on their JobSets."""
 _CARRIED: Final = "as-the-runtime-says"
 _SHIPPED: Final = {
     TORCH: "torch-distributed",
@@ -54,7 +54,7 @@ _RESOURCES: Final = {"cpu": "4", "memory": "16Gi", "nvidia.com/gpu": "1"}
 
 
 def runtimes() -> list[dict[str, Any]]:
-    """Return the runtimes that TrainJobs of the workloads name: shipped ones, and one that is gang-scheduled."""
+    """Return the runtimes of the workloads' TrainJobs: changed copies of shipped ones, one of them gang-scheduled."""
     manifests = {each["metadata"]["name"]: each for each in shipped.manifests("runtimes")}
     made = []
     for name, like in _SHIPPED.items():
@@ -68,7 +68,7 @@ def runtimes() -> list[dict[str, Any]]:
 
 
 def restored(labels: Mapping[str, str]) -> bool:
-    """Whether the owned label is what the runtime says."""
+    """Return True if the owned label has the runtime's value."""
     return labels.get(OWNED_LABEL) == _CARRIED
 
 
@@ -97,7 +97,7 @@ def active() -> dict[str, Any]:
 
 
 def completed() -> dict[str, Any]:
-    """Return the status of a JobSet whose job is through."""
+    """Return the status of a JobSet whose job is complete."""
     condition = {
         "type": "Completed",
         "status": "True",
@@ -116,7 +116,7 @@ def completed() -> dict[str, Any]:
 
 
 def names(tag: str, count: int) -> list[str]:
-    """Return names in their order."""
+    """Return ``count`` names in alphabetical order."""
     return [f"{tag}-{number:05}" for number in range(count)]
 
 

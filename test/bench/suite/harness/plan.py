@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""How much a run measures, and of whom: read from the command line, given to every workload on managers."""
+"""The size of a run and the programs that it measures, from the command line; every workload on managers gets them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from harness import interpreter
 
 OURS: Final = "ours"
 CEILING: Final = "ceiling"
-"""The name of a bare loop's figures, where it is measured too."""
+"""The name of the bare loop, if it is measured too."""
 _PROGRAM: Final = f"{interpreter.as_image()} -m pkg.app --config={{config}}"
 
 
@@ -23,19 +23,19 @@ class Entrant:
     name: str
     command: str
     ours: bool = False
-    """Whether it is this project's manager, of whichever commit: it knows more fields of the Configuration."""
+    """True for this project's manager of any commit: it knows more fields of the Configuration."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Sizes:
-    """How many of each."""
+    """The numbers of objects."""
 
     jobs: tuple[int, ...] = (200, 1_000)
     """TrainJobs of a burst, and of a status fan-in: one measurement each."""
     few: int = 200
     """TrainJobs where the count matters less: other runtimes, paced arrivals, drift, resync."""
     existing: tuple[int, ...] = (0, 2_000)
-    """TrainJobs that are there before a cold start."""
+    """TrainJobs that exist before a cold start."""
     pods: int = 1_000
     loaded_pods: int = 2_000
     secrets: int = 500
@@ -61,22 +61,22 @@ FULL: Final = Sizes(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Plan:
-    """What is measured, how often, of whom. The first entrant is the one whose figures are divided by the others'."""
+    """The rounds, sizes and programs. The figures of the first program are divided by those of the others."""
 
     rounds: int
     sizes: Sizes = MODERATE
     managers: tuple[Entrant, ...] = (Entrant(OURS, _PROGRAM, ours=True),)
     groupers: tuple[Entrant, ...] = (Entrant(OURS, f"{_PROGRAM} --controllers=podgrouper", ours=True),)
     ceiling: bool = False
-    """Measure a burst of a bare loop, too."""
+    """True to measure a burst by a bare loop, too."""
     patience: float = 600.0
-    """Seconds after which a manager that does not get there is given up."""
+    """Seconds after which a manager that has not done its work counts as failed."""
     quiet: float = 2.0
     """Seconds without a request or computation after which a manager counts as settled."""
 
 
 def quick() -> Plan:
-    """Return the plan that only shows whether everything works."""
+    """Return a plan that only checks that everything works."""
     return Plan(rounds=1, sizes=QUICK, patience=60.0, quiet=0.5)
 
 
@@ -86,7 +86,7 @@ def entrants(
     """Return our own program, ``others``, and those given as ``NAME=CMD``.
 
     Raises:
-        ValueError: one has no name or no command, or two have the same name.
+        ValueError: a program has no name or no command, or two have the same name.
     """
     found = [*default, *others]
     for each in given:

@@ -21,7 +21,7 @@ async def create(
     *,
     suspend: bool = False,
 ) -> tuple[float, list[float]]:
-    """Create TrainJobs and wait for their JobSets; return the seconds to the last, and each one's latency."""
+    """Create TrainJobs and wait for their JobSets; return the seconds until the last one, and the latency of each."""
     where = manager.cluster
 
     post = where.api.posting(objects.TRAIN_JOBS, lambda job: objects.train_job(job, runtime, suspend=suspend))
@@ -33,7 +33,7 @@ async def create(
 
 
 async def populate(plan: Plan, manager: Manager, jobs: Sequence[str]) -> None:
-    """Have TrainJobs as a cluster has them: a quarter suspended, a quarter running, half of them complete."""
+    """Create TrainJobs in states as in a used cluster: a quarter suspended, a quarter running, and half complete."""
     where = manager.cluster
     await create(plan, manager, jobs[::4], suspend=True)
     if others := [job for at, job in enumerate(jobs) if at % 4]:
@@ -49,7 +49,7 @@ async def preload(
     entrants: Sequence[Entrant],
     make: Callable[[Manager], Awaitable[object]],
 ) -> None:
-    """Have the first program make what ``make`` asks of it; then let each start once and write what it misses."""
+    """Call ``make`` with the first program; then let each program start once, and make the changes that it wants."""
     async with running(entrants[0], where) as manager:
         await manager.ready()
         await make(manager)

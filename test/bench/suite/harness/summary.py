@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The table of the measurements that matter most, in Markdown: one row each, one column for each program."""
+"""A Markdown table of the main measurements, with a row for each of them and a column for each program."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _ROWS: Final = (
     ("pods at once: requests", "pod_grouping.burst.requests", ""),
     ("pods at once: RSS", "pod_grouping.burst.rss", ""),
 )
-"""Title, name of the figure, and the ratio to the first other program that is to be reached."""
+"""Title, name of the figure, and the goal for the ratio to the first other program."""
 
 
 def table(found: Sequence[Figure]) -> list[str]:
-    """Return the lines of the table; measurements that were not taken have none."""
+    """Return the lines of the table; it has no rows for measurements that were not taken."""
     others = [each.alternative for each in found if each.alternative and each.arm]
     columns = sorted(dict.fromkeys(others), key=lambda name: name == CEILING)
     head = ["figure", "this manager", *(f"ratio to {name}; its figure" for name in columns), "goal"]

@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""A process that answers every watch with the same stream, as fast as it is read: prints its port, then serves.
+"""A process that answers every watch with the same stream, as fast as it is read; it prints its port first.
 
-Arguments: the number of objects and of events. The first events report each object, the others changes.
+Its arguments are the numbers of objects and of events. The first events add each object, the others change objects.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from ctrl_testkit import sample_pods as pods
 
 _HEAD: Final = f"HTTP/1.1 {HTTPStatus.OK.value} OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
 _FRAMES: Final = 4
-"""Lines in one write of a busy API server."""
+"""Lines in one chunk, as a busy API server writes them."""
 
 
 def stream(objects: int, events: int) -> bytes:
-    """Return the whole answer but its end: nothing exists, and then everything happens."""
+    """Return the response without its last chunk: the bookmark of an empty list, and then all events."""
     end = {"metadata": {"resourceVersion": "1", "annotations": {"k8s.io/initial-events-end": "true"}}}
     lines = [json.dumps({"type": "BOOKMARK", "object": end}).encode()]
     for number in range(events):

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Cost of admission: dry-run creates with and without the webhook, and AdmissionReviews to the manager's port.
 
-With and without take turns, request by request, so that what else the machine does meets both alike. Without is the
-control: no manager takes part in it, so its ratio says how far the others can be trusted.
+Creates with and without the webhook take turns, request by request, so that other load of the machine affects both
+alike. Those without it are the control: no manager takes part in them, so their ratio shows how far the other ratios
+can be trusted.
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ async def _direct(manager: Manager, found: Found, count: int, at_once: int) -> N
 
 
 async def _second_webhook(manager: Manager, found: Found, count: int) -> None:
-    """Compare a create that one webhook reviews with one that two review; they take turns."""
+    """Compare the CPU time of creates that one webhook reviews and of creates that two review; they take turns."""
     validating, mutating = _review(), _review(_MUTATING)
     if not await _admits(manager.port, mutating):
         return  # Trainer v2.1 has no mutating webhook

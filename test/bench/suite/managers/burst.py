@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""TrainJobs created at once, of three runtimes: from the create's answer to the JobSet.
+"""Bursts of TrainJobs of three runtimes: from the answer to the create until the JobSet exists.
 
-``rate`` counts until the last JobSet is there; the manager is asked about each TrainJob by the API server, too.
+``rate`` is measured until the last JobSet exists. The API server also calls the manager's webhook for each TrainJob.
 """
 
 from __future__ import annotations

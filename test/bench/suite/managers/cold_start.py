@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""A start with TrainJobs there: to the first JobSet of a new one, and until there is nothing left to do.
+"""A start with existing TrainJobs: until a new TrainJob has its JobSet, and until nothing is left to do.
 
-Of the TrainJobs that are there a quarter is suspended, a quarter runs, and half are complete; a manager made their
-JobSets beforehand. The new one is created as the process starts,
-and is listed last. Each program starts once uncounted, so that none pays for what another would have written.
+A quarter of the existing TrainJobs is suspended, a quarter runs, and half are complete; their JobSets exist. The new
+TrainJob is created while the process starts, and is listed last. Each program starts once without being measured, so
+that the changes that it makes to the objects of another program are not counted.
 """
 
 from __future__ import annotations

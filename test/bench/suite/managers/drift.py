@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""A label that the manager owns is overwritten on every JobSet of suspended TrainJobs, until it is back everywhere."""
+"""Drift: a label of the manager is overwritten on all JobSets of suspended TrainJobs, until all are restored."""
 
 from __future__ import annotations
 

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Memory of a start in a full cluster: unrelated Secrets of 32 KiB, and pods that have their groups.
 
-``cold_start`` has the same of TrainJobs. An MPI TrainJob is there, so a manager looks at Secrets if it ever does.
+``cold_start`` measures the same with TrainJobs. MPI TrainJobs exist, so that a manager that ever reads Secrets reads
+them.
 """
 
 from __future__ import annotations

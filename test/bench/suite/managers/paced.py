@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""TrainJobs that arrive one after another, 20 a second: the latency of a manager that has no queue."""
+"""TrainJobs that arrive one after another, 20 a second: the latency of a manager whose queue is empty."""
 
 from __future__ import annotations
 

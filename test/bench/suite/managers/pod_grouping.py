@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Pods into groups: at once, one after another, when their status changes, after a restart, and all again.
+"""Pod grouping: a burst, pods one after another, changes of their status, a restart, and a start without groups.
 
-The pods belong to workloads of twenty: Deployments, Jobs, TrainJobs, StatefulSets, and none. ``podgroups`` must be
-equal for all programs: else one groups differently, and nothing else compares.
+Each workload has twenty pods: of a Deployment, a Job, a TrainJob or a StatefulSet, or pods without owners. ``podgroups``
+must be equal for all programs. Otherwise one of them groups differently, and the other figures cannot be compared.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ async def run(plan: Plan, where: Cluster) -> list[figures.Figure]:
 
 
 class _Run:
-    """One program, on pods without a group."""
+    """The measurement of one program; at first, no pod has a group."""
 
     def __init__(self, plan: Plan, where: Cluster, entrant: Entrant) -> None:
         self._plan = plan
@@ -38,7 +38,7 @@ class _Run:
         self._found = Found()
 
     async def measure(self) -> Found:
-        """Return what it came to."""
+        """Measure, and return the figures."""
         count = self._plan.sizes.pods
         make = self._where.api
         burst = await groups.make_workloads(make, "burst", count)
@@ -80,7 +80,7 @@ class _Run:
             await self._settled(grouper)
 
     async def _restart(self, every: groups.Pods, last: str, newcomer: bytes) -> None:
-        """Start with every pod grouped, and a new one that is listed last."""
+        """Measure a start when all pods have groups, except a new pod, which is listed last."""
         async with (
             groups.watching(self._where.api, [last]) as watch,
             running(self._entrant, self._where, grouper=True) as grouper,
@@ -93,7 +93,7 @@ class _Run:
             self._found.add("restart.settled", await self._settled(grouper) - grouper.began, "s")
 
     async def _cold(self, every: groups.Pods) -> None:
-        """Start with no pod grouped and no group left."""
+        """Measure a start when no pod has a group and no group exists."""
         await self._where.api.wipe(objects.POD_GROUPS)
         await api.each(every, self._where.api.patching(objects.PODS + "/{}", groups.STRIPPED))
         async with (

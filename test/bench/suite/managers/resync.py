@@ -2,8 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Events that change nothing: every JobSet and every TrainJob is annotated, and the manager is restarted.
 
-A quarter of the TrainJobs is suspended, a quarter runs, and half are complete. What a manager writes then is not
-needed.
+A quarter of the TrainJobs is suspended, a quarter runs, and half are complete. None of a manager's writes is necessary.
 """
 
 from __future__ import annotations

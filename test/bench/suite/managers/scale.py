@@ -1,16 +1,16 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Many TrainJobs: what a manager costs to fill a cluster with them, at rest, at work, and after it lost its watches.
+"""Many TrainJobs: the cost of a manager while they are created, at rest, at work, and after its watches have ended.
 
 A third of the TrainJobs is suspended, a third runs, and a third is complete. They are in 100 namespaces; of 100, two
 are MPI jobs and two are gangs; every second one has a field of Trainer v2.1, the others have one of v2.3. Each program
-has an API server of its own. What is measured one after another:
+has an API server of its own. These phases are measured one after another:
 
 - ``fill``: the TrainJobs are created, and their JobSets report;
 - ``rest``: nothing happens for half a minute;
 - ``work``: new TrainJobs arrive, which the webhooks review, while each second another 1 % of the JobSets change;
 - ``restart.N``: the manager starts again, three times, and a TrainJob is created as it starts;
-- ``behind``: the manager stands still while every JobSet changes, so that the API server ends its watches;
+- ``behind``: the manager is suspended while every JobSet changes, so that the API server ends its watches;
 - ``apiserver``: the API server is killed and starts again.
 """
 
@@ -34,7 +34,7 @@ NAMESPACES: Final = [f"team-{number:02}" for number in range(100)]
 RESTARTS: Final = 3
 REST: Final = 30.0
 RATE: Final = 5.0
-"""TrainJobs that arrive in a second."""
+"""New TrainJobs per second."""
 NEW: Final = 200
 _JOB_SETS: Final = "/apis/jobset.x-k8s.io/v1alpha2"
 _ALL_JOB_SETS: Final = f"{_JOB_SETS}/jobsets"
@@ -159,7 +159,7 @@ async def _restart(plan: Plan, where: Cluster, entrant: Entrant, found: Found, n
 
 @asynccontextmanager
 async def _recovery(plan: Plan, manager: Manager, found: Found, name: str) -> AsyncIterator[None]:
-    """Measure what follows the body, until a new TrainJob has its JobSet and the manager has nothing left to do."""
+    """Measure from the body's begin until a new TrainJob has its JobSet and the manager has nothing left to do."""
     where, new = manager.cluster, f"after-{name}"
     async with phase(found, name, manager):
         began = time.perf_counter()
@@ -175,7 +175,7 @@ async def _recovery(plan: Plan, manager: Manager, found: Found, name: str) -> As
 
 @asynccontextmanager
 async def _answering(manager: Manager, found: Found, name: str) -> AsyncIterator[None]:
-    """Record the longest time that the manager took to answer a liveness probe: no event loop stood still for longer."""
+    """Record the longest time that the manager took to answer a liveness probe: it was not blocked for longer."""
     longest = 0.0
 
     async def ask() -> None:
@@ -195,7 +195,7 @@ async def _answering(manager: Manager, found: Found, name: str) -> AsyncIterator
 
 @asynccontextmanager
 async def _machine(found: Found) -> AsyncIterator[None]:
-    """Record the most memory that was used on the machine beyond what was used before."""
+    """Record the peak of the memory that is used on the machine, minus the memory that was used before."""
     before = most = psutil.virtual_memory().used
 
     async def look() -> None:

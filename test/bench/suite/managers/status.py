@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Status fan-in: every JobSet reports that it is completed, until every TrainJob says that it is Complete."""
+"""Status fan-in: all JobSets report that they are completed, until all TrainJobs are Complete."""
 
 from __future__ import annotations
 

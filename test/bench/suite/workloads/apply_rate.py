@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Applies a second by a controller that does one per object, beside a bare loop of the same applies.
+"""Applies per second by a controller that makes one for each object, beside a bare loop of the same applies.
 
 Both write to the same API server over one transport each, with the same number of applies under way.
 """
@@ -27,12 +27,12 @@ _OWNER: Final = "bench"
 
 
 def desired(namespace: str, name: str, about: str) -> Secret:
-    """Return what is applied for the object ``about``."""
+    """Return the Secret that is applied for the object ``about``."""
     return Secret(metadata=ObjectMeta(namespace=namespace, name=name, labels={"about": about}), type="Opaque")
 
 
 class Applier:
-    """Reads an object and applies its child, as the plainest of controllers does."""
+    """Reads an object and applies its child, as a minimal controller does."""
 
     def __init__(self, writer: client.Client, namespace: str) -> None:
         self.prefix = ""
@@ -85,7 +85,7 @@ async def run(rounds: int) -> list[figures.Figure]:
                 return clock.read()
 
             arms = {"controller": by_controller, "loop": by_loop}
-            # Applies take as long as the API server likes: more rounds for a steady median.
+            # The time of an apply varies with the API server, so that a stable median needs more rounds.
             spent = await measure.take_turns(12 * rounds, arms)
     rates = {name: [OBJECTS / each.wall for each in used] for name, used in spent.items()}
     costs = {name: [each.cpu / OBJECTS * 1e6 for each in used] for name, used in spent.items()}

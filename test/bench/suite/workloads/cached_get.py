@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a read of a modelled kind from the cache costs, beside a copy of a dict and a model made of one."""
+"""The cost of reading a modelled kind from the cache, beside a copy of a dict, and a model made from a dict."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OBJECTS: Final = 2_000
 
 
 async def run(rounds: int) -> list[figures.Figure]:
-    """Measure."""
+    """Measure, and return the figures."""
     decoded = [json.loads(pods.line(number))["object"] for number in range(OBJECTS)]
     for each in decoded:  # a cache of dicts would drop them, too
         del each["metadata"]["managedFields"]

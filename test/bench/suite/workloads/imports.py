@@ -27,7 +27,7 @@ print(json.dumps({{
 
 
 async def run(rounds: int) -> list[figures.Figure]:
-    """Measure, each round in processes of their own."""
+    """Measure in new processes for each round, and return the figures."""
     seen: dict[str, list[dict[str, float]]] = {name: [] for name in _PROGRAMS}
     for _ in range(rounds):
         for name, program in _PROGRAMS.items():

@@ -1,9 +1,10 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Watch events of 6 KB pods a CPU second, from the socket through store and handler to the queue.
+"""Watch events of 6 KB pods per CPU second, from the socket through store and handler to the queue.
 
-A process of its own streams; this one reads with the product's transport and cache. The alternatives read the same
-stream: ``json.loads`` of each line with nothing kept, and kubernetes-asyncio's Watch making its models of each.
+Another process sends the stream; this one reads it with the product's transport and cache. The alternatives are
+``json.loads`` of each line of the same stream, and kubernetes-asyncio's Watch, which makes models of such lines in a
+process of its own, without a stream.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ from harness import figures, measure
 OBJECTS: Final = 2_000
 EVENTS: Final = 20_000
 _FEW: Final = 400
-"""Lines for the alternative that takes milliseconds each."""
+"""Lines for the alternative that takes milliseconds for each line."""
 
 Handler = Callable[[], handler.EventHandler[Any]]
 
 
 async def run(rounds: int) -> list[figures.Figure]:
-    """Measure."""
+    """Measure, and return the figures."""
     async with _server() as config:
 
         def ours(how: Handler) -> measure.Arm:
@@ -83,7 +84,7 @@ async def _request_of(pod: Pod) -> list[Request]:
 
 
 async def _ingest(config: rest.Config, how: handler.EventHandler[Any]) -> measure.Spent:
-    """Take in the stream; the clock starts when the first event has arrived."""
+    """Read the stream through cache and handler; the clock starts when the first event has arrived."""
     clock, delivered, last = measure.Clock(), 0, anyio.Event()
     queue: workqueue.PriorityQueue[Request] = workqueue.PriorityQueue()
 

@@ -23,7 +23,7 @@ _MIB: Final = 1024 * 1024
 
 
 async def run(rounds: int) -> list[figures.Figure]:
-    """Measure, each round in processes of their own."""
+    """Measure in new processes for each round, and return the figures."""
     ours: list[dict[str, float]] = []
     dicts: list[dict[str, float]] = []
     for _ in range(rounds):

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""KAI's kinds: what their CRDs, as tests install them, let through."""
+"""KAI's kinds: the values that their CRDs accept, as tests install them."""
 
 from __future__ import annotations
 

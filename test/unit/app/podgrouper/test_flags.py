@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The command lines that KAI-Scheduler's operator writes mean here what they mean there."""
+"""The command lines of KAI-Scheduler's operator have the same meaning as in KAI-Scheduler."""
 
 import pytest
 from controller_runtime.log import Encoder, TimeEncoding

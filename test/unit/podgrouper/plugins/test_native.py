@@ -112,7 +112,7 @@ async def test_an_older_version_of_the_api_is_found(make_object: Any, make_pod: 
 async def test_a_version_that_the_server_has_ceased_to_serve_is_passed_over(
     make_object: Any, make_pod: Any
 ) -> None:
-    """Discovery remembers a version; after an upgrade of the API server its path does not exist."""
+    """Discovery caches a version, whose path does not exist after an upgrade of the API server."""
     served = "v1alpha2"
 
     async def get(inner: Any, kind: Any, key: Any) -> Any:

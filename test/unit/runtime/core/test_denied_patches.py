@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""With ``runtimePatches: {securityContext: deny}`` no pod gets the securityContext of a TrainJob, webhook or not."""
+"""With ``runtimePatches: {securityContext: deny}`` no pod gets the securityContext of a TrainJob, even unreviewed."""
 
 from __future__ import annotations
 

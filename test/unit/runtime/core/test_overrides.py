@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Properties of ``podTemplateOverrides``, whatever is in them."""
+"""Properties of any ``podTemplateOverrides``."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def merged(template: Document, *overrides: Document) -> Document:
 
 
 def pod_templates(spec: Document) -> dict[str, Any]:
-    """Return the pod templates by job; one in which nothing is set has an empty spec."""
+    """Return the pod templates by job; an empty one has an empty spec."""
     return {
         job["name"]: {"spec": {}, **job["template"]["spec"]["template"]} for job in spec["replicatedJobs"]
     }

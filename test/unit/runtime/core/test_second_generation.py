@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Objects of the second API generation where the answer differs from Trainer v2.3's on purpose."""
+"""Objects of the second API generation that differ from Trainer v2.3's on purpose."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def served(
     version: str = "2.3",
     name: str = "runtime",
 ) -> tuple[Runtime, TrainJob]:
-    """Return a TrainJob with the runtime that serves it."""
+    """Return the runtime for a TrainJob, and the TrainJob."""
     containers = [{"name": "node", "image": "busybox", **trained}]
     pod = {"containers": containers, "volumes": [{"name": "data", "emptyDir": {}}]}
     job = {"name": "node", "template": {"metadata": {"labels": LABELS}, "spec": {"template": {"spec": pod}}}}

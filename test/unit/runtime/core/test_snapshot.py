@@ -30,7 +30,7 @@ from pkg.util.testing import (
 
 
 class Store(FakeClient):
-    """A client that reads metadata from a cache: not recorded as a request, and refused while it may not watch."""
+    """A client that reads metadata from a cache, which is not recorded as a request and fails while it may not watch."""
 
     denied = False
 
@@ -70,7 +70,7 @@ def config_map(train_job: TrainJob, runtime: Object) -> ConfigMap:
 
 
 async def change(store: FakeClient, data: dict[str, str]) -> None:
-    """Change the snapshot as a person does."""
+    """Change the snapshot as a user does."""
     stored = await store.get(ConfigMap, ("team-a", "job-runtime-snapshot"))
     stored.data = data
     await store.update(stored)
@@ -84,7 +84,7 @@ def reading(runtime: ClusterTrainingRuntime) -> Callable[[], Any]:
 
 
 async def used(held: Snapshots, store: FakeClient, live: ClusterTrainingRuntime) -> tuple[list[str], str]:
-    """Return the requests for the TrainJob's runtime, and which version of it the TrainJob gets."""
+    """Return the requests for the TrainJob's runtime, and the version of it that the TrainJob gets."""
     before = len(store.calls)
     found = await held.runtime_of(job(), ClusterTrainingRuntime, reading(live))
     return [call.verb for call in store.calls[before:]], _version(found)

@@ -102,7 +102,7 @@ async def outcome(plugins: Sequence[Plugin], spec: str, train_job: TrainJob, cli
 
 @pytest.mark.parametrize("spec", SPECS)
 async def test_the_order_of_plugins_does_not_matter(spec: str, train_job: TrainJob) -> None:
-    # Without it every run would make keys of its own.
+    # Without it every run would generate other keys.
     keys = [
         Secret(metadata=ObjectMeta(namespace="team-a", name=f"job-{suffix}"))
         for suffix in ("mpi-ssh-auth", "flux-curve")

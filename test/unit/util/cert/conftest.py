@@ -29,7 +29,7 @@ HOST = "manager.system.svc"
 
 
 class Events(EventRecorder):
-    """Remembers the events."""
+    """Records the events."""
 
     def __init__(self) -> None:
         self.recorded: list[tuple[str, str, str]] = []
@@ -55,7 +55,7 @@ def hooks(*urls: str) -> ValidatingWebhookConfiguration:
 
 @dataclass
 class World:
-    """What replicas share."""
+    """The objects, the clock and the events that replicas share."""
 
     server: FakeClient = field(default_factory=FakeClient)
     client: Any = None
@@ -117,7 +117,7 @@ class World:
         return Material.from_data((await self.secret()).data or {})
 
     async def put(self, material: Material | None, **data: str) -> None:
-        """Interfere with the Secret."""
+        """Replace the data of the Secret."""
         secret = await self.secret()
         secret.data = ({} if material is None else material.to_data()) | data
         await self.client.update(secret)
@@ -137,7 +137,7 @@ def world() -> World:
 
 @pytest.fixture
 def admits() -> Callable[..., bool]:
-    """Return True if an API server with a bundle would take a replica's certificate for a name."""
+    """Return a function that returns True if a client with a bundle accepts a replica's certificate for a name."""
 
     def ask(replica: Certificates, bundle: bytes, name: str = HOST) -> bool:
         client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

@@ -92,7 +92,7 @@ async def test_who_loses_the_race_for_the_secret_takes_the_winners(world: Any, a
 async def test_no_admission_fails_while_the_authority_changes_however_late_the_api_server_hears(
     world: Any, admits: Any
 ) -> None:
-    """The API server's view of its configuration lags 8 s behind; every replica is tried twice a second."""
+    """The API server's copy of its configuration is 8 s old; it calls every replica twice a second."""
     async with world.replicas(3, settle=10.0) as replicas:
         for replica in replicas:
             await replica.served()

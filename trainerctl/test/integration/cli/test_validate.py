@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""``trainerctl validate`` against a real API server: the same verdict on the same object, to the letter."""
+"""``trainerctl validate`` against a real API server: both give exactly the same verdict on the same object."""
 
 import copy
 import json
@@ -30,7 +30,7 @@ PLURALS = {
 GONE = "<gone>"
 LONG, LONGER = "a" * 64, "a" * 254
 
-# What is set, by path, in a TrainJob that is fine.
+# Changes of a valid TrainJob: values by path.
 # fmt: off
 TRAIN_JOBS: list[str] = [
     "{}",
@@ -175,7 +175,7 @@ def runtime(kind: str, spec: str) -> dict[str, Any]:
 
 @pytest.fixture
 async def judge(trainer_control_plane: Environment, live_client: LiveClient, namespace: str) -> Any:
-    """Return the server's code and message for a create, and ours, the webhook's verdict left out."""
+    """Return a function that returns the server's code and message for a create, and ours, without the webhook's."""
     del live_client
     validator = Validator(schemas(), namespace)
     await validator.start([])
@@ -202,7 +202,7 @@ async def judge(trainer_control_plane: Environment, live_client: LiveClient, nam
 
 
 def in_order(message: str) -> list[str]:
-    """Split an aggregate, which the server writes in the order of its maps."""
+    """Return the sorted parts of an aggregated error, which the server writes in the random order of Go's maps."""
     head, is_list, rest = message.partition(" is invalid: [")
     if not is_list:
         return [message]
@@ -219,7 +219,7 @@ async def test_train_jobs_are_judged_as_the_server_does(judge: Any, changes: str
     ("kind", "spec"),
     [
         *(("TrainingRuntime", spec) for spec in RUNTIMES),
-        *(("ClusterTrainingRuntime", spec) for spec in RUNTIMES[:2]),  # its spec is the same type
+        *(("ClusterTrainingRuntime", spec) for spec in RUNTIMES[:2]),  # its spec has the same type
     ],
 )
 async def test_runtimes_are_judged_as_the_server_does(judge: Any, kind: str, spec: str) -> None:

@@ -27,7 +27,7 @@ JOBS = {"team-a": ("llama", "lima", "mistral"), "default": ("other",)}
 
 
 class Server(BaseHTTPRequestHandler):
-    """Serves the discovery of TrainJobs, and those of two namespaces."""
+    """Serves discovery, and the TrainJobs of two namespaces."""
 
     def do_GET(self) -> None:  # the name that http.server looks for
         path, answer = self.path.partition("?")[0], dict[str, object]()
@@ -59,7 +59,7 @@ class Server(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
-    """A folder with the program, the bash script, and a kubeconfig of the server."""
+    """Yield a folder with the program, the bash script, and a kubeconfig of the server."""
     with ThreadingHTTPServer(("127.0.0.1", 0), Server) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()

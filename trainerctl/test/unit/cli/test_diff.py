@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""``trainerctl diff``: what a changed runtime does to each TrainJob."""
+"""``trainerctl diff``: the effect of a changed runtime on each TrainJob."""
 
 import copy
 import io

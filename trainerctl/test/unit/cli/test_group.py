@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""``trainerctl group``: the manager's own answer, and what it is due to."""
+"""``trainerctl group``: the manager's own answer, and its causes."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_a_group_that_is_there_is_what_a_legacy_name_is_due_to(
     assert answer["group"]["name"] == "pg-p-uid-j"
     assert (
         "PodGroup pg-p-uid-j: that it exists" not in answer["dueTo"]["name"]
-    )  # it would have that name anyway
+    )  # without the group, it would have the same name
     assert answer["dueTo"]["name"] == ["Job j: uid"]
 
 

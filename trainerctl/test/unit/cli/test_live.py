@@ -101,7 +101,7 @@ def test_no_text_of_the_cluster_makes_a_line_of_its_own(as_terminal: bool) -> No
     assert not [
         char for char in out.getvalue() if char != "\n" and (not char.isprintable() or char in "\ufe0f\u3164")
     ]
-    assert [line.strip() for line in lines].count("To do:") == 2  # those of the two pages
+    assert [line.strip() for line in lines].count("To do:") == 2  # one in each of the two pages
     assert not [line for line in lines if line.strip().startswith(("Run ", "curl", "evil"))]
     assert [line for line in lines if line.startswith("  message of node: ") and "evil" in line]
 
@@ -142,7 +142,7 @@ def test_a_state_to_wait_for_may_be_written_as_the_condition_is() -> None:
 
 
 class Frozen:
-    """A server that answers after some seconds, as often as it is asked."""
+    """A server that answers each request after some seconds."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds

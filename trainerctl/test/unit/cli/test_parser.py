@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The command line by itself: help and usage errors load nothing that the commands run."""
+"""The command line by itself: help and usage errors do not load the commands' modules."""
 
 import argparse
 import inspect
@@ -36,7 +36,7 @@ _SPARED = (
     "yaml",
 )
 _MOST = 90
-"""Modules beside those of the interpreter's start; argparse alone loads half of them."""
+"""Maximum number of modules that are loaded after the interpreter's start; argparse alone loads half of them."""
 
 
 def commands(

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""``trainerctl render`` and ``explain``: the manager's own answer, and a true account of how it came about."""
+"""``trainerctl render`` and ``explain``: the manager's own answer, and a correct explanation of it."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def recorded_cases() -> list[Any]:
 
 
 def result(state: dict[str, Any]) -> list[Any]:
-    """Return the objects in a state; a JobSet that was only planned is omitted."""
+    """Return the objects in a state, without a JobSet that was not built."""
     objects = [data for data in state.values() if "kind" in data]
     return sorted(objects, key=lambda data: json.dumps(data, sort_keys=True))
 

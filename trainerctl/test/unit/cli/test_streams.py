@@ -144,7 +144,7 @@ def server() -> Iterator[socket.socket]:
 
 @pytest.fixture
 def silent(folder: Path, server: socket.socket) -> None:
-    """A kubeconfig of an API server that takes connections and never answers."""
+    """Write the kubeconfig of an API server that accepts connections and never answers."""
     (folder / "silent.yaml").write_text(
         "apiVersion: v1\nkind: Config\ncurrent-context: a\n"
         "contexts: [{name: a, context: {cluster: a, user: a}}]\nusers: [{name: a, user: {}}]\n"
@@ -154,7 +154,7 @@ def silent(folder: Path, server: socket.socket) -> None:
 
 @pytest.fixture
 def locked(folder: Path) -> Iterator[None]:
-    """The locks of the clusters, held: what needs one waits for it."""
+    """Hold the locks of the clusters, so that commands that need one wait for it."""
     home = folder / "trainer-controller-manager" / "cluster"
     home.mkdir(parents=True)
     with (home / "default.lock").open("w") as one, (home / "demo.lock").open("w") as other:
@@ -169,7 +169,7 @@ def locked(folder: Path) -> Iterator[None]:
 def test_an_interrupt_at_any_moment_is_no_traceback(folder: Path, arguments: list[str], delay: float) -> None:
     process = start(folder, arguments)
     assert process.stdin is not None
-    wait_for_import(process.pid)  # the interpreter's own start, however long it takes, is not ours
+    wait_for_import(process.pid)  # signals during the interpreter's own start are not tested
     time.sleep(delay)
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=60)
@@ -184,7 +184,7 @@ WAITS = re.compile(r"^Another .* waiting for it to end\.$")
 
 
 def wait_for_import(pid: int) -> None:
-    """Return once the process handles SIGTERM: from its first line on, before it loads anything slow."""
+    """Return once the process handles SIGTERM, which it does before it loads anything slow."""
     for _ in range(6000):
         try:
             status = Path(f"/proc/{pid}/status").read_text()

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The command line: what it accepts, and one line for what went wrong."""
+"""The command line: accepted flags, and one line for each error."""
 
 import shutil
 import sys

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""``trainerctl validate`` as a person meets it; test/integration/cli compares the verdicts with a real API server's."""
+"""``trainerctl validate`` as users run it; test/integration/cli compares the verdicts with those of an API server."""
 
 import json
 from pathlib import Path

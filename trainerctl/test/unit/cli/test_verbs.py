@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Help and errors of every command, as a program, in a pipe and on a terminal of 80 columns.
+"""Help and errors of every command, run as a program in a pipe and on a terminal of 80 columns.
 
-The commands come from the parser, so a new command is tested by its registration.
+The commands are taken from the parser, so new commands are tested as soon as they are registered.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ LEAVES = leaves(parser.parser())
 LIVE = [name for name, of in LEAVES.items() if re.search(r"(?m)^  --context", of.format_help())]
 """Commands that read a cluster of a kubeconfig."""
 OFFLINE = {"render", "explain", "validate"}
-"""Commands that read it only with ``--runtimes-from-cluster``."""
+"""Commands that read a cluster only if a flag names one."""
 
 
 @dataclass
@@ -89,7 +89,7 @@ def _read(terminal: int) -> Iterator[bytes]:
 
 
 def least(of: argparse.ArgumentParser) -> list[str]:
-    """Return the fewest arguments that the parser accepts."""
+    """Return the smallest set of arguments that the parser accepts."""
     words: list[str] = []
     for action in of._actions:
         if not (action.required and action.nargs != "*"):
@@ -142,7 +142,7 @@ def test_a_missing_argument_is_a_usage_error_that_names_it(name: str, tmp_path: 
 
 @pytest.fixture
 def nowhere(tmp_path: Path) -> str:
-    """The kubeconfig of a server that does not listen."""
+    """Return the kubeconfig of a server that does not listen."""
     server = f"https://127.0.0.1:{free_ports(1)[0]}"
     config = {
         "apiVersion": "v1", "kind": "Config", "current-context": "c",
@@ -188,7 +188,7 @@ def test_every_command_that_takes_a_context_is_tried_without_a_server() -> None:
 
 
 WITHOUT_CLUSTER = {"cluster up", "cluster build", "cluster list"}
-"""Commands that need no cluster that exists."""
+"""Commands that do not need an existing cluster."""
 
 
 @pytest.mark.parametrize(

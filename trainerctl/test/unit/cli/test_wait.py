@@ -26,7 +26,7 @@ class _Nothing:
 
 
 class _Expiring:
-    """A client of a server that has restarted: each watch is of a version that it does not know."""
+    """A client of a server that has restarted: it does not know the version of any watch."""
 
     def __init__(self, world: World) -> None:
         self._world = world

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What is put into the cluster, and under which rights it runs."""
+"""The initial objects of the cluster, and the rights of its components."""
 
 import base64
 import json

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""KAI-Scheduler in a local cluster: what is checked before anything starts, and what is installed."""
+"""KAI-Scheduler in a local cluster: the checks before anything starts, and the installed objects."""
 
 from __future__ import annotations
 

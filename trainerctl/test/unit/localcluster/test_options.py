@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The releases of a local cluster, and the gates of Kubernetes' own gangs."""
+"""The releases of a local cluster, and the feature gates of Kubernetes' own gangs."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ NEWER = {"k8s.io/cri-api", "k8s.io/cri-client"}
 
 
 def versions(group: ToolGroup) -> dict[str, str]:
-    """Return the version of each module of a group, replacements applied."""
+    """Return the version of each module of a group, after replacements."""
     text = (group.directory / "go.mod").read_text()
     required: dict[str, str] = dict(re.findall(r"^\s+(\S+) (v\S+)(?: // indirect)?$", text, re.MULTILINE))
     replaced: dict[str, str] = dict(re.findall(r"^\s+(\S+) => \S+ (v\S+)$", text, re.MULTILINE))

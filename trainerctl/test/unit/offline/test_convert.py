@@ -28,7 +28,7 @@ NEW = ("runtimePatches", "activeDeadlineSeconds")
 
 
 def recorded() -> list[Any]:
-    """The recorded TrainJobs that have fields of the first generation."""
+    """Return the recorded TrainJobs that have fields of the first generation."""
     cases = json.loads(RECORDED.read_text())
     return [
         pytest.param(case, id=case["name"])
@@ -48,7 +48,7 @@ def document(kind: str, spec: Document, **metadata: Any) -> InputObject:
 
 
 def converted(given: InputObject, release: str) -> tuple[Document, dict[str, str]]:
-    """The rewritten spec, and the losses by path."""
+    """Return the rewritten spec, and the lost fields' problems by path."""
     made = convert.convert(given, release)
     return made.data["spec"], {".".join(map(str, loss.path)): loss.problem for loss in made.losses}
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Reading ``-f FILE…``: what is found, and the one line that says what is wrong and where."""
+"""Reading ``-f FILE…``: the objects that are found, and one line for each error, with its place."""
 
 import io
 import json

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Logs over HTTP/1.1 as a kubelet serves them: ``/containerLogs/NAMESPACE/POD/CONTAINER``.
 
-A connection carries one request. The answer has no length: it grows while a pod runs, and ends with the connection's
-last chunk.
+A connection carries one request. The response has no Content-Length, because a log grows while its pod runs; its last
+chunk ends it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _HEAD_SECONDS: Final = 10.0
 _END: Final = b"0\r\n\r\n"
 _log = logging.getLogger(__name__)
 Log = Callable[[str], AsyncIterator[bytes]]
-"""Yields the pieces of a log; an empty one allows the server to notice that the client has disconnected."""
+"""Yields the pieces of the log that a target names. At an empty piece the server notices that the client has gone."""
 
 
 class Line(NamedTuple):
@@ -68,7 +68,7 @@ class Query:
         return cls(**flags, tail=_count(values, "tailLines"), limit=_count(values, "limitBytes"), since=since)
 
     def first(self, lines: Sequence[Line]) -> Sequence[Line]:
-        """Return the lines of ``lines`` with which the answer begins."""
+        """Return the lines of ``lines`` that are sent first, before lines that are written later."""
         since = self.since
         found = [line for line in lines if since is None or line.at >= since]
         return found if self.tail is None else found[max(0, len(found) - self.tail) :]
@@ -89,7 +89,7 @@ def _count(values: Mapping[str, str], name: str) -> int | None:
 
 
 class LogError(Exception):
-    """The request gets no log; ``status`` is that of the answer."""
+    """A request that gets no log; ``status`` is the HTTP status of the answer."""
 
     def __init__(self, status: HTTPStatus, message: str) -> None:
         super().__init__(message)
@@ -110,7 +110,7 @@ class Target:
         """Return the container and the options that the path and the query of a request name.
 
         Raises:
-            LogError: the path is another one, or an option is not valid.
+            LogError: the path is not that of a log, or an option is not valid.
         """
         try:
             url = urlsplit(target)
@@ -141,7 +141,7 @@ class Target:
         return LogError(HTTPStatus.BAD_REQUEST, f"previous terminated {self._place} not found")
 
     def waits(self, reason: str) -> LogError:
-        """Return the refusal for a container that has not started, with the reason for which it waits."""
+        """Return the refusal for a container that has not started, with the reason why it waits."""
         return LogError(HTTPStatus.BAD_REQUEST, f"{self._place} is waiting to start: {reason}")
 
     @property
@@ -173,7 +173,7 @@ class LogServer:
             await server.serve_forever()
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answer the request of one connection. A client that disconnects ends it."""
+        """Answer the request of one connection. If the client disconnects, stop without an error."""
         try:
             with anyio.fail_after(_HEAD_SECONDS):
                 head = await reader.readuntil(b"\r\n\r\n")
@@ -195,7 +195,7 @@ class LogServer:
         begun = False
         try:
             async for data in self._log_of(target):
-                if reader.at_eof():  # a quiet container gives no reason to write, which would notice it
+                if reader.at_eof():  # a write would notice it, but a quiet container causes none
                     return
                 if not begun:
                     writer.write(_start(HTTPStatus.OK) + b"Transfer-Encoding: chunked\r\n\r\n")

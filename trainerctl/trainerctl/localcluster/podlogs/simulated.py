@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The logs of simulated pods, computed for each request. Their times follow the stages of the simulated nodes."""
+"""The logs of simulated pods, computed for each request. Their times agree with the pods' status, which kwok writes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ EXIT_CODE: Final = "sim.local/exit-code"
 MARK: Final = "[simulated]"
 """The first word of every line."""
 _RUN_FOR: Final = timedelta(seconds=2)
-"""The time for which the pod of a Job runs without the annotation."""
+"""How long the pod of a Job runs if it does not have the annotation."""
 _STEPS: Final = 10
 _STEPS_OF_AN_EPOCH: Final = 5
 _FAILS_AFTER: Final = 6
@@ -41,7 +41,7 @@ ReadPod = Callable[[str, str], Awaitable[Thing | None]]
 
 @dataclass(frozen=True)
 class Container:
-    """A container of a pod; it need not exist."""
+    """A container of a pod, by name; the pod may not have it."""
 
     pod: Thing
     name: str
@@ -53,12 +53,12 @@ class Container:
 
     @property
     def started(self) -> datetime | None:
-        """The time of its start, or None before it."""
+        """The time at which the container started, or None if it has not."""
         return moment(self._state, "running", "startedAt") or moment(self._state, "terminated", "startedAt")
 
     @property
     def ended(self) -> datetime | None:
-        """The time of its end, or None while it runs."""
+        """The time at which the container ended, or None if it has not."""
         return moment(self._state, "terminated", "finishedAt")
 
     @property
@@ -68,7 +68,7 @@ class Container:
 
     @property
     def waiting_reason(self) -> str:
-        """The reason for which it has not started."""
+        """The reason why the container has not started."""
         return text(self._state, "waiting", "reason") or "ContainerCreating"
 
     @property
@@ -78,7 +78,7 @@ class Container:
         return int(index) if index.isascii() and index.isdecimal() else 0
 
     def variable(self, name: str) -> str:
-        """Return the value of an environment variable, or an empty one."""
+        """Return the value of an environment variable; an empty text without the variable."""
         values = [text(each, "value") for each in maps(self.spec, "env") if each.get("name") == name]
         return values[-1] if values else ""
 
@@ -167,7 +167,7 @@ class SimulatedLogs:
         self._poll = poll
 
     async def log(self, target: str) -> AsyncIterator[bytes]:
-        """Yield the pieces of a log; a followed one ends with its container or its pod.
+        """Yield the pieces of a log. A log that is followed ends when its container ends or its pod is removed.
 
         Raises:
             LogError: the log does not exist; nothing was yielded.

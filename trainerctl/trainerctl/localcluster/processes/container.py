@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""One container of a pod: its process is started, watched and started again by the pod's restart policy."""
+"""One container of a pod: its process is started, watched, and restarted as the restart policy says."""
 
 from __future__ import annotations
 
@@ -45,9 +45,10 @@ MakePlan = Callable[[Container, ContainerRecord], Awaitable[process.Plan]]
 
 @dataclass(eq=False)
 class ContainerRunner:
-    """Runs one container until its policy ends it, it is stopped, or it ends in a pod for which ``pod_ends`` is true.
+    """Runs one container until it is stopped, or until it ends and is not restarted.
 
-    ``changed`` is called after each change.
+    A container is not restarted if its policy forbids it or ``pod_ends`` returns True. ``changed`` is called after each
+    change of the record.
     """
 
     pod: Pod
@@ -67,7 +68,7 @@ class ContainerRunner:
     _started: anyio.Event = field(default_factory=anyio.Event)
 
     async def run(self) -> bool:
-        """Run until the container does not run again; return True if it succeeded."""
+        """Run until the container has ended for good; return True if it succeeded."""
         while not self._stopping.is_set():
             if isinstance(self.record.state, ContainerStateTerminated) and self._is_over(self.record.state):
                 break
@@ -92,16 +93,19 @@ class ContainerRunner:
         await self._started.wait()
 
     async def stop(self, grace: float) -> None:
-        """Stop the container for good: SIGTERM, and SIGKILL after ``grace`` seconds. It may be called again."""
+        """Stop the container for good: SIGTERM, and SIGKILL after ``grace`` seconds.
+
+        A call while another one waits may shorten the time; the preStop hook runs only once.
+        """
         first = not self._stopping.is_set()
         self._grace = grace
         self._stopping.set()
         await self._end(grace, hook=first)
 
     async def kill(self, reason: str, grace: int | None = None) -> None:
-        """End the process, which is started again by the policy, unless the container is stopped.
+        """End the process, which is then restarted if the policy says so; do nothing if the container is being stopped.
 
-        Without a ``grace``, that of the pod counts.
+        Without a ``grace``, the pod's grace period is used.
         """
         if self._stopping.is_set():
             return
@@ -135,12 +139,12 @@ class ContainerRunner:
                 self.settings.record(self.pod, "FailedPreStopHook", message)
 
     def _is_over(self, last: ContainerStateTerminated) -> bool:
-        """Return True if the container is not started again."""
+        """Return True if the container is not restarted after ``last``."""
         over = self.policy == NEVER or (self.policy == ON_FAILURE and last.exit_code == 0)
         return over or self.pod_ends()
 
     async def _wait_to_restart(self) -> None:
-        """Wait after an end, longer each time."""
+        """Wait before the next start: longer after each end, but the first delay again after a long run."""
         last = self.record.state
         if not isinstance(last, ContainerStateTerminated):
             return
@@ -163,7 +167,7 @@ class ContainerRunner:
             await self._stopping.wait()
 
     async def _run_once(self) -> None:
-        """Run the process once, from its start to its end."""
+        """Run the process once and return when it has ended; return earlier if it cannot be started."""
         plan = await self._plan()
         if plan is None:
             return
@@ -242,7 +246,7 @@ class ContainerRunner:
         self.changed()
 
     async def _plan(self) -> process.Plan | None:
-        """Return the plan once everything that it needs exists, or None if the container is stopped before."""
+        """Return the plan as soon as everything that it needs exists; None if the container is stopped before."""
         while not self._stopping.is_set():
             try:
                 return await self.make_plan(self.container, self.record)

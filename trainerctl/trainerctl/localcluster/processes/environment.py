@@ -38,7 +38,7 @@ class ConfigError(Exception):
 
 
 def field_text(pod: Pod, selector: ObjectFieldSelector, address: str) -> str:
-    """Return the text of a field.
+    """Return the value of a field of the pod; an empty text if the pod does not set it.
 
     Raises:
         ConfigError: the field is not supported.
@@ -65,7 +65,7 @@ def field_text(pod: Pod, selector: ObjectFieldSelector, address: str) -> str:
 
 
 def resource_text(pod: Pod, selector: ResourceFieldSelector, container: Container) -> str:
-    """Return the text of a resource, in units of the divisor; a missing limit is 0.
+    """Return a request or limit of a container in units of the divisor, rounded up; a missing one is 0.
 
     Raises:
         ConfigError: the container does not exist.
@@ -92,7 +92,7 @@ def _escaped(text: str) -> str:
 
 
 def expand(text: str, values: Mapping[str, str]) -> str:
-    """Return ``text`` with values in place of $(NAME). $$ is one $; an unknown name stays as it is."""
+    """Return ``text`` with values in place of $(NAME). $$ becomes $; a $(NAME) without a value is not changed."""
 
     def value(found: re.Match[str]) -> str:
         return "$" if found[1] is None else values.get(found[1], found[0])
@@ -102,7 +102,7 @@ def expand(text: str, values: Mapping[str, str]) -> str:
 
 @dataclass
 class References:
-    """Reads the Secrets, ConfigMaps and claims of one namespace, each that exists at most once."""
+    """Reads the Secrets, ConfigMaps and claims of one namespace; an object that was found is not read again."""
 
     reader: Reader
     namespace: str
@@ -162,8 +162,8 @@ class Environment:
         """Return the variables of a container.
 
         Raises:
-            ConfigError: something that is referred to does not exist.
-            StatusError: something cannot be read.
+            ConfigError: an object or key that the variables refer to does not exist, or is not supported.
+            StatusError: an object cannot be read.
         """
         values: dict[str, str] = {}
         for source in container.env_from or []:

@@ -20,7 +20,7 @@ def parse(text: str) -> tuple[str, Path]:
     """Return the image and the folder of ``NAME=FOLDER``.
 
     Raises:
-        ValueError: the text has another form, or the folder has no Python.
+        ValueError: the text does not have this form, or the folder has no Python.
     """
     name, equals, folder = text.partition("=")
     path = Path(folder).expanduser().absolute()
@@ -42,7 +42,7 @@ def name_of(image: str) -> str:
 
 @dataclass(frozen=True)
 class Images:
-    """The folders of images. ``stand_ins`` takes scripts for programs that a folder lacks."""
+    """The folders of images. Scripts for programs that a folder lacks are written below ``stand_ins``."""
 
     stand_ins: Path
     folders: Mapping[str, Path] = field(default_factory=dict)

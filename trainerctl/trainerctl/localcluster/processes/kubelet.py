@@ -43,7 +43,7 @@ class _Entry:
 
 
 class Kubelet:
-    """Runs the pods whose node ``is_mine`` accepts. Reconcile nothing outside of `running`."""
+    """Runs the pods whose node ``is_mine`` accepts. Call `reconcile` only inside of `running`."""
 
     def __init__(self, client_: client.Client, settings: Settings, is_mine: Callable[[str], bool]) -> None:
         self._client = client_
@@ -58,13 +58,13 @@ class Kubelet:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Own the runners; at the end, all processes end."""
+        """Run the pods' runners during the body; afterwards, end all processes."""
         async with anyio.create_task_group() as self._tasks:
             yield
             self._tasks.cancel_scope.cancel()
 
     async def feed(self, queue: Queue) -> None:
-        """Add requests for pods whose runners report changes, until cancelled."""
+        """Use ``queue`` for requests for pods whose runners report changes; run until cancelled."""
         self._queue = queue
         await anyio.sleep_forever()
 
@@ -141,13 +141,13 @@ class Kubelet:
         with entry.scope:
             try:
                 await entry.runner.run()
-            except Exception as error:  # the others must not end with one pod
+            except Exception as error:  # an error of one pod must not end the others
                 _log.error("A pod cannot be run", pod=str(entry.runner.pod.key), error=error)
 
     async def _report(self, pod: Pod, entry: _Entry) -> None:
-        """Write the status, unless it is written already and no other writer has changed it since.
+        """Write the status if it differs from the last written one, or if another writer has changed a condition.
 
-        The node controller does that: it makes the pods of a node unready whose lease was not renewed for a while.
+        The node controller does that: it marks the pods of a node unready if the node's lease is not renewed in time.
         """
         version = pod.metadata.resource_version
         if entry.written is not None and version != entry.version and status.is_changed(entry.written, pod):
@@ -178,7 +178,7 @@ class Kubelet:
             return
 
     async def _discard(self, key: NamespacedName, entry: _Entry) -> None:
-        """End a pod that does not exist any more, and remove its folder."""
+        """End the processes of a pod that does not exist any more, and remove its folder."""
         if not entry.runner.finished.is_set():
             entry.scope.cancel()
             await entry.runner.finished.wait()

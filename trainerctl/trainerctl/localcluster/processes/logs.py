@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the logs that shims write: numbered files of records ``TIME F TEXT``, where P marks a part of a line."""
+"""Reads the logs that shims write: numbered files of lines ``TIME F TEXT``, or ``TIME P TEXT`` for a part of a line."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def segments(folder: Path) -> list[int]:
 
 
 def attempts(folder: Path) -> list[int]:
-    """Return the starts of a container that have a log, oldest first."""
+    """Return the numbers of the starts of a container that have a log, oldest first."""
     return (
         sorted(int(path.name) for path in folder.iterdir() if path.name.isdecimal())
         if folder.is_dir()
@@ -43,7 +43,7 @@ def tail(folder: Path, lines: int) -> bytes:
 
 def _cut(data: bytes, lines: int) -> bytes | None:
     """Return the records of the last lines in ``data``, or None if it has fewer lines."""
-    *complete, rest = data.split(b"\n")  # a progress bar's carriage returns end no record
+    *complete, rest = data.split(b"\n")  # splitlines would split at a progress bar's carriage returns
     records = [record + b"\n" for record in complete] + ([rest] if rest else [])
     ends = [place for place, record in enumerate(records) if _is_full(record)]
     open_end = bool(records) and not _is_full(records[-1])
@@ -59,7 +59,7 @@ def _is_full(record: bytes) -> bool:
 
 @dataclass
 class LogReader:
-    """Reads a log that may grow, from the place that a query names."""
+    """Reads a log that may grow, from the line with which a query begins."""
 
     folder: Path
     query: Query
@@ -76,13 +76,13 @@ class LogReader:
             self._since = stamp(self.query.since.timestamp())
 
     def read(self) -> Iterator[bytes]:
-        """Yield pieces of text until the end that the log has now; a later call continues there."""
+        """Yield the text up to the current end of the log, in pieces; a later call continues there."""
         if not self._begun and self.query.tail is not None:
             yield from self._begin_at_tail(self.query.tail)
         self._begun = True
         while True:
             following = self._following()
-            # A file grows until the next one exists, so its end is read after the look for that.
+            # A file grows until the next one exists. Look for the next one first, so that no text is missed.
             if self._file is not None and (data := self._file.read(_READ_BYTES)):
                 yield self._rendered(data)
             elif following is None:

@@ -23,7 +23,7 @@ _POLL: Final = 0.25
 
 
 class ProcessLogs:
-    """Reads the logs of the pods that ``runner`` returns, and of those that have ended."""
+    """Reads the logs of pods that run and of pods that have ended; ``runner`` returns the runner of a pod that runs."""
 
     def __init__(
         self, reader: client.Reader, settings: Settings, runner: Callable[[str, str], PodRunner | None]
@@ -33,7 +33,7 @@ class ProcessLogs:
         self._runner = runner
 
     async def log(self, target: str) -> AsyncIterator[bytes]:
-        """Yield the pieces of a log; a followed one ends with its container.
+        """Yield the pieces of a log. A log that is followed ends when its container ends.
 
         Raises:
             LogError: the log does not exist; nothing was yielded.
@@ -67,7 +67,11 @@ class ProcessLogs:
             raise wanted.no_pod() from error
 
     def _started(self, pod: Pod, wanted: Target) -> tuple[Path, Callable[[], bool]]:
-        """Return the folder of the log of one start, and a function that returns True while it grows."""
+        """Return the folder of the requested log, and a function that returns True while the log grows.
+
+        Raises:
+            LogError: the container does not exist, has not started, or has no previous log.
+        """
         every = [*(pod.spec.init_containers or []), *(pod.spec.containers or [])]
         if not any(each.name == wanted.container for each in every):
             raise wanted.no_container()
@@ -97,7 +101,7 @@ def _status(pod: Pod, wanted: Target) -> ContainerStatus | None:
 
 
 def _waiting(pod: Pod, wanted: Target) -> str:
-    """Return the reason for which a container waits."""
+    """Return the reason why a container waits."""
     found = _status(pod, wanted)
     if found is not None and found.state is not None and found.state.waiting is not None:
         return found.state.waiting.reason or ""
@@ -105,7 +109,7 @@ def _waiting(pod: Pod, wanted: Target) -> str:
 
 
 def _previous(pod: Pod, wanted: Target) -> int:
-    """Return the number of the last start that has ended; a container that waits to start again has ended all."""
+    """Return the number of the last start that has ended, or -1; while a container waits, its last start has ended."""
     found = _status(pod, wanted)
     if found is None:
         return -1

@@ -23,7 +23,7 @@ def host_name(pod: Pod) -> str:
 
 
 def subdomain(pod: Pod) -> str:
-    """Return the name of the headless service in which a pod has a name, or an empty one."""
+    """Return the name of the headless Service that gives a pod a name; empty if there is none."""
     return pod.spec.subdomain or ""
 
 
@@ -64,7 +64,7 @@ class Hosts:
         return self._folder / namespace
 
     def addresses(self, namespace: str) -> dict[str, str]:
-        """Return the addresses of the names in a namespace that have a subdomain."""
+        """Return the addresses by name of the pods in a namespace that have a subdomain."""
         return self._addresses.get(namespace, {})
 
     def add(self, pod: Pod, cluster: str) -> Path:
@@ -83,7 +83,7 @@ class Hosts:
         new = dict.fromkeys(line for line in lines if line not in known)
         known.update(new)
         if namespace not in self._complete:
-            # The file is replaced in place: processes of an earlier kubelet have it mounted.
+            # The file is overwritten and not replaced by another one: containers may have it mounted.
             first = f"{self._of_machine()}\n127.0.0.1\t{contents.TRAINER_SERVER}\n"
             path.write_text(first + "".join(f"{line}\n" for line in known))
             self._complete.add(namespace)
@@ -109,7 +109,7 @@ def replace_names(text: str, addresses: Mapping[str, str]) -> str:
 
 
 def passed_environment() -> dict[str, str]:
-    """Return the variables of this process that its containers see too: those of proxies, certificates and pip."""
+    """Return the variables of this process that containers inherit, such as those of proxies, certificates and pip."""
     return {name: os.environ[name] for name in _PASSED if name in os.environ}
 
 

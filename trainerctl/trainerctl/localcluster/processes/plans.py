@@ -22,7 +22,7 @@ from trainerctl.localcluster.processes.status import ContainerRecord, identity
 from trainerctl.localcluster.processes.volumes import mounted
 
 MOUNTS: Final = "POD_MOUNTS"
-"""On machines where containers have no mounts of their own: the folder with the volumes at their mount paths."""
+"""The variable with the folder of the mounts, on machines where containers cannot have mounts of their own."""
 _KEPT_LOGS: Final = 2
 _MESSAGE: Final = "/dev/termination-log"
 """The path at which a container writes its message, unless it names another."""
@@ -30,21 +30,21 @@ _MESSAGE: Final = "/dev/termination-log"
 
 @dataclass(frozen=True)
 class Plans:
-    """Makes the plans of the containers of one pod whose volumes exist."""
+    """Makes the plans of the containers of one pod. The folders of its ``volumes`` must exist."""
 
     pod: Pod
     settings: Settings
     volumes: Mapping[str, Path]
     environment: Callable[[], Environment]
     ports: Mapping[int, int] = field(default_factory=dict)
-    """Substitutes of ports that other programs use."""
+    """Substitutes for ports that other programs use."""
 
     async def make(self, container: Container, record: ContainerRecord) -> Plan:
         """Return the plan for the next start of a container.
 
         Raises:
-            ConfigError: something that the container refers to does not exist.
-            StatusError: something cannot be read.
+            ConfigError: an object or volume that the container refers to does not exist.
+            StatusError: an object cannot be read.
         """
         start = record.next_start
         folder = self.settings.pod(self.pod.metadata.uid or "") / "containers" / container.name
@@ -85,7 +85,7 @@ class Plans:
         )
 
     def _base(self, container: Container, folder: Path) -> dict[str, str]:
-        """Return the variables that an image would bring."""
+        """Return the variables that an image or a kubelet would set."""
         host, _, port = self.settings.server.rpartition(":")
         home = self.settings.directory / "home"
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -117,7 +117,10 @@ class Plans:
     def _without_mounts(
         self, values: dict[str, str], argv: list[str], cwd: str, mounts: list[dict[str, object]]
     ) -> tuple[dict[str, str], list[str], str]:
-        """Show mounts below one folder, and addresses in place of the names of pods."""
+        """Link the mounts below one folder; return variables, command and working directory that fit it.
+
+        Names of pods are replaced by their addresses.
+        """
         root = self.settings.pod(self.pod.metadata.uid or "") / "root"
         for each in mounts:
             link = root / str(each["target"]).strip("/")

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""One pod: its volumes are made, its containers run in the order of a kubelet, and its record follows them."""
+"""One pod: its volumes are made, its containers run in a kubelet's order, and its record is kept current."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from trainerctl.localcluster.processes.volumes import Volumes
 
 DEADLINE: Final = "DeadlineExceeded"
 _RENEW_AFTER: Final = 0.4
-"""The part of a token's life after which it is renewed."""
+"""The fraction of a token's life after which it is renewed."""
 
 _LEAST_GRACE: Final = 2.0
-"""The seconds that a sidecar has for its end after the others have used up the pod's, as with a kubelet."""
+"""The seconds that a sidecar gets to end if the other containers have used up the pod's grace, as with a kubelet."""
 
 
 class PodRunner:
@@ -79,7 +79,10 @@ class PodRunner:
             self._update()
 
     def stop(self, grace: float) -> None:
-        """Stop the pod: its containers get SIGTERM, and SIGKILL after ``grace`` seconds. It may be called again."""
+        """Stop the pod: its containers get SIGTERM, and SIGKILL after ``grace`` seconds.
+
+        A later call can only shorten the time.
+        """
         self._grace = min(grace, self._grace) if self._stopping.is_set() else grace
         self._stopping.set()
 
@@ -89,7 +92,7 @@ class PodRunner:
         return self._stopping.is_set()
 
     async def _end_earlier(self) -> None:
-        """End processes that an earlier kubelet left, which was killed with its shims or whose shims end just now."""
+        """End the processes of an earlier kubelet, which may have been killed with its shims, or before they ended."""
         for record in (*self.record.init, *self.record.containers):
             if record.identity:
                 await process.end_all(record.identity)
@@ -105,7 +108,7 @@ class PodRunner:
             tasks.cancel_scope.cancel()
         for runner in self._init + self._containers:
             if not isinstance(runner.record.state, ContainerStateTerminated) and self._stopping.is_set():
-                await runner.stop(0)  # the pod may have been stopped before anything of it ran
+                await runner.stop(0)  # the pod may have been stopped before this container ran
                 await runner.run()  # it is stopped, so this only writes its end
 
     async def _prepare(self) -> bool:
@@ -136,7 +139,7 @@ class PodRunner:
         return False
 
     def _environment(self) -> Environment:
-        """Return an environment that reads every reference again: a value may be missing or change between starts."""
+        """Return an environment that reads all references again: values may appear or change between two starts."""
         references = References(self._settings.reader, self.pod.namespace)
         return Environment(self.pod, self.record.address, references)
 
@@ -154,7 +157,7 @@ class PodRunner:
                     self._settings.record(self.pod, "FailedMount", f"a token cannot be renewed: {error}")
 
     async def _let_pass(self, seconds: float) -> None:
-        """Return after ``seconds`` of either clock: that of sleeps stands still while the machine sleeps."""
+        """Return after ``seconds`` by either clock: the event loop's clock stands still while the machine sleeps."""
         began, end = self._settings.now(), anyio.current_time() + seconds
         while anyio.current_time() < end and (self._settings.now() - began).total_seconds() < seconds:  # noqa: ASYNC110
             await anyio.sleep(min(self._settings.retry, max(0.0, end - anyio.current_time())))
@@ -178,7 +181,7 @@ class PodRunner:
                         containers.start_soon(runner.run)
             self._only_sidecars = True
             for runner in reversed(self._sidecars):
-                if not self._stopping.is_set():  # then they are stopped with the pod
+                if not self._stopping.is_set():  # a pod that is stopping stops its sidecars itself
                     await runner.stop(self._own_grace)
 
     async def _stop_when_asked(self) -> None:
@@ -192,7 +195,7 @@ class PodRunner:
                 tasks.cancel_scope.cancel()
 
     async def _stop_in_order(self, grace: float) -> None:
-        """Stop the containers, and the sidecars after them, the last one first, within the rest of ``grace``."""
+        """Stop the containers, and then the sidecars, last one first, in the time that is left of ``grace``."""
         end = anyio.current_time() + grace
         async with anyio.create_task_group() as tasks:
             for runner in self._containers + self._init:
@@ -214,13 +217,13 @@ class PodRunner:
         return 30.0 if grace is None else float(grace)
 
     def _starts(self, containers: Sequence[Container]) -> dict[str, int]:
-        """Return the number of the last start of each container that has a log of this machine."""
+        """Return the number of the last start of each container that has a log on this machine."""
         uid = self.pod.metadata.uid or ""
         found = {each.name: logs.attempts(self._settings.logs(uid, each.name)) for each in containers}
         return {name: starts[-1] for name, starts in found.items() if starts}
 
     def _ends(self, starts: Mapping[str, int]) -> dict[str, ContainerStateTerminated]:
-        """Return the ends of starts, by container, that this machine's disk has."""
+        """Return how the ``starts`` ended, by container, if their shims wrote it to disk."""
         uid = self.pod.metadata.uid or ""
         found = {
             name: process.end(self._settings.logs(uid, name) / str(start)) for name, start in starts.items()

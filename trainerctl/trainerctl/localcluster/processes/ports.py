@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ports of jobs: all processes share those of the machine, so a job whose port is taken uses another one.
 
-Every TrainJob has the same rendezvous port. The pods of a job agree on a port by their variables and commands, in which
+Every TrainJob has the same rendezvous port. The pods of a job learn the port from their variables and commands, where
 the substitute replaces the declared port.
 """
 
@@ -32,7 +32,7 @@ def declared(pod: Pod) -> list[int]:
 
 
 def replace_ports(text: str, ports: Mapping[int, int]) -> str:
-    """Return ``text`` with other ports: a text that is a port, or ends an address with one, changes."""
+    """Return ``text`` with substitutes for ports: a port is replaced if it is the whole text or follows a colon."""
     for port, substitute in ports.items():
         text = re.sub(rf"\A{port}\Z|(?<=:){port}(?![\w.:-])", str(substitute), text)
     return text
@@ -49,7 +49,7 @@ def is_free(port: int) -> bool:
 
 
 class Ports:
-    """The ports of the groups whose processes run."""
+    """The ports, and their substitutes, of the groups whose processes run."""
 
     def __init__(
         self,

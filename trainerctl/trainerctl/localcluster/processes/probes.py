@@ -36,7 +36,7 @@ class ProbeTarget:
     ports: Sequence[ContainerPort]
 
     async def check(self, handler: Probe | LifecycleHandler, timeout: float) -> tuple[bool, str]:
-        """Return True if the container answers, and otherwise the reason."""
+        """Return True if the check succeeds; otherwise False and the reason."""
         try:
             with anyio.fail_after(timeout):
                 if handler.exec is not None:
@@ -51,7 +51,7 @@ class ProbeTarget:
                 if handler.tcp_socket is not None:
                     host, port = handler.tcp_socket.host or host, handler.tcp_socket.port
                 elif isinstance(handler, Probe) and handler.grpc is not None:
-                    port = handler.grpc.port  # the server is not asked for its health
+                    port = handler.grpc.port  # only a connection is tried: the health service is not called
                 if port is not None:
                     await (await anyio.connect_tcp(host, self._port(port))).aclose()
                     return True, ""
@@ -111,7 +111,10 @@ class Probes:
     """Returns True once the container is stopped: only its readiness is probed then."""
 
     async def run(self, kill: _Kill) -> None:
-        """Probe until cancelled; ``kill`` is called with the probe's own grace when the container has failed it."""
+        """Probe until cancelled, or until the startup or liveness probe fails.
+
+        If one of these fails, ``kill`` is called with a reason and the probe's own grace.
+        """
         startup, liveness = self.container.startup_probe, self.container.liveness_probe
         if startup is not None:
             if not await self._until(startup, "Startup", wanted=True):
@@ -129,7 +132,10 @@ class Probes:
                 tasks.cancel_scope.cancel()
 
     async def _until(self, probe: Probe, kind: str, *, wanted: bool) -> bool:
-        """Probe until the result is settled: ``wanted``, or a failure. It is not settled while the container stops."""
+        """Probe until the failure threshold is reached, and return False; if ``wanted``, return True at a success.
+
+        Do not return once the container is being stopped.
+        """
         await anyio.sleep(probe.initial_delay_seconds or 0)
         failures = 0
         while not self.is_stopping():

@@ -49,7 +49,7 @@ class Plan:
     message: str = ""
     """The file in which the container may leave its message."""
     ports: Mapping[int, int] = field(default_factory=dict)
-    """Substitutes of the container's ports."""
+    """Substitutes for the container's ports."""
 
 
 class StartError(Exception):
@@ -65,7 +65,7 @@ class _End(msgspec.Struct):
 
 
 class ProcessID(NamedTuple):
-    """A process that no later one with the same number is taken for."""
+    """Identifies a process so that a later process with the same PID is not mistaken for it."""
 
     number: int
     began: int
@@ -88,14 +88,14 @@ class Process:
         """Return the exit code once the process and all other processes of its container have ended."""
         report = await _report(self._reports)
         await self._shim.wait()
-        # A killed shim left processes, and the container's hooks may have started daemons.
+        # A shim that was killed leaves its processes, and the container's hooks may have started daemons.
         await end_all(self._identity)
         self._alone = True
         code: int = report.get("ended", _LOST)  # a killed shim reports nothing
         return code
 
     async def signal(self, name: str) -> None:
-        """Send a signal, by its name, to the group of the process; it may have ended."""
+        """Send the signal ``name`` to the process group; do nothing if the process has ended."""
         if self._shim.stdin is not None:
             try:
                 await self._shim.stdin.send(f"{name}\n".encode())
@@ -103,7 +103,7 @@ class Process:
                 return
 
     async def close(self) -> None:
-        """End the process at once, if it runs, and release the pipes. The end is that of the kubelet, not its own."""
+        """End the process at once, if it runs, and release the pipes. Such an end is not recorded beside the log."""
         with anyio.CancelScope(shield=True):
             await _release(self._shim)
             if not self._alone:
@@ -141,7 +141,7 @@ async def _started(reports: BufferedByteReceiveStream) -> ProcessID:
 
 
 async def _release(shim: anyio.abc.Process) -> None:
-    """Return when a shim, which ends with its standard input, has ended its container."""
+    """Close a shim's standard input, whereupon it ends its container; return when the shim has ended."""
     if shim.stdin is not None:
         await shim.stdin.aclose()
     await shim.wait()
@@ -149,15 +149,15 @@ async def _release(shim: anyio.abc.Process) -> None:
 
 
 async def end_all(identity: str) -> None:
-    """End the processes of one start of a container, by its name in their environment."""
+    """End the processes of one start of a container; they are found by the identity in their environment."""
     await anyio.to_thread.run_sync(tree.kill_marked, identity)
 
 
 def end(folder: Path) -> ContainerStateTerminated | None:
     """Return the end of the start whose log is in ``folder``.
 
-    Return None if the container did not end by itself, or its end is unreadable: one without mounts of its own can
-    write the file.
+    Return None if the container did not end by itself, or if the file is not valid: a container without mounts of its
+    own can overwrite it.
     """
     try:
         with (folder / END_FILE).open("rb") as file:
@@ -169,7 +169,10 @@ def end(folder: Path) -> ContainerStateTerminated | None:
 
 
 async def run_beside(process: ProcessID, plan: Plan, timeout: float) -> tuple[int, str]:
-    """Run a command with the mounts of a running container; return its exit code and its output."""
+    """Run the plan's command with the mounts of a running container; return its exit code and its output.
+
+    After ``timeout`` seconds the command is killed, and the exit code is 124.
+    """
     command = [*_command(), "--enter", str(process.number), str(process.began)]
     shim = await anyio.open_process(command, stderr=None, env=_environment(), start_new_session=True)
     output = b""
@@ -194,7 +197,7 @@ async def run_beside(process: ProcessID, plan: Plan, timeout: float) -> tuple[in
 
 
 async def can_mount() -> str:
-    """Return why this machine does not allow mounts of a container's own, or an empty text if it does."""
+    """Return why containers cannot have mounts of their own on this machine, or an empty text if they can."""
     done = await anyio.run_process([*_command(), "--check"], check=False, env=_environment())
     return done.stdout.decode(errors="replace").strip() if done.returncode else ""
 

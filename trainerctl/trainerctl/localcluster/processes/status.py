@@ -96,7 +96,7 @@ def render(
 ) -> dict[str, JSON]:
     """Return the status of a pod.
 
-    Conditions keep the time of their last transition in ``written``, the last status that was written, or in ``pod``.
+    A condition that is the same in ``written``, the last written status, or else in ``pod`` keeps its transition time.
     """
     finished, succeeded = record.phase in TERMINAL, record.phase == SUCCEEDED
     unready = [each.name for each in record.containers if not each.ready]
@@ -132,7 +132,7 @@ def render(
 
 
 def refused(pod: Pod, reason: str, message: str, now: datetime) -> dict[str, JSON]:
-    """Return the status of a pod that cannot run here: it waits, because its Job would try a failed one again."""
+    """Return the status of a pod that cannot run here: it waits, because its Job would replace a failed pod."""
     condition = _Conditions(_transitions(pod, None), now)
     waiting = ContainerStateWaiting(reason=reason, message=message)
     return {
@@ -163,10 +163,10 @@ def records(
 ) -> list[ContainerRecord]:
     """Return the containers as an earlier kubelet left them.
 
-    A container that ran is terminated: the kubelet that ran it has ended, and its processes with it. Its last written
-    status says whether it ran, and ``starts``, the number of the last start of each container that has a log: the
-    kubelet may have ended before it could write the status. ``ends`` has the ends of these starts that were not caused
-    by the end of the kubelet.
+    A container that ran is terminated: the kubelet that ran it has ended, and its processes with it. Whether it ran is
+    known from its last written status, and from ``starts``, which has the number of the last start of each container
+    with a log: the kubelet may have ended before it could write the status. ``ends`` has the ends of these starts,
+    except of those that ended with their kubelet.
     """
     statuses = pod.status.init_container_statuses if init else pod.status.container_statuses
     written = {each.name: each for each in statuses or []}
@@ -203,7 +203,7 @@ def ended(
 
 
 def identity(pod: Pod, container: str, start: int) -> str:
-    """Return the name of one start of a container; 0 is the first."""
+    """Return the identity of one start of a container; the first start is 0."""
     return f"{pod.metadata.uid}-{container}-{start}"
 
 

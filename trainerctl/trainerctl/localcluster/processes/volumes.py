@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Volumes as folders of this machine. Files of Secrets and ConfigMaps keep their content of the pod's start."""
+"""Volumes as folders of this machine. Files of Secrets and ConfigMaps are not updated after the start of the pod."""
 
 from __future__ import annotations
 
@@ -59,11 +59,11 @@ class Volumes:
     tokens: Tokens
 
     async def make(self) -> dict[str, Path]:
-        """Return the folder of each volume, or the file of a host path.
+        """Make the volumes; return the folder of each, or the path of a host path.
 
         Raises:
-            ConfigError: something that a volume refers to does not exist.
-            StatusError: something cannot be read.
+            ConfigError: an object or a path that a volume refers to does not exist, or is not supported.
+            StatusError: an object cannot be read, or a token is refused.
         """
         return {volume.name: await self._make(volume) for volume in self.pod.spec.volumes or []}
 
@@ -74,7 +74,7 @@ class Volumes:
         return min(lives, default=None)
 
     async def renew_tokens(self) -> None:
-        """Replace each token by a new one. A reader sees the old or the new one.
+        """Replace each token by a new one. A reader sees either the old or the new token.
 
         Raises:
             StatusError: a token is refused.
@@ -159,7 +159,7 @@ def forget(claims: Path, namespace: str, name: str, uid: str) -> None:
 
 
 def mounted(mount: VolumeMount, volumes: Mapping[str, Path], values: Mapping[str, str]) -> dict[str, object]:
-    """Return a mount of a container as its plan has it; a sub-path that does not exist becomes a folder.
+    """Return a mount in the form of a plan; a sub-path that does not exist is created as a folder.
 
     Raises:
         ConfigError: the volume does not exist, or the sub-path leaves it.

@@ -3,7 +3,7 @@
 """The group of a pod, and the causes of its values.
 
 The causes are found by trial: a field of an object that was read is changed, or an object is removed, and the pod is
-grouped again. The values that differ are due to that change. This holds for every grouper, installed ones included.
+grouped again. The values that differ are due to that change. This works for every grouper, also for installed ones.
 """
 
 from __future__ import annotations
@@ -48,15 +48,15 @@ Data = dict[str, JSON]
 Values = dict[str, JSON]
 
 _REPEATED: Final = f"annotations[{kai.TOP_OWNER_METADATA_KEY}]"
-"""Repeats the top owner, and is not printed for people."""
+"""The annotation that repeats the top owner; it is not printed for people."""
 Objects = dict[Key, Data]
 Path = tuple[str | int, ...]
 REFUSALS: Final = (GroupingError, StatusError)
 MOST_TRIES: Final = 2_000
-"""Maximum number of changes tried for one pod. Further causes are not found."""
+"""Maximum number of changes that are tried for one pod; causes beyond it are not found."""
 _POD_GROUPS: Final = "podgroups.scheduling.run.ai"
 _JUNK: Final = "x"
-"""Replaces a map or a list."""
+"""Replaces a map or a list, to find out whether the result depends on it."""
 _NOT_TRIED: Final = ("apiVersion", "kind", "metadata")
 _SHORT: Final = {"labels": "label", "annotations": "annotation"}
 
@@ -154,7 +154,7 @@ def _left_alone(pod: Data, settings: Settings) -> str:
 
 
 def with_rules_of(objects: Objects, settings: Settings) -> Settings:
-    """Return ``settings`` with the rules of the PodGroup whose CRD is in ``objects``, unless they name others."""
+    """Return ``settings``; unless they name rules, with those of the PodGroup CRD in ``objects``, if there is one."""
     if settings.rules is not None:
         return settings
     for key, data in objects.items():
@@ -232,7 +232,10 @@ class _Search:
                 await self._try(without, f"{key}: that it exists")
 
     async def _look_into(self, key: Key, path: Path) -> None:
-        """Try other values at ``path`` and below it; below only if the result depends on the presence of the value."""
+        """Try other values for the scalars at and below ``path``.
+
+        A map or a list is searched only if the result depends on it, or if it is in the metadata.
+        """
         value = _at(self._first.objects[key], path)
         if isinstance(value, dict | list):
             in_metadata = path[0] == "metadata"  # the API server validates its types
@@ -256,7 +259,7 @@ class _Search:
         try:
             values = await _Try(objects, self._trace.pod, self._settings).run()
         except (*REFUSALS, pydantic_core.ValidationError):
-            return True  # without it there is no group, so no value can be compared
+            return True  # after this change there is no group, so no value can be compared
         before, sources = self._trace.values, self._trace.sources
         changed = [name for name in before.keys() | values.keys() if before.get(name) != values.get(name)]
         for name in changed:
@@ -266,7 +269,7 @@ class _Search:
 
 
 def _renamed(objects: Objects, key: Key) -> Objects | None:
-    """Return the objects with another uid for one of them and in references to it; None if it has no uid."""
+    """Return the objects, with another uid for one of them and in the references to it; None if it has no uid."""
     uid = (objects[key].get("metadata") or {}).get("uid")
     if not uid:
         return None
@@ -305,7 +308,7 @@ def _at(data: JSON, path: Path) -> JSON:
 
 
 def _with(data: Data, path: Path, value: JSON) -> Data:
-    """Return ``data`` with ``value`` at ``path``, or without ``path`` for None. Copies only what it changes."""
+    """Return a copy of ``data`` with ``value`` at ``path``; None removes a map's key. Unchanged parts are shared."""
     changed: JSON = copy.copy(data)
     holder = changed
     for step in path[:-1]:

@@ -3,7 +3,7 @@
 """The trace of one TrainJob through the manager's pipeline: the steps, and the fields that cause each change.
 
 The causes are found by trial: the pipeline runs again without one field, and that field causes the differences. This
-holds for every plugin.
+works for every plugin.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Causes:
         ]
 
     async def find(self, spec: TrainingRuntimeSpec, train_job: TrainJob, run: Run) -> None:
-        """Try every field of the TrainJob's spec and of the runtime's policies."""
+        """Run the pipeline without each field of the TrainJob's spec and the runtime's policies; record the changes."""
         whole = await run(spec, train_job)
         for name, changed_spec, changed_job in _variants(spec, train_job):
             with suppress(Exception):  # a plugin may require the field: there is no result to compare
@@ -65,7 +65,7 @@ def _variants(
 
 
 def _fields(data: Data, left_out: set[str], depth: int) -> Iterator[tuple[str, ...]]:
-    """Yield the paths of the fields of a map and of its nested maps."""
+    """Yield the paths of the fields of a map and of its nested maps, with at most ``depth`` steps."""
     for name, held in data.items():
         if name in left_out:
             continue
@@ -123,7 +123,7 @@ class TrainJobTrace:
 
 
 async def reviewed(given: Offline, subject: Subject) -> TrainJobTrace:
-    """Return the trace of a TrainJob; the webhook's denial is its refusal if the pipeline has none."""
+    """Return the trace of a TrainJob; if the pipeline does not refuse it, its refusal is the webhook's, if any."""
     found = await trace(given, subject)
     if found.refusal is None:
         found.refusal = await trainjobs.denial(given, subject.train_job)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the manager does where its Configuration says nothing."""
+"""The defaults of the manager's Configuration."""
 
 from typing import Any
 

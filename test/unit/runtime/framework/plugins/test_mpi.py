@@ -183,7 +183,7 @@ async def test_the_host_file(spec: TrainingRuntimeSpec, train_job: TrainJob, lin
 async def test_the_gpus_of_the_train_job_are_slots_although_the_nodes_do_not_get_them(
     jobs: tuple[str, ...],
 ) -> None:
-    """Trainer v2.3 merges the TrainJob's resources only into the labelled job, and counts them all the same."""
+    """Trainer v2.3 merges the TrainJob's resources only into the labelled job, but counts them nevertheless."""
     spec, train_job = spec_of(*jobs, num_proc_per_node=1), job(resources_per_node=GPUS)
 
     for version in ("2.1", "2.3"):
@@ -284,7 +284,7 @@ async def test_validation(spec: TrainingRuntimeSpec, trainer: Trainer | None, fi
 
 
 class Notes:
-    """A controller builder that takes notes."""
+    """A stub of a controller builder that records its calls."""
 
     def __init__(self) -> None:
         self.watched: dict[type[Object], tuple[Any, dict[str, Any]]] = {}

@@ -41,7 +41,7 @@ from pkg.util.testing import (
 
 
 class Notes:
-    """A controller builder that takes notes."""
+    """A stub of a controller builder that records its calls."""
 
     def __init__(self) -> None:
         self.handlers: dict[type[Object], handler.EventHandler[Any]] = {}
@@ -235,7 +235,7 @@ async def test_nothing_is_watched_before_the_first_gang_scheduled_job(
     runtime = runtimes.TrainingRuntime(framework.Framework([made]), reader)
 
     async def needed() -> int:
-        """Return for how many of the kinds the wait is over."""
+        """Return the number of kinds whose watches may start."""
         over = 0
         for options in notes.options.values():
             with anyio.move_on_after(1):
@@ -251,7 +251,7 @@ async def test_nothing_is_watched_before_the_first_gang_scheduled_job(
 
 
 class Informer:
-    """A kind that is served from the start, or after a while."""
+    """An informer of a kind that is served from the start, or later."""
 
     def __init__(self, *, served: bool) -> None:
         self.has_synced = served

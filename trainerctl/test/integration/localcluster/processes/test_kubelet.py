@@ -176,7 +176,7 @@ async def test_the_last_phase_of_a_deleted_pod_is_written_before_it_is_removed(s
     wrapped = interceptor.wrap(client, interceptor.Funcs(subresource_patch=slow))
     async with _world(wrapped, settings) as world:
         pod = await world.until(lambda pod: pod.status.phase == "Running", "the pod runs")
-        # As the node controller does: the kubelet writes its own status again.
+        # The node controller writes this; the kubelet then writes its own status again.
         ready = b'{"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}'
         await client.status.patch(pod, raw_patch(STRATEGIC, ready))
         await client.delete(pod, grace_period_seconds=1)
@@ -275,7 +275,7 @@ async def test_a_condition_that_another_writer_has_changed_is_written_again(sett
     client = FakeClient(_pod("sleep", "2468"))
     async with _world(client, settings) as world:
         pod = await world.until(lambda pod: _ready(pod) == "True", "the pod is ready")
-        # The node controller does that to the pods of a node whose lease was not renewed.
+        # The node controller writes this for the pods of a node whose lease was not renewed.
         unready = {"type": "Ready", "status": "False", "lastTransitionTime": "2026-01-01T00:00:00Z"}
         body = msgspec.json.encode({"status": {"conditions": [unready]}})
         await client.status.patch(pod, raw_patch(STRATEGIC, body))

@@ -95,7 +95,7 @@ async def test_sidecars_are_stopped_after_the_others_the_last_one_first(
 async def test_a_sidecar_that_ends_while_its_pod_ends_is_not_started_again(
     settings: Settings, tmp_path: Path, stopped: bool
 ) -> None:
-    """The first sidecar ends while another container ends: the main one or the second sidecar."""
+    """Let the first sidecar end while another container ends: the main one, or the second sidecar."""
 
     def ending(name: str, then: str = "") -> dict[str, Any]:
         script = f"trap 'touch {tmp_path}/end; sleep 1.5; exit 0' TERM; echo up; while :; do sleep 0.05; {then} done"

@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.timeout(120), pytest.mark.slow]
 
 @pytest.fixture
 def plan(tmp_path: Path) -> process.Plan:
-    """A container that runs until it is ended."""
+    """Return the plan of a container that runs until it is ended."""
     return process.Plan(
         argv=["sleep", "7913"],
         env={**os.environ, process.IDENTITY: f"{tmp_path}-0"},
@@ -41,13 +41,13 @@ def plan(tmp_path: Path) -> process.Plan:
 
 
 def _left(plan: process.Plan) -> list[str]:
-    """Return the commands of the container's processes; each of them has its working folder."""
+    """Return the commands of the container's processes; they are found by their working folder."""
     return commands(lambda each: each.cwd() == plan.cwd)
 
 
 @asynccontextmanager
 async def _running(plan: process.Plan) -> AsyncIterator[process.Process]:
-    """A process that is released at the end of the block."""
+    """Start a process, and release it at the end of the block."""
     running = await process.start(plan)
     try:
         yield running
@@ -60,7 +60,7 @@ async def _until(path: str) -> None:
 
 
 async def test_no_process_is_left_of_a_container_whose_shim_is_killed(plan: process.Plan) -> None:
-    # The first process, the second one and the loaders of their programs run beside the search for them.
+    # Processes start and load programs while they are searched for.
     loads = 'echo "exec sh ./again" > again; setsid sh ./again & setsid sleep 7913 &'
     plan = replace(plan, argv=["sh", "-c", f"{loads} sleep 0.05; kill -9 $PPID; sleep 7913"])
     for _ in range(20):
@@ -148,7 +148,7 @@ async def test_a_command_beside_a_container_that_ends_as_it_is_cancelled_is_rele
         tasks.start_soon(process.run_beside, running.id, command, 60.0)
         await _until(f"{plan.cwd}/up")
         tasks.cancel_scope.cancel()
-        time.sleep(1)  # noqa: ASYNC251 the command ends before the event loop can learn of it
+        time.sleep(1)  # noqa: ASYNC251 the command ends before the event loop notices it
 
 
 def test_a_process_whose_parent_has_ended_before_it_can_follow_is_killed() -> None:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Objects, tokens and room on the machine for which pods that run as local processes wait."""
+"""Pods that run as local processes wait for objects, tokens and resources of the machine."""
 
 import os
 import resource
@@ -60,7 +60,7 @@ async def test_a_container_waits_until_the_machine_allows_another_process(
 
 @contextmanager
 def _one_more_file() -> Iterator[None]:
-    """Allow this process one more open file than it has: enough for a plan, not for the pipes of a process."""
+    """Allow this process one more open file: that is enough to make a plan, but not for the pipes of a process."""
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     with Path(os.devnull).open() as lowest:
         free = lowest.fileno()

@@ -115,7 +115,7 @@ def test_timestamps_precede_the_lines() -> None:
 
 
 class Pods:
-    """Returns one pod after the other, and the last one again."""
+    """Returns one pod after the other, and then the last one repeatedly."""
 
     def __init__(self, *pods: Thing | None) -> None:
         self._pods = list(pods)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The end of a container on the disk: containers without mounts of their own can write it."""
+"""The file with the end of a container: containers without mounts of their own can overwrite it."""
 
 from pathlib import Path
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Changes between two values: complete, and named as people name things."""
+"""Changes between two values: they are complete, and their paths are readable."""
 
 from typing import Any
 

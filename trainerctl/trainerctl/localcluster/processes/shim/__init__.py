@@ -8,6 +8,6 @@ It uses the standard library only and runs without site-packages.
 from typing import Final
 
 IDENTITY: Final = "CONTAINER_ID"
-"""The variable with the name of one start of a container."""
+"""The environment variable that identifies one start of a container."""
 END_FILE: Final = "end.json"
-"""The end of a container beside its log, for a kubelet that starts after the one that could not report it."""
+"""The file, beside the log, with the exit code and times of a start, for a kubelet that could not watch it end."""

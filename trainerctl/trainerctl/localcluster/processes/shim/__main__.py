@@ -3,8 +3,8 @@
 """``python -m trainerctl.localcluster.processes.shim``: run one container.
 
 The first line of standard input is the plan. The lines after it are commands: the name of a signal for the container.
-The end of standard input is the end of the kubelet, and with it the container ends. Each line of standard output is
-a report: ``started`` with the process and the time of its start, ``failed`` with a message, or ``ended`` with the exit
+When standard input ends, the kubelet has ended, and the container is ended too. Each line of standard output is a
+report: ``started`` with the process and the time of its start, ``failed`` with a message, or ``ended`` with the exit
 code.
 With ``--enter PID BEGAN``, run a command beside a container's process. With ``--check``, try to make a mount.
 """
@@ -17,7 +17,7 @@ from trainerctl.localcluster.processes.shim import mounts, supervise
 
 
 def main(argv: list[str]) -> int:
-    """Return the exit code."""
+    """Run a container, a command beside one, or the check; return the exit code."""
     if argv[:1] == ["--check"]:
         try:
             mounts.unshare()

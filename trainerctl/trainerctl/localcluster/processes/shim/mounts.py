@@ -84,7 +84,7 @@ class Root:
         return target
 
     def enter(self) -> None:
-        """Make the file system that of this process."""
+        """Make this file system the root of this process."""
         if self._path:
             os.chroot(self._path)
             os.chdir("/")
@@ -123,7 +123,7 @@ def enter(pid: int, began: int) -> None:
     """Give this process the mounts, host name and root folder of a container's process.
 
     Raises:
-        OSError: the process that `tree.start_time` knows by ``began`` has ended, or its mounts cannot be entered.
+        OSError: the process has ended (``began`` is not its `tree.start_time`), or its mounts cannot be entered.
     """
     spaces = [os.open(f"/proc/{pid}/ns/{name}", os.O_RDONLY) for name in _SPACES if not _is_shared(pid, name)]
     root = os.open(f"/proc/{pid}/root", os.O_PATH)
@@ -141,7 +141,7 @@ def _is_shared(pid: int, name: str) -> bool:
 
 
 def _copy(entry: os.DirEntry[str], to: str) -> None:
-    """Show an entry of a folder in another folder. An entry that ends meanwhile or is not readable is left out."""
+    """Show an entry of a folder in another folder. An entry that has disappeared or is not readable is left out."""
     try:
         if entry.is_symlink():
             os.symlink(os.readlink(entry.path), to)

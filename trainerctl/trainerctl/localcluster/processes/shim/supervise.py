@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the process of a container from its start until no process of it is left."""
+"""Runs the process of a container until neither it nor any process that it started is left."""
 
 import json
 import os
@@ -21,7 +21,7 @@ _NOT_FOUND: Final = 127
 
 
 def run(plan: dict[str, Any]) -> int:
-    """Run a container; return 0 once its end is reported."""
+    """Run a container; return 0 once its end, or the failure of its start, is reported."""
     os.makedirs(plan["log"], mode=0o700, exist_ok=True)
     log = LogWriter(plan["log"])
     tree.adopt_orphans()
@@ -127,7 +127,7 @@ class _Container:
 
 
 def _execute(plan: dict[str, Any], shim: int, output: int, failure: int) -> None:
-    """Become the container's process. An error is written to ``failure``, which a started program closes."""
+    """Become the container's process. An error is written to the pipe ``failure``, which ``exec`` closes."""
     try:
         os.setsid()
         tree.end_with_parent(shim)

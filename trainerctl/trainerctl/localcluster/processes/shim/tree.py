@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The processes of a container: those below this one, and those with its identity wherever they are.
+"""The processes of a container: the shim's descendants, and all processes with the container's identity.
 
-Those below this one become its children when their parents end, so none is lost while it lives. Daemons that the
-container's hooks start, and processes that a killed shim leaves, are found by the identity in their environment: all
-processes of the machine are searched, because one whose parent ends meanwhile may be found nowhere in a tree.
+Descendants become children of the shim when their parents end, so none is lost while the shim lives. Daemons that the
+container's hooks start, and processes that a killed shim leaves, are found by the identity in their environment. All
+processes of the machine are searched for it: a search of the tree can miss a process whose parent ends meanwhile.
 """
 
 import ctypes
@@ -104,7 +104,7 @@ def _children(pid: int) -> list[int]:
 
 
 def kill_marked(identity: str, timeout: float = 5) -> None:
-    """Kill the processes of a container, including those that they start meanwhile."""
+    """Kill the processes with an identity, including those that they start meanwhile."""
     deadline = time.monotonic() + timeout
     clean = 0
     while clean < _CLEAN_PASSES and time.monotonic() < deadline:

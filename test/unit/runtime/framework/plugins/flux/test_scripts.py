@@ -18,7 +18,7 @@ CLUSTER = scripts.Cluster(
 
 
 def words(command: list[str], **environment: str) -> list[str]:
-    """Return the words that the entry point starts ``command`` with."""
+    """Return the words of ``command`` as the entry point starts it."""
     line = next(
         each for each in scripts.entrypoint(CLUSTER, command).splitlines() if each.startswith("set --")
     )

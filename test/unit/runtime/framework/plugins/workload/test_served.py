@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The version in which gangs are written, by the schemas that the API server publishes."""
+"""The version in which gangs are written, which the schemas of the API server determine."""
 
 from __future__ import annotations
 
