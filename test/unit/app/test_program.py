@@ -123,13 +123,8 @@ async def test_status_updates_are_served_with_their_feature_gate_in_every_replic
     cfg.metrics.bind_address = cfg.health.health_probe_bind_address = "0"
     cfg.feature_gates = gates
     parsed = flags.parse(arguments)
-    mgr = ctrl.Manager(
-        rest.Config("http://127.0.0.1:1"),
-        program.options(parsed, cfg),
-        transport=rest.FakeTransport(lambda _request: rest.FakeResponse(404)),
-    )
 
-    await program.setup(mgr, parsed, cfg)
+    mgr = await managed_by(parsed, cfg)
 
     assert ("status-server" in mgr._readyz) is serves
     if serves:

@@ -19,6 +19,7 @@ from controller_runtime.envtest import file_lock
 from controller_runtime.machinery import JSON, Object
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainJob
+from pkg.why import Thing
 from rich.live import Live
 from rich.text import Text
 
@@ -55,19 +56,18 @@ class Observed:
             f"{nodes} pods created": len(phases) >= nodes,
             f"{nodes} pods running": sum(phase in {"Running", "Succeeded"} for phase in phases) >= nodes,
             f"{nodes} pods succeeded": phases.count("Succeeded") >= nodes,
-            "Job complete": bool(self.jobs) and all(has_condition(job, "Complete") for job in self.jobs),
+            "Job complete": bool(self.jobs) and all(Thing(job).is_true("Complete") for job in self.jobs),
             "JobSet completed": bool(self.job_sets)
-            and all(has_condition(job_set, "Completed") for job_set in self.job_sets),
-            "TrainJob complete": has_condition(self.train_job, "Complete"),
+            and all(Thing(job_set).is_true("Completed") for job_set in self.job_sets),
+            "TrainJob complete": Thing(self.train_job).is_true("Complete"),
         }
 
     @property
     def failure(self) -> str:
         """Why the TrainJob failed; empty while it has not."""
-        for condition in conditions(self.train_job):
-            if condition.get("type") == "Failed" and condition.get("status") == "True":
-                return f"{condition.get('reason')}: {condition.get('message')}"
-        return ""
+        job = Thing(self.train_job)
+        failed = job.condition("Failed")
+        return f"{failed.get('reason')}: {failed.get('message')}" if job.is_true("Failed") else ""
 
     @property
     def objects(self) -> list[dict[str, JSON]]:
@@ -99,16 +99,6 @@ class Milestones:
         return {step: self.taken.get(step) for step in Observed().steps(self.nodes)}
 
 
-def conditions(manifest: dict[str, JSON]) -> list[dict[str, JSON]]:
-    """Return an object's conditions."""
-    return (manifest.get("status") or {}).get("conditions") or []
-
-
-def has_condition(manifest: dict[str, JSON], kind: str) -> bool:
-    """Return True if the object's condition of the type ``kind`` is True."""
-    return any(each.get("type") == kind and each.get("status") == "True" for each in conditions(manifest))
-
-
 def train_job(nodes: int) -> TrainJob:
     """Return the demo's TrainJob."""
     spec = {
@@ -135,10 +125,11 @@ async def observe(client: LiveClient) -> Observed:
 def created(observed: Observed) -> Iterator[tuple[str, str, str, str]]:
     """Yield kind, name, state and node of each object."""
     for each in observed.objects:
-        status = each.get("status") or {}
-        true = [str(condition["type"]) for condition in conditions(each) if condition.get("status") == "True"]
-        state = status.get("phase") or (true[-1] if true else "")
-        yield each["kind"], each["metadata"]["name"], state, (each.get("spec") or {}).get("nodeName", "")
+        thing = Thing(each)
+        found = thing.maps("status", "conditions")
+        true = [str(condition["type"]) for condition in found if condition.get("status") == "True"]
+        state = thing.text("status", "phase") or (true[-1] if true else "")
+        yield thing.kind, thing.name, state, thing.text("spec", "nodeName")
 
 
 async def demo_command(parsed: argparse.Namespace, out: Console, err: Console) -> int:
@@ -188,14 +179,14 @@ async def _train(client: LiveClient, parsed: argparse.Namespace, out: Console, e
     observed = Observed()
     with Live(_table(milestones), console=out, refresh_per_second=10) as live:
         with anyio.move_on_after(parsed.timeout):
-            while not has_condition(observed.train_job, "Complete") and not observed.failure:
+            while not Thing(observed.train_job).is_true("Complete") and not observed.failure:
                 observed = await observe(client)
                 milestones.see(observed)
                 live.update(_table(milestones))
                 await anyio.sleep(_POLL)
     out.say()
     out.table(("KIND", "NAME", "STATE", "NODE"), created(observed))
-    if has_condition(observed.train_job, "Complete"):
+    if Thing(observed.train_job).is_true("Complete"):
         took = milestones.taken["TrainJob complete"]
         out.say()
         out.say(f"TrainJob {NAME} is ", ("Complete", "green"), f", {took:.1f} s after it was created.")

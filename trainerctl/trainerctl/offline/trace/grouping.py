@@ -11,6 +11,9 @@ from __future__ import annotations
 import copy
 import dataclasses
 import importlib.metadata
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
@@ -39,13 +42,7 @@ from trainerctl.offline.snapshot import Key, Snapshot
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-
-import json
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-
 Data = dict[str, JSON]
-Values = dict[str, JSON]
 
 _REPEATED: Final = f"annotations[{kai.TOP_OWNER_METADATA_KEY}]"
 """The annotation that repeats the top owner; it is not printed for people."""
@@ -71,7 +68,7 @@ class GroupTrace:
     owners: list[Key] = field(default_factory=list)
     """Nearest first, the top owner last; for a pod without owners the pod itself."""
     grouper: str = ""
-    values: Values = field(default_factory=dict)
+    values: Data = field(default_factory=dict)
     sources: dict[str, list[str]] = field(default_factory=dict)
     """The causes of each value; a value without causes is the grouper's own."""
     missing: list[Key] = field(default_factory=list)
@@ -178,7 +175,7 @@ class _Try:
         self._pod = pod
         self._settings = settings
 
-    async def run(self) -> Values:
+    async def run(self) -> Data:
         hub = new_plugins_hub(self.snapshot, self._settings.hub, found=_installed())
         grouper = PodGrouper(DirectOwners(self.snapshot, self.snapshot), hub)
         pod = Pod.from_dict(self.objects[self._pod])
@@ -325,7 +322,7 @@ def _key(obj: Object) -> Key:
     return Key(obj.gvk, obj.namespace, obj.name)
 
 
-def _values(metadata: Metadata, pod: Pod, rules: Rules) -> Values:
+def _values(metadata: Metadata, pod: Pod, rules: Rules) -> Data:
     """Return the group's values by the names of the PodGroup's fields."""
     own = metadata.find_sub_group_for_pod(pod.namespace, pod.name)
     values = {
