@@ -21,6 +21,15 @@ JOB = GVK("batch", "v1", "Job")
 MakeObject = Callable[..., Unstructured]
 
 
+class Clock:
+    """A clock that a test sets."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
 class Informer:
     """An informer whose events a test sends."""
 

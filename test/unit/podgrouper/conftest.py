@@ -16,7 +16,7 @@ from pkg.podgrouper import DirectOwners, Options, PodGrouper, PodReconciler, Rul
 from pkg.podgrouper.ownercache import OwnerCache
 from pkg.podgrouper.podgroup import Handler
 from pkg.podgrouper.servedrules import FixedRules
-from testkit.owner_world import Cluster, Live
+from testkit.owner_world import Clock, Cluster, Live
 
 MakeObject = Callable[..., Unstructured]
 MakePod = Callable[..., Pod]
@@ -34,6 +34,12 @@ def _metadata(name: str, owners: tuple[Unstructured, ...], more: dict[str, Any])
     ]
     named = {"name": name, "namespace": "team-a", "uid": f"uid-{name}", **more}
     return {**named, "ownerReferences": references} if references else named
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """A clock that the test sets."""
+    return Clock()
 
 
 @pytest.fixture

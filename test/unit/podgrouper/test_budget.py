@@ -5,19 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pkg.podgrouper.budget import LONGEST, NAMESPACES, REQUEST, SAVED, SHARE, Budget, OverBudgetError
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
+from testkit.owner_world import Clock
 
 
 @pytest.fixture

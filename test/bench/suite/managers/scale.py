@@ -17,7 +17,7 @@ has an API server of its own. These phases are measured one after another:
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
@@ -51,6 +51,8 @@ _NEW: Final = {
         }
     ]
 }
+
+Step = Callable[[str], Awaitable[None]]
 
 
 async def run(plan: Plan) -> list[figures.Figure]:
@@ -99,12 +101,8 @@ async def _fill(manager: Manager, jobs: Sequence[str], patience: float) -> None:
         await api.each(jobs, _creating(where.api))
         await manager.within(patience, watch.all())
     for state, status in ((1, objects.active()), (2, objects.completed())):
-        path = _JOB_SETS + "/namespaces/{}/jobsets/{}/status"
-
-        async def report(job: str, status: Any = status, path: str = path) -> None:
-            await where.api.send("PATCH", path.format(_namespace(job), job), status, content=MERGE)
-
-        await api.each([job for job in jobs if _number(job) % 3 == state], report)
+        some = [job for job in jobs if _number(job) % 3 == state]
+        await api.each(some, _patching(where.api, status, "/status"))
 
 
 async def _work(plan: Plan, manager: Manager, jobs: Sequence[str], found: Found) -> None:
@@ -211,7 +209,7 @@ async def _machine(found: Found) -> AsyncIterator[None]:
     found.add("machine.peak", (most - before) / _GIB, "GiB")
 
 
-def _creating(client: Api) -> Any:
+def _creating(client: Api) -> Step:
     async def create(job: str) -> None:
         path = f"{objects.TRAINER}/namespaces/{_namespace(job)}/trainjobs"
         await client.send("POST", path, _train_job(job))
@@ -219,15 +217,18 @@ def _creating(client: Api) -> Any:
     return create
 
 
-def _touching(client: Api, value: str) -> Any:
-    body = {"metadata": {"annotations": {"bench/touched": value}}}
+def _touching(client: Api, value: str) -> Step:
+    return _patching(client, {"metadata": {"annotations": {"bench/touched": value}}})
 
-    async def touch(job: str) -> None:
-        await client.send(
-            "PATCH", f"{_JOB_SETS}/namespaces/{_namespace(job)}/jobsets/{job}", body, content=MERGE
-        )
 
-    return touch
+def _patching(client: Api, body: dict[str, Any], subresource: str = "") -> Step:
+    """Return the step that merges ``body`` into the JobSet of a TrainJob."""
+
+    async def patch(job: str) -> None:
+        path = f"{_JOB_SETS}/namespaces/{_namespace(job)}/jobsets/{job}{subresource}"
+        await client.send("PATCH", path, body, content=MERGE)
+
+    return patch
 
 
 def _train_job(job: str) -> dict[str, Any]:

@@ -8,22 +8,11 @@ import pytest
 from controller_runtime.machinery import NamespacedName
 
 from pkg.podgrouper.podgroup import Memory
+from testkit.owner_world import Clock
 
 
 def key(namespace: str, number: int = 0) -> NamespacedName:
     return NamespacedName(namespace, f"j-{number}")
-
-
-class Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
 
 
 @pytest.fixture
