@@ -303,6 +303,12 @@ def crowd(world: World) -> None:
     world.unscheduled(NO_GPU)
 
 
+def growing_crowd(world: World) -> None:
+    """As ``crowd``, while the Job has yet to create two of its pods."""
+    crowd(world)
+    world.job["spec"] |= {"parallelism": 4, "completions": 4}
+
+
 def elastic_crowd(world: World) -> None:
     crowd(world)
     for pod in world.pods:

@@ -59,12 +59,15 @@ def _amounts(pod: Thing, wanted: Iterable[str]) -> str:
 def crowded(snapshot: Snapshot, pod: Thing) -> tuple[str, str, tuple[str, ...]] | None:
     """Return cause, summary and evidence if even empty nodes cannot hold the TrainJob's pods at once, otherwise None.
 
-    Only pods with the same requests as ``pod`` are counted. An elastic job starts with fewer pods than it has.
+    Only pods with the same requests as ``pod`` are counted, and those that their Jobs have yet to create. An elastic
+    job starts with fewer pods than it has.
     """
     wanted = demand(pod)
     alike = [each for each in snapshot.pods if not _has_ended(each) and demand(each) == wanted]
-    needed, taken = _least(pod) or len(alike), room(snapshot, wanted)
-    if taken is None or taken >= min(needed, len(alike)):
+    jobs = [job for job in snapshot.jobs if any(each.owned_by(job.uid) for each in alike)]
+    count = len(alike) + sum(snapshot.lacking(job) for job in jobs)
+    needed, taken = _least(pod) or count, room(snapshot, wanted)
+    if taken is None or taken >= min(needed, count):
         return None
     amounts = _amounts(pod, wanted)
     shown = f"{needed} pods, each with {amounts}," if amounts else f"{needed} pods"
