@@ -21,7 +21,6 @@ from controller_runtime.client import Client, Reader, peek
 from controller_runtime.machinery import NamespacedName, Object, metadata_only, offload, yaml
 from controller_runtime.machinery.errors import (
     AlreadyExistsError,
-    ForbiddenError,
     NotFoundError,
     StatusError,
 )
@@ -64,6 +63,10 @@ class SnapshotError(Exception):
     """A TrainJob's snapshot cannot be used or created. The text is upstream's; the cause is chained."""
 
 
+class SnapshotCreationError(SnapshotError):
+    """A TrainJob's snapshot could not be created."""
+
+
 # +kubebuilder:rbac:groups="",resources=configmaps,verbs=create;get;list;watch
 class Snapshots:
     """Returns the runtimes of TrainJobs: from the snapshot, or the live one, of which it may create a snapshot.
@@ -95,8 +98,9 @@ class Snapshots:
         """Return the runtime of a TrainJob, which must not be changed. ``live`` reads the live runtime.
 
         Raises:
-            SnapshotError: the snapshot is not valid, or could not be created.
-            StatusError: the snapshot could not be read.
+            SnapshotCreationError: the snapshot could not be created.
+            SnapshotError: the snapshot is not valid.
+            StatusError: the snapshot could not be read, or its namespace is being terminated.
             CacheError: the metadata of ConfigMaps could not be read.
         """
         self._needed.set()
@@ -197,9 +201,9 @@ class Snapshots:
         except AlreadyExistsError:
             return await self._read(train_job, kind) or runtime
         except (StatusError, RestError) as error:
-            if isinstance(error, ForbiddenError) and error.has_cause("NamespaceTerminating"):
+            if isinstance(error, StatusError) and error.has_cause("NamespaceTerminating"):
                 raise
-            raise SnapshotError(f"applying runtime snapshot ConfigMap: {error}") from error
+            raise SnapshotCreationError(f"applying runtime snapshot ConfigMap: {error}") from error
         self._remember(train_job, stored, text, runtime)
         return runtime
 

@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 
 from controller_runtime.client import Client, FieldIndexer, Reader, peek
 from controller_runtime.machinery import NamespacedName, Object, equality, field
-from controller_runtime.machinery.errors import ForbiddenError, NotFoundError, StatusError
+from controller_runtime.machinery.errors import NotFoundError, StatusError
 from controller_runtime.machinery.patch import StrategicMergeError
 from controller_runtime.rest import RestError
 
@@ -26,7 +26,7 @@ from pkg.util import generations, offload, trainingruntime, trainjob
 
 from .runtimeinfo import info_for_validation, new_runtime_info
 from .runtimepatches import DeniedPatchError, RuntimePatchError, deny_security_context
-from .snapshot import SnapshotError, Snapshots
+from .snapshot import SnapshotCreationError, SnapshotError, Snapshots
 
 T = TypeVar("T", trainer.TrainingRuntime, trainer.ClusterTrainingRuntime)
 
@@ -128,22 +128,22 @@ class TrainingRuntime(interface.Runtime):
 
         Raises:
             RuntimeNotFoundError: it could not be read.
-            ForbiddenError: the namespace is being terminated, or the snapshot must not be read.
+            ForbiddenError: the namespace is being terminated.
         """
         if self._snapshots is None:
             return await live()
         try:
             return await self._snapshots.runtime_of(train_job, kind, live)
         except SnapshotError as error:
-            verb = "creating" if str(error).startswith("applying") else reads
+            verb = "creating" if isinstance(error, SnapshotCreationError) else reads
             text, cause = f"{verb} runtime snapshot: {error}", error.__cause__
             if isinstance(cause, trainjob.PredecessorError):
                 raise PredecessorSnapshotError(text, cause.live) from error
             foreign = isinstance(cause, trainjob.ChildConflictError)
             raise (ForeignSnapshotError if foreign else RuntimeNotFoundError)(text) from error
-        except ForbiddenError:
-            raise  # the caller waits if the namespace is being terminated
         except StatusError as error:
+            if error.has_cause("NamespaceTerminating"):
+                raise  # the caller waits until the namespace is gone
             raise RuntimeNotFoundError(f"{reads} runtime snapshot: {error}") from error
 
     async def objects_from(

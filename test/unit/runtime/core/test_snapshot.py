@@ -14,6 +14,7 @@ from controller_runtime.apis.core.v1 import ConfigMap
 from controller_runtime.cache import CacheDegradedError
 from controller_runtime.fake import FakeClient
 from controller_runtime.machinery import Object, PartialObjectMetadata
+from controller_runtime.machinery.errors import ForbiddenError
 
 from pkg.apis.config.v1alpha1 import defaulted
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, RuntimeRef, TrainingRuntime, TrainJob
@@ -333,6 +334,28 @@ async def test_a_train_job_is_reviewed_by_its_snapshot_after_its_runtime_was_del
     another = make_train_job("team-a", "job", uid="another", runtime="rt", runtime_kind=kind.gvk.kind)
     assert (await review(another, another))[1]
     assert not store.writes
+
+
+@pytest.mark.parametrize("terminating", [False, True])
+async def test_an_unreadable_snapshot_is_an_error_of_the_runtime_unless_its_namespace_ends(
+    runtime: ClusterTrainingRuntime, terminating: bool
+) -> None:
+    causes = [{"reason": "NamespaceTerminating"}] if terminating else []
+
+    class Refusing(FakeClient):
+        async def get(self, kind: Any, key: Any, **options: Any) -> Any:
+            if kind is ConfigMap:
+                raise ForbiddenError("not for you", details={"causes": causes})
+            return await super().get(kind, key, **options)
+
+    train_job = make_train_job("team-a", "job", uid="uid-1", runtime="runtime")
+    store = Refusing(runtime, config_map(train_job, runtime))
+    runtimes = await core.new(store, store, cfg=defaulted("2.3"), store=store)
+
+    with pytest.raises(ForbiddenError if terminating else core.RuntimeNotFoundError) as refusal:
+        await runtime_for(runtimes, train_job.spec.runtime_ref).new_objects(train_job)
+
+    assert terminating or str(refusal.value) == "getting runtime snapshot: not for you"
 
 
 async def test_a_review_waits_for_a_snapshot_for_two_seconds_at_most() -> None:
