@@ -19,10 +19,15 @@ from controller_runtime.machinery.meta import parse_time
 from controller_runtime.rest import RestError
 
 from pkg import metrics
-from pkg.apis.jobset.v1alpha2 import JOB_SET_NAME_KEY, JOB_SET_UID_KEY, RESTARTS_KEY, JobSet
+from pkg.apis.jobset.v1alpha2 import (
+    JOB_SET_NAME_KEY,
+    JOB_SET_UID_KEY,
+    REPLICATED_JOB_NAME_KEY,
+    RESTARTS_KEY,
+    JobSet,
+)
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.util import trainjob
-from pkg.why.snapshot import REPLICATED_JOB
 from pkg.why.terminations import REASON, Termination
 
 from .starts import Recorder
@@ -147,7 +152,7 @@ def terminations(pod: Pod) -> Iterator[Termination]:
 
     If such a container had crashed before and was stopped shortly after its restart, its last crash counts.
     """
-    step = (pod.metadata.labels or {}).get(REPLICATED_JOB) or pod.name
+    step = (pod.metadata.labels or {}).get(REPLICATED_JOB_NAME_KEY) or pod.name
     asked = _deletion_request(pod)
     status = pod.status
     for is_init, found in ((True, status.init_container_statuses), (False, status.container_statuses)):

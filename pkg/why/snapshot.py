@@ -10,11 +10,11 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Final, NamedTuple
 
+from pkg.apis.jobset.v1alpha2 import REPLICATED_JOB_NAME_KEY
 from pkg.why import kinds
 from pkg.why.things import Thing, ago, at, moment, number, text
 
 COMPLETION_INDEX: Final = "batch.kubernetes.io/job-completion-index"
-REPLICATED_JOB: Final = "jobset.sigs.k8s.io/replicatedjob-name"
 PATIENCE: Final = timedelta(seconds=15)
 """The time within which a working controller reacts to an object."""
 _SUFFIX: Final = 5
@@ -218,7 +218,7 @@ def finished(obj: Thing) -> bool:
 
 def step_of(pod: Thing) -> str:
     """Return the name of the replicated job of a pod, or its own name."""
-    return pod.label(REPLICATED_JOB) or pod.name
+    return pod.label(REPLICATED_JOB_NAME_KEY) or pod.name
 
 
 def _is_child(kind: str, rest: str) -> bool:

@@ -14,6 +14,8 @@ from pydantic import Field
 # Labels of Jobs and their pods.
 JOB_SET_NAME_KEY: Final = "jobset.sigs.k8s.io/jobset-name"
 JOB_SET_UID_KEY: Final = "jobset.sigs.k8s.io/jobset-uid"
+REPLICATED_JOB_NAME_KEY: Final = "jobset.sigs.k8s.io/replicatedjob-name"
+JOB_INDEX_KEY: Final = "jobset.sigs.k8s.io/job-index"
 RESTARTS_KEY: Final = "jobset.sigs.k8s.io/restart-attempt"
 
 # Condition types.

@@ -11,6 +11,7 @@ from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.machinery import JSON, Unstructured
 from controller_runtime.machinery.gojson import quote
 
+from pkg.apis.jobset.v1alpha2 import REPLICATED_JOB_NAME_KEY
 from pkg.constants import kai
 from pkg.podgrouper.podgroup import Metadata
 
@@ -20,7 +21,6 @@ from .errors import AccessorError, GroupingError
 from .gonumbers import MAX_INT32, int64
 from .grouper import Reads
 
-REPLICATED_JOB_NAME_LABEL: Final = "jobset.sigs.k8s.io/replicatedjob-name"
 IN_ORDER: Final = "InOrder"
 
 
@@ -46,10 +46,10 @@ class JobSetGrouper(DelegatingGrouper):
         uid = owner.metadata.uid
         if not owner.name or not uid:
             raise GroupingError(f"jobset top owner {_named(owner)} missing name or UID")
-        replicated_job = pod.labels.get(REPLICATED_JOB_NAME_LABEL)
+        replicated_job = pod.labels.get(REPLICATED_JOB_NAME_KEY)
         if not replicated_job:
             raise GroupingError(
-                f"pod {pod.namespace}/{pod.name} missing required label {quote(REPLICATED_JOB_NAME_LABEL)}"
+                f"pod {pod.namespace}/{pod.name} missing required label {quote(REPLICATED_JOB_NAME_KEY)}"
             )
         metadata.name = f"{kai.POD_GROUP_NAME_PREFIX}-{owner.name}-{uid}"
         if _startup_policy_order(owner) == IN_ORDER or depend_on_others(_replicated_jobs(owner)):

@@ -16,6 +16,7 @@ from controller_runtime.machinery import JSON, Unstructured
 from controller_runtime.machinery.errors import NotFoundError
 from controller_runtime.machinery.gojson import quote
 
+from pkg.apis.jobset.v1alpha2 import JOB_INDEX_KEY, REPLICATED_JOB_NAME_KEY
 from pkg.apis.kai.v2alpha2 import PodGroup
 from pkg.constants import kai
 from pkg.podgrouper.podgroup import Metadata, SubGroupMetadata, TopologyConstraintMetadata
@@ -26,9 +27,8 @@ from .delegating import DelegatingGrouper
 from .errors import AccessorError, GroupingError, failing
 from .gonumbers import parse_int32
 from .grouper import Reads
-from .jobset import IN_ORDER, REPLICATED_JOB_NAME_LABEL, depend_on_others, name_of
+from .jobset import IN_ORDER, depend_on_others, name_of
 
-JOB_INDEX_LABEL: Final = "jobset.sigs.k8s.io/job-index"
 READY: Final = "Ready"
 
 _Job = dict[str, JSON]
@@ -64,7 +64,7 @@ class JobSetTreeGrouper(DelegatingGrouper):
         if await self._has_flat_group(metadata, jobs):
             _flatten(metadata, owner, jobs, pod)
             return
-        awaited, own_job = _awaited(jobs), pod.labels.get(REPLICATED_JOB_NAME_LABEL)
+        awaited, own_job = _awaited(jobs), pod.labels.get(REPLICATED_JOB_NAME_KEY)
         if own_job in awaited:
             metadata.name += f"-{own_job}"
             jobs = [job for job in jobs if name_of(job) == own_job]
@@ -73,7 +73,7 @@ class JobSetTreeGrouper(DelegatingGrouper):
         metadata.min_sub_group = _required_jobs(owner, jobs)
         metadata.min_available = 0
         metadata.sub_groups = _tree(owner, jobs)
-        leaf = _leaf_name(_label(pod, REPLICATED_JOB_NAME_LABEL), _label(pod, JOB_INDEX_LABEL))
+        leaf = _leaf_name(_label(pod, REPLICATED_JOB_NAME_KEY), _label(pod, JOB_INDEX_KEY))
         own = next((each for each in metadata.sub_groups if each.name == leaf), None)
         if own is None:
             raise GroupingError(f"leaf subgroup {quote(leaf)} not found for pod {pod.namespace}/{pod.name}")
@@ -94,7 +94,7 @@ class JobSetTreeGrouper(DelegatingGrouper):
 
 def _flatten(metadata: Metadata, job_set: Unstructured, jobs: list[_Job], pod: Pod) -> None:
     """Describe a group without subgroups: of the set, or of the replicated job if they start in order."""
-    replicated_job = _label(pod, REPLICATED_JOB_NAME_LABEL)
+    replicated_job = _label(pod, REPLICATED_JOB_NAME_KEY)
     if _starts_in_order(job_set) or depend_on_others(jobs):
         metadata.name += f"-{replicated_job}"
     if (text := job_set.annotations.get(kai.MIN_MEMBER_KEY)) is not None:

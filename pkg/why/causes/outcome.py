@@ -7,10 +7,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from pkg.apis.jobset.v1alpha2 import REPLICATED_JOB_NAME_KEY
 from pkg.why import kinds
 from pkg.why.causes.containers import KEEP
 from pkg.why.finding import Finding
-from pkg.why.snapshot import REPLICATED_JOB, Snapshot, condition_line, event_time
+from pkg.why.snapshot import Snapshot, condition_line, event_time
 from pkg.why.things import Thing, deadline, text
 
 _DISRUPTIONS: Final = {
@@ -115,7 +116,7 @@ def _ended(snapshot: Snapshot, obj: Thing) -> Finding:
 
 def _to_see(snapshot: Snapshot, obj: Thing) -> str:
     """Return how to learn why the pods of a failed object failed."""
-    job, step = snapshot.train_job, obj.label(REPLICATED_JOB)
+    job, step = snapshot.train_job, obj.label(REPLICATED_JOB_NAME_KEY)
     named = f"{job.name} -n {job.namespace}"
     if kinds.POD in snapshot.unread or any(pod.text("status", "phase") == "Failed" for pod in snapshot.pods):
         return f"Read the logs: trainerctl logs {named}{f' --step {step}' if step else ''} --all."

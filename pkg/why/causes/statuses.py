@@ -10,8 +10,9 @@ from typing import Final
 
 from controller_runtime.machinery import JSON
 
+from pkg.apis.jobset.v1alpha2 import REPLICATED_JOB_NAME_KEY
 from pkg.why import terminations
-from pkg.why.snapshot import REPLICATED_JOB, Snapshot, event_time, step_of
+from pkg.why.snapshot import Snapshot, event_time, step_of
 from pkg.why.things import Thing, at, maps, number, text
 
 _PARTS: Final = (("initContainers", "initContainerStatuses"), ("containers", "containerStatuses"))
@@ -102,7 +103,7 @@ def removed(snapshot: Snapshot) -> Iterator[Status]:
         ended, seen = terminations.parse(event.text("message")), event_time(event)
         if ended is None or seen is None or ended.pod in existing:
             continue
-        jobs = [each for each in snapshot.jobs if each.label(REPLICATED_JOB) == ended.step]
+        jobs = [each for each in snapshot.jobs if each.label(REPLICATED_JOB_NAME_KEY) == ended.step]
         if all(each.created is None or each.created <= seen for each in jobs):
             yield _of_event(snapshot, event, ended, jobs[0].at("spec", "template", "spec") if jobs else None)
 
@@ -112,7 +113,7 @@ def _of_event(snapshot: Snapshot, event: Thing, ended: terminations.Termination,
     metadata = {
         "name": ended.pod,
         "namespace": snapshot.train_job.namespace,
-        "labels": {REPLICATED_JOB: ended.step},
+        "labels": {REPLICATED_JOB_NAME_KEY: ended.step},
     }
     terminated: JSON = {
         "exitCode": ended.exit_code,

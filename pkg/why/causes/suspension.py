@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Final
 
+from pkg.apis.jobset.v1alpha2 import REPLICATED_JOB_NAME_KEY
 from pkg.constants.trainer import FIELD_OWNER, TRAIN_JOB_CONTROLLER_NAME
 from pkg.why import kinds
 from pkg.why.finding import Finding, Severity
-from pkg.why.snapshot import PATIENCE, REPLICATED_JOB, Snapshot, condition_line, finished
+from pkg.why.snapshot import PATIENCE, Snapshot, condition_line, finished
 from pkg.why.things import Thing, ago, at, finalizers_of, moment, text, texts
 
 _OURS: Final = (
@@ -161,7 +162,7 @@ def _has_turn(job_set: Thing | None, child: Thing) -> bool:
     if job_set.text("spec", "startupPolicy", "startupPolicyOrder") == "InOrder":
         return True
     steps = {text(each, "name"): each for each in job_set.maps("spec", "replicatedJobs")}
-    return bool(at(steps.get(child.label(REPLICATED_JOB)), "dependsOn"))
+    return bool(at(steps.get(child.label(REPLICATED_JOB_NAME_KEY)), "dependsOn"))
 
 
 def _deleted_child(snapshot: Snapshot) -> Iterator[Finding]:
