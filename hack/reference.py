@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 import types
 import typing
@@ -40,10 +41,12 @@ def pages() -> dict[str, str]:
 
 def main(arguments: list[str]) -> int:
     """Write the pages into the folder that is the only argument."""
-    (folder,) = arguments
-    Path(folder).mkdir(parents=True, exist_ok=True)
+    flags = argparse.ArgumentParser(prog="python -m hack.reference", description="Write the reference pages.")
+    flags.add_argument("folder", type=Path)
+    folder = flags.parse_args(arguments).folder
+    folder.mkdir(parents=True, exist_ok=True)
     for name, text in pages().items():
-        Path(folder, name).write_text(text, encoding="utf-8")
+        folder.joinpath(name).write_text(text, encoding="utf-8")
     return 0
 
 
