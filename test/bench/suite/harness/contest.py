@@ -94,10 +94,13 @@ async def phase(
 Run = Callable[[Entrant], Awaitable[Found]]
 
 
-async def contest(rounds: int, entrants: Sequence[Entrant], run: Run) -> dict[str, list[Found]]:
+async def contest(
+    rounds: int, entrants: Sequence[Entrant], run: Run, *, apart: bool = False
+) -> dict[str, list[Found]]:
     """Return the figures of each entrant, round by round.
 
-    The order of the entrants changes with each round. A round in which an entrant fails is discarded.
+    The order of the entrants changes with each round. A round in which an entrant fails is discarded; with ``apart``,
+    only the figures of that entrant are.
 
     Raises:
         ManagerError: all rounds were discarded.
@@ -113,14 +116,15 @@ async def contest(rounds: int, entrants: Sequence[Entrant], run: Run) -> dict[st
                 sys.stderr.write(f"  round {number + 1}: {each.name}, {time.perf_counter() - began:.0f} s\n")
             except (ManagerError, StatusError, RestError, ExceptionGroup) as error:
                 sys.stderr.write(f"  round {number + 1}: {each.name} failed: {_told(error)}\n")
-                break
-        else:
+                if not apart:
+                    break
+        if apart or len(came_to) == len(order):
             for name, found in came_to.items():
                 whole[name].append(found)
         order = order[1:] + order[:1]
     if not any(whole.values()):
         raise ManagerError("no round was whole")
-    return whole
+    return {name: found for name, found in whole.items() if found}
 
 
 def combine(
