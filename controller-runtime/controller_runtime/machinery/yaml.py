@@ -344,7 +344,6 @@ class _Composer:
         self._characters = 0
         """The length of all texts; those of aliases count each time."""
         self._aliased_characters = 0
-        self._merged = 0
         self._found: JSON = None
 
     def document(self) -> JSON:
@@ -460,14 +459,14 @@ class _Composer:
             frame.lines[key] = mark.line + 1
 
     def _merge(self, into: dict[str, JSON], value: Any, *, is_alias: bool) -> None:
-        """Merge a map, or a list of maps of which the first takes precedence, into the map as read so far."""
+        """Merge a map, or a list of maps of which the first takes precedence, into the map as read so far.
+
+        The values of ``value`` were counted when they were read, so merges are bounded like them.
+        """
         sources = value[::-1] if isinstance(value, list) and not is_alias else [value]
         for source in sources:
             if not isinstance(source, dict):
                 raise YAMLError("map merge requires map or sequence of maps as the value")
-            self._merged += len(source)
-            if self._merged > self._most_values:
-                raise YAMLError(f"merges add more than {self._most_values:,} values")
             into.update(source)
 
 

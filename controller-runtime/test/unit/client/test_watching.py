@@ -68,11 +68,12 @@ async def test_what_exists_comes_first_then_changes_after_the_list() -> None:
     listed = answer(200, {"metadata": {"resourceVersion": "7"}, "items": items})
     client, transport = serving(listed, lines(line("MODIFIED", "a", 8), line("DELETED", "b", 9), quiet=True))
     watcher: Watcher = client
-    async with watcher.watch(ConfigMap, namespace="n", labels={"x": "y"}) as watch:
+    async with watcher.watch(ConfigMap, namespace="n", labels={"x": "y"}, fields={"f": "g"}) as watch:
         assert await take(watch, 4) == ["ADDED a", "ADDED b", "MODIFIED a", "DELETED b"]
         assert watch.resource_version == "9"
     assert versions(transport.requests) == [None, "7"]
     assert {dict(request.query)["labelSelector"] for request in transport.requests} == {"x=y"}
+    assert {dict(request.query)["fieldSelector"] for request in transport.requests} == {"f=g"}
     assert dict(transport.requests[1].query)["allowWatchBookmarks"] == "true"
 
 

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import json
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
 import anyio
@@ -77,6 +78,26 @@ async def test_the_second_waits_for_the_lease_to_lapse_from_when_it_saw_it_whate
     assert anyio.current_time() - began == 15
     spec = (await server.lease()).spec
     assert (spec.holder_identity, spec.lease_transitions) == ("b", 1)
+
+
+@pytest.mark.parametrize(("chance", "period"), [(0.0, 2.0), (0.5, 2.2), (1.0, 2.4)])
+async def test_a_candidate_looks_after_a_period_and_up_to_a_fifth_more(
+    server: Server, chance: float, period: float
+) -> None:
+    server.fails = True
+    looks: list[float] = []
+
+    async def look(client: Any, *args: Any, **options: Any) -> Any:
+        looks.append(anyio.current_time())
+        return await client.get(*args, **options)
+
+    client = interceptor.wrap(server.client, interceptor.Funcs(get=look))
+    with anyio.move_on_after(7):
+        await LeaderElector(client, KEY, "a", Timing(), rng=lambda: chance).acquire()
+    assert [later - earlier for earlier, later in pairwise(looks)] == pytest.approx(
+        [period] * (len(looks) - 1)
+    )
+    assert len(looks) == 1 + int(7 / period)
 
 
 @pytest.mark.parametrize("duration", [1.9, 2.5, 15.001, 15.0])

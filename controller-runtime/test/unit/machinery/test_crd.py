@@ -46,6 +46,7 @@ class WidgetSpec(Struct):
     refs: Annotated[list[LocalObjectReference] | None, ATOMIC] = None
     ratio: float | None = None
     anything: JSON | None = None
+    owner: str
     on: Annotated[bool | None, CRD(default=False)] = None
 
 
@@ -142,7 +143,7 @@ def test_kubernetes_own_structs_come_from_the_record(spec: dict[str, Any]) -> No
 
 
 def test_a_struct_s_own_constraints(spec: dict[str, Any]) -> None:
-    assert spec["required"] == ["name", "size"]
+    assert spec["required"] == ["name", "owner", "size"]
     assert spec["minProperties"] == 1
     assert spec["x-kubernetes-validations"] == [{"message": "never", "rule": "true"}]
     assert spec["description"] == "The desired state of a widget."

@@ -188,6 +188,10 @@ BOMBS = {
     "two of each": (bomb(2, 40), "excessive aliasing"),
     "merges of merges": (merges(9, 30), "excessive aliasing"),
     "wide merges": (merges(50, 20, keys=1_000), "excessive aliasing|more than 100,000|more than 4 MiB"),
+    "a wide map, merged a few times": (
+        "a: &a {" + ", ".join(f"k{n}: 1" for n in range(20_000)) + "}\n" + "".join(f"b{n}: {{<<: *a}}\n" for n in range(6)),
+        "more than 100,000 values",
+    ),
     "a merge that merges a list of aliases": ("a: &a {x: 1}\nb: {<<: [" + "*a," * 60_000 + "]}", "more than 100,000|excessive"),
     "aliases of a text": ("a: &a " + "x" * 50_000 + "\nb: [" + "*a, " * 90_000 + "]", "excessive aliasing|more than 100,000|more than 4 MiB"),
     "a long text, often enough to fill memory as JSON": (
