@@ -191,7 +191,7 @@ manifests: $(VENV)/.dev ## Write config/crd, the ClusterRoles, the chart's copie
 
 .PHONY: recording
 recording: $(VENV)/.runtime ## Run the demo and draw it into docs/demo.svg
-	$(BIN)/python -m hack.demo_svg
+	$(BIN)/python -m hack.recording docs/demo.svg "trainerctl demo"
 
 .PHONY: docs
 docs: $(VENV)/.dev ## Build the manager's site into build/site and the library's into build/site/controller-runtime; a warning is an error

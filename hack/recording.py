@@ -1,14 +1,16 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Run the demo and draw its output as a picture in which each line appears at its time: ``python -m hack.demo_svg``.
+"""Run commands of trainerctl, and draw a picture in which each line of their output appears at its time.
 
-The picture loads no other resource. Without animation it shows the whole text.
+``python -m hack.recording docs/demo.svg "trainerctl demo"``. The picture loads no other resource. Without animation it
+shows the whole text.
 """
 
 from __future__ import annotations
 
 import io
 import re
+import shlex
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -18,12 +20,10 @@ from typing import Final
 import anyio
 from rich.terminal_theme import MONOKAI
 from rich.text import Text
-from trainerctl.cli import demo
+from trainerctl.cli import execution
 from trainerctl.cli.parser import parse
 from trainerctl.cli.terminal import Console
 
-FILE: Final = Path(__file__).resolve().parents[1] / "docs" / "demo.svg"
-COMMAND: Final = "trainerctl demo"
 WIDTH: Final = 92
 
 _LINE: Final = re.compile(r'clip-path="url\(#(\S+)-line-(\d+)\)"')
@@ -35,7 +35,8 @@ _HIDDEN: Final = "@keyframes hidden { from, to { visibility: hidden } }\n"
 class Screencast:
     """The output and the time of each line."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, title: str = "", clock: Callable[[], float] = time.monotonic) -> None:
+        self._title = title
         self.console = Console(
             file=_Lines(self._line), record=True, width=WIDTH, force_terminal=False, legacy_windows=False
         )
@@ -57,7 +58,7 @@ class Screencast:
 
     def svg(self) -> str:
         """Return the picture."""
-        drawn = _FONT.sub("", self.console.export_svg(title=COMMAND, theme=MONOKAI, unique_id="demo"))
+        drawn = _FONT.sub("", self.console.export_svg(title=self._title, theme=MONOKAI, unique_id="demo"))
         times = self.times()
 
         def appears(match: re.Match[str]) -> str:
@@ -86,7 +87,7 @@ class _Lines(io.StringIO):
 
 
 class _Printing(io.StringIO):
-    """A file that prints its lines on a console; the demo writes its progress to it."""
+    """A file that prints its lines on a console; some commands write to it."""
 
     def __init__(self, console: Console) -> None:
         super().__init__()
@@ -97,23 +98,21 @@ class _Printing(io.StringIO):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the demo and return its exit code; write the picture only if the code is 0."""
-    arguments = sys.argv[1:] if argv is None else argv
-    screencast = Screencast()
-    screencast.console.print(Text.assemble(("$ ", "green"), (COMMAND, "bold")))
+    """Run the commands, one after another, and write the picture into the file that is named first."""
+    file, *commands = sys.argv[1:] if argv is None else argv
+    screencast = Screencast(commands[-1])
     stdout, sys.stdout = sys.stdout, _Printing(screencast.console)
     try:
-        parsed = parse(["demo"])
-        code = anyio.run(demo.demo_command, parsed, screencast.console, screencast.console)
+        for command in commands:
+            screencast.console.print(Text.assemble(("$ ", "green"), (command, "bold")))
+            parsed = parse(shlex.split(command)[1:])
+            anyio.run(execution.function(parsed.function), parsed, screencast.console, screencast.console)
     finally:
         sys.stdout = stdout
     for _, line in screencast.lines:
         sys.stdout.write(f"{line}\n")
-    if code == 0:
-        path = Path(arguments[0]) if arguments else FILE
-        path.write_text(screencast.svg())
-        sys.stdout.write(f"wrote {path}\n")
-    return code
+    Path(file).write_text(screencast.svg(), encoding="utf-8")
+    return 0
 
 
 if __name__ == "__main__":

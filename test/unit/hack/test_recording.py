@@ -6,7 +6,9 @@ import re
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
-from hack.demo_svg import FILE, Screencast
+from hack.recording import Screencast
+
+DEMO = Path(__file__).parents[3] / "docs" / "demo.svg"
 
 
 class Clock:
@@ -18,7 +20,7 @@ class Clock:
 
 def test_a_line_appears_when_it_was_printed_and_a_step_when_it_was_taken() -> None:
     clock = Clock()
-    screencast = Screencast(clock)
+    screencast = Screencast(clock=clock)
     screencast.console.print("$ demo")
     clock.now += 2
     screencast.console.print("up")
@@ -43,6 +45,6 @@ def test_a_picture_needs_nothing_from_elsewhere() -> None:
 
 
 def test_the_picture_that_is_kept_is_of_a_demo_that_completed() -> None:
-    text = "".join(ET.fromstring(Path(FILE).read_text()).itertext()).replace("\u00a0", " ")
+    text = "".join(ET.fromstring(DEMO.read_text()).itertext()).replace("\u00a0", " ")
     assert "is Complete" in text
-    assert "@keyframes hidden" in Path(FILE).read_text()
+    assert "@keyframes hidden" in DEMO.read_text()
