@@ -17,7 +17,7 @@ from controller_runtime.rest import RESTMapper, Transport
 
 @pytest.fixture(scope="session")
 def config() -> Iterator[ctrl.Config]:
-    """How an administrator reaches the API server, which has our CRDs; it belongs to no event loop."""
+    """An administrator's client configuration for an API server with our CRDs; it is not bound to an event loop."""
     environment = Environment(crds=[Path(__file__).parent / "crds"])
     asyncio.run(environment.start())
     yield environment.config
@@ -32,13 +32,13 @@ def anyio_backend() -> str:
 
 @pytest.fixture
 async def client(config: ctrl.Config, anyio_backend: str) -> AsyncIterator[LiveClient]:
-    """A client that asks the API server itself, so that a test sees what is stored."""
+    """A client without a cache, so that a test sees the stored objects."""
     async with Transport(config) as transport:
         yield LiveClient(transport, RESTMapper(transport))
 
 
 @pytest.fixture
 async def namespace(client: LiveClient) -> str:
-    """A fresh namespace. Nothing deletes namespaces here: tests keep apart by having their own."""
+    """A new namespace for each test. Namespaces are not deleted, because no controller would empty them."""
     made = await client.create(Namespace(metadata=ctrl.ObjectMeta(generate_name="test-")))
     return made.name
