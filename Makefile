@@ -5,7 +5,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
 
-# The newest supported interpreter on PATH, unless PYTHON says which.
+# The newest supported interpreter on PATH, unless PYTHON names one.
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { command -v $$p; break; }; done)
 VENV ?= .venv
@@ -21,7 +21,7 @@ TOOL := trainerctl
 
 # The image's base, by digest: `make pin-image` writes the digest of the tag into the Containerfile. RELEASE=1 refuses a base without one.
 PYTHON_IMAGE ?= $(shell sed -n 's/^ARG PYTHON_IMAGE=//p' Containerfile)
-# What only OIDC logins and kubernetes-asyncio's own clients import.
+# The packages that only OIDC logins and kubernetes-asyncio's own clients import.
 NOT_IN_IMAGE := aiohttp aiohappyeyeballs aiosignal attrs frozenlist multidict propcache yarl certifi python-dateutil six tzdata urllib3
 
 .PHONY: help
@@ -33,8 +33,8 @@ $(BIN)/python:
 	@echo "Creating $(VENV)"
 	@$(PYTHON) -m venv $(VENV)
 
-# Modules are compiled when they are first imported: most of them never are, and a first demo would wait for them.
-# The tool comes after the manager: pip would remove its programs with an older manager, which had them.
+# pip compiles no modules (--no-compile): most are never imported, and the first demo would wait for all of them.
+# trainerctl is installed after the manager: an older manager had its programs, and pip removes them with that manager.
 $(VENV)/.runtime: requirements/runtime.lock pyproject.toml $(LIBRARY)/pyproject.toml $(TOOL)/pyproject.toml | $(BIN)/python
 	@echo "Installing what the manager and trainerctl need into $(VENV)"
 	$(PIP) install --no-compile --no-deps --require-hashes -r requirements/runtime.lock
@@ -46,7 +46,7 @@ $(VENV)/.runtime: requirements/runtime.lock pyproject.toml $(LIBRARY)/pyproject.
 $(VENV)/.dev: requirements/dev.lock $(VENV)/.runtime
 	@echo "Installing what development needs into $(VENV)"
 	$(PIP) install --no-deps --require-hashes -r requirements/dev.lock
-	@$(BIN)/python -m compileall -q $(VENV)/lib >/dev/null || true  # the runtime's part was installed without; some files are examples of bad syntax
+	@$(BIN)/python -m compileall -q $(VENV)/lib >/dev/null || true  # includes the packages installed with --no-compile; errors are ignored, because some files are examples of bad syntax
 	@touch $@
 
 .PHONY: install
@@ -64,7 +64,7 @@ binaries: $(VENV)/.runtime ## Build the local cluster's components, or find them
 	$(BIN)/trainerctl cluster build
 
 .PHONY: fmt
-fmt: $(VENV)/.dev ## Format the code and mend what the linter can mend
+fmt: $(VENV)/.dev ## Format the code and fix what the linter can fix
 	$(BIN)/ruff format $(CODE) $(LIBRARY) $(TOOL)
 	$(BIN)/ruff check --fix $(CODE) $(LIBRARY) $(TOOL)
 
@@ -87,12 +87,12 @@ imports: $(VENV)/.dev ## Check who may import whom, and that tests import no mor
 	$(BIN)/lint-imports
 	$(BIN)/python -m hack.faces
 
-# Tests wait more than they compute: two workers a core, each with an API server of its own.
+# Tests wait more than they compute, so use about two workers for each core; each starts its own API server.
 WORKERS ?= 4
 PARALLEL := --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 .PHONY: test
-test: $(VENV)/.dev binaries ## Run before a commit: units, recorded results, simulated lives, controllers on a real API server, one life on a cluster
+test: $(VENV)/.dev binaries ## Run before a commit: unit tests, recorded results, simulations, controllers on a real API server, one TrainJob on a cluster
 	cd $(LIBRARY) && $(abspath $(BIN))/pytest $(PARALLEL) -m "not slow" $(PYTEST_ARGS)
 	cd $(TOOL) && $(abspath $(BIN))/pytest $(PARALLEL) -m "not slow" $(PYTEST_ARGS)
 	$(BIN)/pytest $(PARALLEL) -m "not slow" $(PYTEST_ARGS)
@@ -104,7 +104,7 @@ test-slow: $(VENV)/.dev binaries ## Run the tests that `make test` leaves out: w
 	$(BIN)/pytest $(PARALLEL) -m slow $(PYTEST_ARGS)
 
 .PHONY: test-all
-test-all: test test-slow ## Run all tests except those with targets of their own: faults, soak, skew and benchmarks
+test-all: test test-slow ## Run all tests except those with separate targets: faults, soak, skew and benchmarks
 
 .PHONY: test-unit
 test-unit: $(VENV)/.dev ## Run the unit tests
@@ -123,13 +123,13 @@ test-integration: $(VENV)/.dev binaries ## Run the tests that need a real API se
 	$(BIN)/pytest test/integration $(PYTEST_ARGS)
 
 .PHONY: test-fault
-test-fault: $(VENV)/.dev binaries ## Break the API server and the way to it; FAULT_SECONDS=30 FAULT_EVERY_K=1 for all of it
+test-fault: $(VENV)/.dev binaries ## Break the API server and the connections to it; FAULT_SECONDS=30 FAULT_EVERY_K=1 for everything
 	cd $(LIBRARY) && $(abspath $(BIN))/pytest test/fault $(PYTEST_ARGS)
 	$(BIN)/pytest test/fault $(PYTEST_ARGS)
 
 SEEDS ?= 200
 .PHONY: sim
-sim: $(VENV)/.dev ## Live SEEDS lives of simulated clusters with the whole manager; SEEDS=100000 for a night, SEED=17 for one
+sim: $(VENV)/.dev ## Simulate clusters with the whole manager, once for each of SEEDS seeds; SEEDS=100000 for a night, SEED=17 for one seed
 	SEEDS=$(SEEDS) $(BIN)/pytest test/sim --timeout=0 $(PYTEST_ARGS)
 
 LIVES ?= 2000
@@ -152,7 +152,7 @@ test-e2e: $(VENV)/.dev binaries ## Run the tests that need the whole local clust
 	cd $(TOOL) && $(abspath $(BIN))/pytest test/e2e $(PYTEST_ARGS)
 	$(BIN)/pytest test/e2e $(PYTEST_ARGS)
 
-# Pairs of Kubernetes and JobSet. The first run of a pair builds its programs.
+# Pairs of releases of Kubernetes and JobSet. The first run of a pair builds its programs.
 SKEW ?= 1.34+0.10 1.35+0.10 1.35+0.11 1.36+0.12 1.37+0.12
 .PHONY: test-skew
 test-skew: $(VENV)/.dev ## Run the demo, lifecycle, SDK, gang and upgrade tests on each pair of releases; SKEW=1.37+0.12 for one
@@ -177,7 +177,7 @@ bench: $(VENV)/.dev binaries ## Measure speed and memory beside alternatives; BA
 SCALE ?= 50000
 SCALE_GO ?= 2.1.0
 .PHONY: bench-scale
-bench-scale: $(VENV)/.dev binaries ## Measure among SCALE TrainJobs, beside Go managers of SCALE_GO and BASE=COMMIT; SCALE=10000 is the short form
+bench-scale: $(VENV)/.dev binaries ## Measure with SCALE TrainJobs, beside Go managers of SCALE_GO and BASE=COMMIT; SCALE=10000 for a short run
 	@mkdir -p build/bench
 	$(BIN)/python test/bench/main.py scale --rounds 1 --scale $(SCALE) $(if $(SCALE_GO),--go $(SCALE_GO)) $(if $(BASE),--base $(BASE)) \
 		--json build/bench/scale.json $(BENCH_ARGS)
@@ -229,7 +229,7 @@ COMPILE := $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit
 	--no-emit-package controller-runtime
 
 .PHONY: lock
-lock: $(VENV)/.dev ## Pin the dependencies again, in their newest releases
+lock: $(VENV)/.dev ## Pin the newest releases of the dependencies
 	$(PIP) install uv
 	$(COMPILE) --upgrade --no-emit-package trainer-controller-manager \
 		pyproject.toml $(TOOL)/pyproject.toml --group build --extra fast --output-file requirements/runtime.lock

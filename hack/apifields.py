@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The reference of the API's fields, from the models of Trainer's kinds and their CustomResourceDefinitions."""
+"""Make the reference of the API's fields from the models of Trainer's kinds and their CustomResourceDefinitions."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""``python -m hack.chart``: the parts of the Helm chart that follow from ``config``, and the schema of its values."""
+"""Write the files of the Helm chart that come from ``config``, and its values' schema: ``python -m hack.chart``."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ def files() -> dict[str, str]:
 def schema(values: dict[str, Any]) -> dict[str, Any]:
     """Return the JSON schema of a values file whose defaults are ``values``; it refuses all other keys.
 
-    ``manager.config`` takes every key of the Configuration. Helm adds ``global``. The values of the dependencies are
-    not checked.
+    Below ``manager.config``, every key of the Configuration is permitted. ``global`` is permitted because Helm adds it.
+    The values of the dependencies are not checked.
     """
     found = _schema(values, "")
     found["properties"] |= {"global": {"type": "object"}, "lws": {"type": "object"}}
@@ -119,7 +119,7 @@ def _struct(kind: type[Struct]) -> dict[str, Any]:
 
 
 def main() -> int:
-    """Write the files."""
+    """Write the generated files into the chart."""
     for name, text in files().items():
         path = CHART / name
         path.parent.mkdir(parents=True, exist_ok=True)

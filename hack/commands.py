@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The reference of ``trainerctl``, from its parser."""
+"""Make the reference of ``trainerctl`` from its parser."""
 
 from __future__ import annotations
 

@@ -58,8 +58,8 @@ def inner_imports(root: Path) -> list[Import]:
 
 
 def _under_test(root: Path, path: Path, package: str) -> str:
-    """Return the package that a test's folder mirrors, or its closest parent below the root package, or nothing."""
-    parts = path.parts[1:-1]  # without the kind of test
+    """Return the package that a test's folder mirrors, or its closest parent below the root package, or ``""``."""
+    parts = path.parts[1:-1]  # without the folder of the kind of test, such as unit
     while parts:
         if root.joinpath(_PACKAGES[package], package, *parts).is_dir():
             return ".".join((package, *parts))
@@ -126,8 +126,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     recorded: int = settings["tool"]["faces"]["inner-imports"]
     if len(found) > recorded:
         sys.stderr.write(
-            f"tests import inner modules {len(found)} times, more than the {recorded} of pyproject.toml: "
-            "import packages (python -m hack.faces --list)\n"
+            f"tests import inner modules {len(found)} times, more than the {recorded} in pyproject.toml: "
+            "import what the packages export (python -m hack.faces --list shows the imports)\n"
         )
         return 1
     if len(found) < recorded:

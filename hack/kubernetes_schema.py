@@ -26,7 +26,7 @@ _FLAGS: Final = (
 _PREFIXES: Final = ("io.k8s.apimachinery.pkg.apis.", "io.k8s.apimachinery.pkg.", "io.k8s.api.")
 _KINDS: Final = "x-kubernetes-group-version-kind"
 _DROPPED: Final = ("description", "enum", _KINDS, "x-kubernetes-unions")
-"""Enums are dropped: CustomResourceDefinitions made from the Go types have none, and so admit values added later."""
+"""Enums are dropped: CRDs that are generated from the Go types have no enums, and so admit values of later releases."""
 _KEPT_BESIDE_REFERENCES: Final = ("x-kubernetes-patch-strategy",)
 
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Markdown of the generated pages."""
+"""Write Markdown for the generated pages."""
 
 from __future__ import annotations
 

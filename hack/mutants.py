@@ -4,12 +4,12 @@
 """Plant bugs, and count the simulated lives until one fails: ``python -m hack.mutants test/sim/mutants/library.toml``.
 
 A table names scenarios, as ``FILE::NAME``, and mutants: a module, a text that occurs in it once, and its replacement.
-A mutant may name scenarios of its own.
-A mutant is edited into the module as it is imported, in a process of its own; no file changes.
+A mutant may name other scenarios than its table. Each mutant is searched for in a separate process, which edits the
+module while it imports it; no file changes.
 
-A life that finds a mutant is run again without it, and must pass. All mutants are searched for briefly first; longer
-searches for those that were not found follow. With ``--record FILE`` each result is appended to a file, and a later run
-continues there. ``--docs FILE`` writes the recorded results into a document.
+A life that finds a mutant is run again without it, and must pass. There are short searches for all mutants first, and
+then longer ones for those that were not found. With ``--record FILE``, each result is appended to a file, and a later
+run continues there. ``--docs FILE`` writes the recorded results into a document.
 """
 
 from __future__ import annotations
@@ -54,7 +54,9 @@ class Mutant:
     def applied(self, source: str) -> str:
         """Return the source of its module with the bug. Raises ValueError if the text does not occur exactly once."""
         if source.count(self.old) != 1:
-            raise ValueError(f"{self.name}: {self.module} has {self.old!r} {source.count(self.old)} times")
+            raise ValueError(
+                f"{self.name}: {self.module} contains {self.old!r} {source.count(self.old)} times"
+            )
         return source.replace(self.old, self.new)
 
     @property
@@ -151,7 +153,7 @@ class Record:
                 stream.write(json.dumps(asdict(result)) + "\n")
 
     def of(self, table: Table, mutant: Mutant) -> Result:
-        """Return the result of a mutant; one of 0 lives if the mutant was not searched for or has changed."""
+        """Return the recorded result of a mutant, or one of 0 lives if it was not searched for or has changed since."""
         known = self._results.get((table.file.stem, mutant.name))
         if known is None or known.digest != mutant.digest:
             return Result(table.file.stem, mutant.name, mutant.digest, 0, found=False)
@@ -187,12 +189,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--lives", type=int, default=LIVES, help=f"lives before a mutant counts as not found ({LIVES})"
     )
-    parser.add_argument("--only", nargs="*", default=[], metavar="NAME", help="these mutants alone")
+    parser.add_argument("--only", nargs="*", default=[], metavar="NAME", help="search for these mutants only")
     parser.add_argument(
         "--record",
         type=Path,
         metavar="FILE",
-        help="append results here, and continue those of an earlier run",
+        help="append the results to FILE, and continue the searches of an earlier run",
     )
     parser.add_argument(
         "--docs", type=Path, metavar="FILE", help="write the recorded results into a document; search nothing"
@@ -222,7 +224,7 @@ def _in_child(table: Table, mutant: Mutant, after: int, lives: int) -> Result:
     if found is not None:
         _, other = _searched(table, mutant, found - 1, found, "--healthy")
         if other:
-            raise SystemExit(f"a life fails without {mutant.name!r}, too: {other}")
+            raise SystemExit(f"the life that finds {mutant.name!r} also fails without it: {other}")
     return Result(table.file.stem, mutant.name, mutant.digest, found or lives, found is not None, failure)
 
 

@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measure how many random edits of the code the unit tests notice: ``python -m hack.mutation_score --seed 1``.
 
-``hack.mutants`` searches by simulated lives for bugs that people wrote down. Here, a line of ``pkg``,
+``hack.mutants`` searches with simulations for bugs that people wrote down. Here, a line of ``pkg``,
 ``controller_runtime`` or ``trainerctl`` is drawn at random, and one of the edits that Poodle's operators offer for it.
 The edit is made in a copy of a commit, and tests run there until one fails or their CPU time is used up: first those
-that are named like the module, then all others of the folder that mirrors its package, then parity.
+that are named like the module, then the others in the folder that mirrors its package, then the parity tests.
 
 Results are appended to a file, and a later run continues there.
 """
@@ -66,7 +66,7 @@ class Edit:
 
     @property
     def package(self) -> str:
-        """The house's package and the first package below it; modules directly in the house's package are together."""
+        """The root package of the file and the package below it; modules directly in a root package count together."""
         house, *rest = self.file.split("/")[_is_apart(self.file) :]
         return f"{house}.{rest[0]}" if len(rest) > 1 else house
 
@@ -92,7 +92,7 @@ def draw(root: Path, seed: int, only: Sequence[str]) -> Iterator[tuple[Edit, str
 class _Compare(ComparisonMutator):  # type: ignore[misc]  # Poodle has no types
     @staticmethod
     def add_parent_attr(_: ast.Module) -> None:
-        """Set no parents: Poodle copies a comparison with all that it refers to, which then is the whole module."""
+        """Set no parents: Poodle copies a comparison with everything it refers to, which would be the whole module."""
 
 
 def _offers(file: Path) -> dict[int, list[FileMutation]]:
@@ -127,12 +127,12 @@ def _edit(file: Path, root: Path, offered: FileMutation) -> tuple[Edit, str] | N
 
 
 def _is_apart(file: str) -> bool:
-    """Return True for a file of a house that has a project folder of its own, unlike ``pkg``."""
+    """Return True for a file whose root package is in a separate project folder, unlike ``pkg``."""
     return not file.startswith("pkg/")
 
 
 def selected(file: str, root: Path) -> tuple[Path, list[str]]:
-    """Return the folder in which pytest runs for a file, and its arguments: unit tests of the package, and parity."""
+    """Return the folder in which pytest runs for a file, and its arguments: the package's unit tests, then parity."""
     *packages, module = Path(file).with_suffix("").parts
     house = root / packages[0] if _is_apart(file) else root
     packages = packages[1 + _is_apart(file) :]
@@ -141,7 +141,7 @@ def selected(file: str, root: Path) -> tuple[Path, list[str]]:
         folder /= packages.pop(0)
     names = [*packages, *([] if module == "__init__" else [module])]
     like = [f"test_*{name.strip('_')}*.py" for name in reversed(names)]
-    # Files and not their folder, because pytest would run its files in its own order.
+    # The files are given one by one, because pytest would run the files of a folder in another order.
     files = sorted(folder.rglob("test_*.py"), key=lambda path: (not any(map(path.match, like)), path))
     parity = [house / "test/parity"] if house == root else []
     return house, [str(path.relative_to(house)) for path in (*files, *parity)]
@@ -235,7 +235,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument(
-        "--count", type=int, default=300, help="edits in all, those of earlier runs included (300)"
+        "--count",
+        type=int,
+        default=300,
+        help="the total number of edits, including those of earlier runs (300)",
     )
     parser.add_argument(
         "--only", nargs="*", default=HOUSES, metavar="PATH", help="files or folders to draw from"

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Check docs/parsers.md: it must name every module that parses text, and the tests that it names must exist.
+"""Check docs/parsers.md: it must name every module that parses text, and each test that it names must exist.
 
 A module parses text if it calls a known parser, makes a pattern at run time, or defines a function called ``parse``.
 """
@@ -64,11 +64,11 @@ def problems(root: Path) -> Iterator[tuple[int, str]]:
             yield last, f"{module} parses text: add it to a row, with the bound of its text and its test"
     for line, name in named:
         if not any(_covers(name, module) for module in possible):
-            yield line, f"{name} calls none of the parsers that hack/parsers.py knows: remove it"
+            yield line, f"{name} calls no parser that hack/parsers.py knows: remove it"
     for row in rows:
         tests = row.names(4)
         if not tests:
-            yield row.line, f"no test holds the bound of: {row.cells[0]}"
+            yield row.line, f"no test checks the bound of: {row.cells[0]}"
         for test in tests:
             path, _, function = test.partition("::")
             file = root / path

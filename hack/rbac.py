@@ -70,28 +70,28 @@ def render() -> dict[str, str]:
         "podgrouper/role.yaml": _role(
             "kubeflow-trainer-pod-grouper",
             Part.POD_GROUPER,
-            "# What the pod grouper needs; an installation without it does without this folder.\n",
+            "# The permissions of the pod grouper. Without `podGrouper.enable`, this folder is not needed.\n",
         ),
         "metrics-authorization/role.yaml": _role(
             "kubeflow-trainer-metrics-authorization",
             Part.METRICS,
-            "# What `metrics.requireAuthorization` needs; an installation without it does without this folder.\n",
+            "# The permissions for `metrics.requireAuthorization`. Without it, this folder is not needed.\n",
         ),
         "status-server/role.yaml": _role(
             "kubeflow-trainer-status-server",
             Part.STATUS_SERVER,
-            "# Required by the feature gate `TrainJobStatus`; an installation without it does without this folder.\n",
+            "# The permissions for the feature gate `TrainJobStatus`. Without it, this folder is not needed.\n",
         ),
         "failure-evidence/role.yaml": _role(
             "kubeflow-trainer-failure-evidence",
             Part.FAILURE_EVIDENCE,
-            "# Required by the feature gate `FailureEvidence`; an installation without it does without this folder.\n",
+            "# The permissions for the feature gate `FailureEvidence`. Without it, this folder is not needed.\n",
         ),
     }
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Write the roles that changed below the folder given."""
+    """Write the roles that changed below the folder of the command line, ``config`` by default."""
     arguments = sys.argv[1:] if argv is None else argv
     config = Path(arguments[0]) if arguments else Path("config")
     for path in files.write(config, render()):

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""``python -m hack.reference FOLDER``: the reference pages, generated from the code."""
+"""Generate the reference pages from the code: ``python -m hack.reference FOLDER``."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ def _configuration() -> str:
     rows = list(_keys(cfg, ""))
     return (
         f"# Configuration\n\n{NOTE}\n"
-        f"The file that `--config` names: `apiVersion: {Configuration.gvk.api_version}`, `kind: Configuration`. "
-        "It is read strictly: a key that\nis not below, or that is given twice, is an error. "
-        "Keys that are missing have their defaults, and so has the\nwhole Configuration without `--config`.\n\n"
+        f"The file that `--config` names, with `apiVersion: {Configuration.gvk.api_version}` and "
+        "`kind: Configuration`.\nIt is read strictly: a key that is not in this table, or that occurs twice, is an "
+        "error. A missing key has its default;\nwithout `--config`, all keys have their defaults.\n\n"
         + table(("key", "type", "default", "meaning"), rows)
     )
 
@@ -87,7 +87,7 @@ def struct_of(field: FieldInfo) -> type[Struct] | None:
 
 
 def type_of(annotation: object) -> str:
-    """Return the type of a setting in words."""
+    """Return the type of a setting in the words of the reference."""
     if isinstance(annotation, types.UnionType):
         return " or ".join(type_of(each) for each in typing.get_args(annotation) if each is not type(None))
     if typing.get_origin(annotation) is dict:
@@ -110,11 +110,11 @@ def _flags() -> str:
     head = ("flag", "meaning")
     return (
         f"# Flags of the manager\n\n{NOTE}\n"
-        "They are read as Go reads them: one dash or two, `--flag=value` or `--flag value`.\n\n"
+        "Flags are parsed as in Go: with one dash or two, as `--flag=value` or `--flag value`.\n\n"
         f"{table(head, _rows(FLAGS))}\n"
         "## Those of the program podgrouper\n\n"
-        "They include those of the pod grouper of KAI-Scheduler v0.13 to v0.17, with its defaults; `--rules` and "
-        "`--tracing` are new.\n\n"
+        "They include the flags of the pod grouper of KAI-Scheduler v0.13 to v0.17, with the same defaults; `--rules` "
+        "and `--tracing` are new.\n\n"
         f"{table(head, _rows(POD_GROUPER_FLAGS))}"
     )
 
@@ -138,11 +138,11 @@ def _metrics() -> str:
     own.append((f"`{degraded.name}`", "gauge", "group, version, kind", degraded.documentation))
     head = ("series", "type", "labels", "meaning")
     return (
-        f"# Metrics\n\n{NOTE}\nServed at `/metrics` of `metrics.bindAddress`. "
-        "Beside these there are the process's own (`process_*`, `python_*`).\n\n"
-        f"## The manager's own\n\n{table(head, sorted(own))}\n"
-        "## Those of controller-runtime and client-go\n\n"
-        "Names, labels and buckets are theirs; the series `controller_runtime_cache_*` are new.\n\n"
+        f"# Metrics\n\n{NOTE}\nServed at `/metrics` of `metrics.bindAddress`, "
+        "together with metrics of the process (`process_*`, `python_*`).\n\n"
+        f"## Metrics of the manager\n\n{table(head, sorted(own))}\n"
+        "## Metrics of controller-runtime and client-go\n\n"
+        "Names, labels and buckets are those of the Go libraries; the series `controller_runtime_cache_*` are new.\n\n"
         f"{table(head, sorted(theirs))}"
     )
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Check the texts that no compiler reads: links, words, changelogs, names in documents, places of planted bugs.
+"""Check texts that no compiler checks: links, words, changelogs, names in documents, places of planted bugs.
 
 ``python -m hack.texts`` prints ``FILE:LINE: PROBLEM`` for each problem and returns 1 if there is one.
 """
@@ -54,7 +54,7 @@ LIMITS: Final = {
 }
 """The maximum number of occurrences of each word in each area. Lower it when the count falls; never raise it."""
 _OWN_NAMES: Final = re.compile(r"\btest_\w+|id=\"[^\"]*\"")
-"""The names of tests: they are sentences of another style, and are not counted."""
+"""Names of tests are not counted: they are sentences in another style."""
 
 
 class Problem(NamedTuple):
@@ -117,11 +117,11 @@ def changelogs(root: Path) -> Iterator[Problem]:
             elif line.startswith("### "):
                 sections.append(line.removeprefix("### "))
                 if sections != [each for each in SECTIONS if each in sections]:
-                    text = f"each section stands once, in the order {', '.join(SECTIONS)}"
+                    text = f"each section occurs once, in the order {', '.join(SECTIONS)}"
             elif line.startswith("- ") and not sections:
-                text = "an entry stands below a section"
+                text = "an entry must be below a section"
             if line and not line.startswith("###") and line in seen:
-                text = "this line occurs above, too"
+                text = "this line also occurs above"
             seen.add(line)
             if text:
                 yield Problem(path, number, text)
@@ -130,8 +130,8 @@ def changelogs(root: Path) -> Iterator[Problem]:
 def words(root: Path) -> Iterator[Problem]:
     """Yield the words that occur in an area more often than its limit permits.
 
-    The texts are to read like Kubernetes' own documentation, in which these words are rare. The problem names the file
-    with the word that was changed last.
+    The texts should read like Kubernetes' own documentation, in which these words are rare. The problem names, of the
+    files with the word, the one that was changed last.
     """
     for area, limits in LIMITS.items():
         paths = {path for pattern in AREAS[area] for path in root.glob(pattern)} - {Path(__file__)}
@@ -146,7 +146,7 @@ def words(root: Path) -> Iterator[Problem]:
                     for number, text in enumerate(texts[last].splitlines(), 1)
                     if re.search(WORDS[word], text, re.IGNORECASE)
                 )
-                text = f"{found[last][0]!r}: {count} of such words are in the {area}, more than {limit}"
+                text = f"{found[last][0]!r}: there are {count} such words in the {area}, more than {limit}"
                 yield Problem(last, line, f"{text}; write it as Kubernetes' documentation does")
 
 
@@ -166,7 +166,9 @@ def mutants(root: Path) -> Iterator[Problem]:
     after = written(before, tables, Record(root / "test/sim/mutants/results.jsonl"))
     for number, (old, new) in enumerate(zip(before.splitlines(), after.splitlines(), strict=False), 1):
         if old != new:
-            yield Problem(page, number, "the results are not the recorded ones: run hack.mutants with --docs")
+            yield Problem(
+                page, number, "this differs from the recorded results: run hack.mutants with --docs"
+            )
             return
 
 
@@ -206,7 +208,7 @@ def architecture(root: Path) -> Iterator[Problem]:
             layers = [set(layer.split(" | ")) for layer in contract["layers"]]
             if drawn is None or [set(layer.split(" │ ")) for layer in drawn[1].split(" → ")] != layers:
                 yield Problem.at(
-                    path, drawn.start() if drawn else 0, "the layers differ from pyproject.toml's"
+                    path, drawn.start() if drawn else 0, "the layers differ from those in pyproject.toml"
                 )
 
 

@@ -5,7 +5,9 @@
 import sys
 from pathlib import Path
 
-if __name__ == "__main__":  # as a script: the suite is beside this file, the product two folders up
+if (
+    __name__ == "__main__"
+):  # a script imports the suite beside this file, and the product from two folders above
     here = Path(__file__).resolve().parent
     root = here.parents[1]
     sys.path[:0] = map(str, (here / "suite", root, root / "controller-runtime", root / "trainerctl"))

@@ -63,21 +63,21 @@ async def bare_client(bare: Cluster) -> AsyncIterator[LiveClient]:
 
 @pytest.fixture(scope="module")
 def kubectl() -> Path:
-    """Return the kubectl of the API server's release, which is built like the cluster's own programs."""
+    """Return the kubectl of the API server's release; it is built like the cluster's programs if it is missing."""
     group = ToolGroup(Path(__file__).parents[1] / "tools" / "kubectl", "k8s.io/kubernetes")
     tool = Tool("kubectl", group, "k8s.io/kubernetes/cmd/kubectl")
     return anyio.run(Binaries(progress=PlainProgress(sys.stderr)).locate, tool)["kubectl"].path
 
 
-# Before 0.4, the SDK accepts every release of its models from 2.0 on, but with those of 2.2 it cannot read its runtimes.
+# Before 0.4, the SDK requires only that kubeflow-trainer-api is at least 2.0, but with 2.2 it cannot read its runtimes.
 SDK_MODELS = {"0.2.0": "2.1.0", "0.3.1": "2.1.0", "0.4.1": "2.2.1", "0.5.0": "2.3.0"}
 
 
 @pytest.fixture(scope="session")
 def install_sdk() -> Callable[[str], Path]:
-    """Return a function that returns, for a release of the SDK, an interpreter in whose environment it is installed.
+    """Return a function that installs a release of the SDK into a virtual environment, and returns its interpreter.
 
-    The virtual environment is kept in the cache for later runs.
+    The environment stays in the cache for later runs.
     """
 
     def install(release: str) -> Path:

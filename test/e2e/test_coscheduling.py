@@ -53,7 +53,7 @@ async def refused(client: LiveClient, namespace: str) -> int:
 
 @pytest.fixture
 async def start(cluster_client: LiveClient, cluster_namespace: str) -> AsyncIterator[Start]:
-    """Yield a function that starts a TrainJob each of whose pods fills a node; at the end, free the nodes."""
+    """Yield a function that starts a TrainJob of which each pod fills a node; at the end, free the nodes."""
 
     async def create(nodes: int, *, gang: bool = True, run_for: str = "3s") -> TrainJob:
         whole = {"nvidia.com/gpu": GPUS}
@@ -131,7 +131,7 @@ async def test_of_a_gang_that_does_not_fit_no_pod_is_bound(
 
 
 async def test_without_a_gang_what_fits_is_bound(cluster_client: LiveClient, start: Start) -> None:
-    """A job that is not bound as a gang is bound in part without one, so the scheduler does read the group."""
+    """Without a gang, some pods of the same job are bound: so it is the group that keeps the scheduler from that."""
     job = await start(NODES + 1, gang=False, run_for="1h")  # no pod ends and makes room for another one
 
     async def four_bound() -> bool:

@@ -253,7 +253,7 @@ class Swap:
         async def reached() -> bool:
             return wanted((await self._client.get(TrainJob, ("default", name))).to_dict().get("status", {}))
 
-        await eventually(reached, timeout=90, interval=0.5, reason=f"the state of {name}")
+        await eventually(reached, timeout=90, interval=0.5, reason=f"{name} has the wanted status")
 
 
 def runs(status: Document) -> bool:
@@ -348,7 +348,7 @@ async def test_why_answers_beside_a_go_manager(
             first = verdict["findings"][0]["cause"] if verdict["findings"] else verdict["state"]
             return (done.returncode, first) == wanted
 
-        await eventually(answered, timeout=90, interval=1, reason=f"why says of {name}: {wanted}")
+        await eventually(answered, timeout=90, interval=1, reason=f"why says {wanted} of {name}")
 
     with swap.go(elects=True):
         for each in (runtime("long", "1h"), runtime("short", "1s")):
@@ -364,7 +364,7 @@ async def test_why_answers_beside_a_go_manager(
         await why("unplaced", (1, "node-selector"))
 
     await swap.use([])
-    await swap.admitted(swap.train_job("late", "long"))  # once the API server asks the webhooks no longer
+    await swap.admitted(swap.train_job("late", "long"))  # once the API server does not call webhooks any more
     await why("late", (1, "manager-down"))
 
 
@@ -408,7 +408,10 @@ def test_a_go_manager_treats_the_keys_of_a_configuration_as_documented(
 def changed(
     before: dict[tuple[str, str], str], after: dict[tuple[str, str], str], release: Release
 ) -> list[tuple[str, str]]:
-    """Return the objects that were written, created or deleted without need."""
+    """Return the objects that were written, created or deleted.
+
+    The profile of a newer release may change runtimes and snapshots.
+    """
     keys = {key for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
     if release.older:
         keys = {

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""A Go manager that follows this one needs the role of its release: ours does not let it list webhooks."""
+"""A Go manager that replaces this one needs the role of its release: ours does not permit it to list webhooks."""
 
 import json
 import os

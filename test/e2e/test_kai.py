@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""A local cluster with stand-ins for KAI-Scheduler's programs that only answer probes: everything around them."""
+"""Everything around KAI-Scheduler's programs in a local cluster; stand-ins for the programs only answer probes."""
 
 import sys
 from collections.abc import Callable, Iterator

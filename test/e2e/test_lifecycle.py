@@ -38,7 +38,7 @@ Edit = Callable[..., Any]
 async def jobset_webhook(
     request: pytest.FixtureRequest, cluster_client: LiveClient, cluster_namespace: str
 ) -> AsyncIterator[str]:
-    """Let JobSet's webhooks be called for the test's namespace, or not."""
+    """Run the test with JobSet's webhooks, or exclude its namespace from them."""
     if request.param == "webhook":
         yield request.param
         return
@@ -137,7 +137,9 @@ def completes(cluster_client: LiveClient, job: TrainJob) -> Callable[..., Any]:
         seen: dict[str | None, dict[str, Any]] = {}
 
         async def done() -> bool:
-            found = await cluster_client.get(TrainJob, job.key)  # before the pods: they have ended if it has
+            found = await cluster_client.get(
+                TrainJob, job.key
+            )  # read before the pods: if it is Complete, they have ended
             for pod in await cluster_client.list(Pod, namespace=job.namespace, labels=OF_JOB):
                 seen[pod.metadata.uid] = pod.to_dict()
             return any(each.type == "Complete" for each in found.status.conditions or ())
@@ -288,7 +290,7 @@ async def test_a_suspended_job_sets_drift_is_undone(
         return bool(found.spec.suspend) and "evil" not in str(found.to_dict())
 
     await eventually(undone, timeout=120, reason="the JobSet is as the TrainJob says")
-    await consistently(undone, reason="so it stays")
+    await consistently(undone, reason="the JobSet stays as it is")
 
 
 async def test_an_orphaned_job_set_is_adopted_and_gives_the_verdict(

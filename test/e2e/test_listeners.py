@@ -59,7 +59,7 @@ PROFILE = ("prometheus", "POST http /debug/pprof/heap?gc=1")
 
 
 def documented() -> set[tuple[str, str]]:
-    """Return program and setting of each listener in the table of ``SECURITY.md``."""
+    """Return the program and the setting of each listener in the table of ``SECURITY.md``."""
     text = (
         (Path(__file__).parents[2] / "SECURITY.md")
         .read_text()
@@ -166,5 +166,7 @@ def test_etcd_and_the_kubelets_answer_the_api_server_alone(cluster: Cluster) -> 
 def test_only_the_owner_can_open_the_state_of_a_cluster(cluster: Cluster) -> None:
     assert cluster.directory.stat().st_mode & 0o777 == 0o700
     files = [path for path in cluster.directory.rglob("*") if path.is_file()]
-    database = cluster.directory / "prometheus" / "data"  # Prometheus writes it, by the umask
+    database = (
+        cluster.directory / "prometheus" / "data"
+    )  # Prometheus writes these files, with modes by the umask
     assert not [each for each in files if each.stat().st_mode & 0o077 and database not in each.parents]

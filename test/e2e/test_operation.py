@@ -45,7 +45,7 @@ class Manager:
             self.process = subprocess.Popen(command, cwd=ROOT, stdout=out, stderr=out)
 
     def end(self, how: signal.Signals = signal.SIGTERM) -> tuple[int, float]:
-        """Send a signal; return the exit code and the seconds it took."""
+        """Send a signal; return the exit code, and the seconds until the process ended."""
         began = time.monotonic()
         self.process.send_signal(how)
         return self.process.wait(timeout=40), time.monotonic() - began
@@ -57,7 +57,7 @@ class Manager:
 
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Yield the local cluster without a manager."""
+    """Yield a separate local cluster without a manager."""
     cluster = Cluster(tmp_path_factory.mktemp("bare"), Options(manager=False), tied=True)
     anyio.run(cluster.up)
     yield cluster
@@ -146,7 +146,7 @@ async def test_two_replicas_fail_over_on_the_local_cluster(
     code, took = first.end()
     assert code == 0
     figure("SIGTERM to the leader: ended after", took, at_most=30)
-    # On a busy machine: test/fault measures that the lease itself passes on within 3 s, and 17.4 s after a kill.
+    # The limits allow for a busy machine. test/fault measures the lease alone: 3 s after SIGTERM, 17.4 s after a kill.
     figure("leader ended: next TrainJob's JobSet after", await trained("two"), at_most=10)
     await leads(second)
     assert (await client.get(Lease, LEASE)).spec.lease_transitions
@@ -201,7 +201,7 @@ def test_the_log_tells_more_at_a_signal(start: Start, bare: Cluster) -> None:
 async def test_a_token_rotates_under_a_running_manager(
     bare: Cluster, client: LiveClient, start: Start, trained: Any, tmp_path: Path
 ) -> None:
-    """The service account of the old token is deleted, so that the token is not valid any more."""
+    """The old token becomes invalid, because its service account is deleted."""
     given = manager_kubeconfig(bare)
     token = tmp_path / "token"
 

@@ -61,7 +61,7 @@ async def installed(cluster_client: LiveClient) -> None:
 
 
 class Grouper:
-    """Starts grouper processes; ``command`` runs one."""
+    """Runs the pod grouper as a process with the files in a folder; ``said`` is its log so far."""
 
     def __init__(self, directory: Path) -> None:
         self._log = directory / "grouper.log"

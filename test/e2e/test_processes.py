@@ -121,7 +121,7 @@ def train(
     local_cluster: Cluster, cluster_namespace: str, install_sdk: Callable[[str], Path], tmp_path: Path
 ) -> Callable[[str], Awaitable[dict[str, Any]]]:
     """Return a function that trains with the SDK, and returns the status and the lines of each step."""
-    script = tmp_path / "train.py"  # a file: the SDK sends the function's source
+    script = tmp_path / "train.py"  # in a file, because the SDK sends the function's source
     script.write_text(SCRIPT)
 
     async def run(function: str) -> dict[str, Any]:
@@ -162,7 +162,7 @@ async def test_torchrun_reduces_over_gloo_on_three_nodes(train: Any) -> None:
 
 
 async def _train_job(client: LiveClient, namespace: str, command: list[str], nodes: int = 3) -> TrainJob:
-    """Create a TrainJob whose Job fails at the second failure of a pod."""
+    """Create a TrainJob whose Job fails at the first failure of a pod."""
     pod = {"containers": [{"name": "node", "image": "local"}], "terminationGracePeriodSeconds": 2}
     labels = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
     template = {"metadata": {"labels": labels}, "spec": {"backoffLimit": 0, "template": {"spec": pod}}}
@@ -179,7 +179,7 @@ async def _train_job(client: LiveClient, namespace: str, command: list[str], nod
 async def test_two_jobs_have_rendezvous_ports_of_their_own(
     cluster_client: LiveClient, cluster_namespace: str
 ) -> None:
-    # Each node 0 listens on the port of all addresses until the other node has connected.
+    # Each node 0 listens at its port on all addresses until the other node has connected.
     code = (
         "import os, socket, time\n"
         "place = os.environ['PET_MASTER_ADDR'], int(os.environ['PET_MASTER_PORT'])\n"

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The commands of the first pages, run in a copy of the checkout with its own home for clusters."""
+"""The commands of the first pages run in a copy of the checkout, with a separate folder for clusters."""
 
 import json
 import os
@@ -138,7 +138,7 @@ def shell(kubectl: Path, tmp_path: Path) -> Iterator[Callable[..., str]]:
 
 def test_every_line_is_run_or_has_a_reason() -> None:
     every = {line for page in PAGES for block in blocks(page) for line in block}
-    assert every >= set(ELSEWHERE), "a reason for a line that is not in the pages"
+    assert every >= set(ELSEWHERE), "there is a reason for a line that no page contains"
     assert {"make demo", "make install", "trainerctl cluster down"} <= every - set(ELSEWHERE)
 
 

@@ -93,12 +93,12 @@ async def test_every_sample_runs_to_complete(
     listed = {each.name for each in await cluster_client.list(ClusterTrainingRuntime)}
     sampled = {each["spec"]["runtimeRef"]["name"] for each in jobs.values()}
     assert set(jobs) == set(EXPECTED)
-    assert sampled == listed | {"plain"}, "a runtime without a sample, or the other way round"
+    assert sampled == listed | {"plain"}, "a runtime has no sample, or a sample has no runtime"
 
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": CACHE_ACCOUNT}}
 
     async def create() -> None:
-        # The objects that a TrainJob names come first: its runtime, its account, its claim.
+        # TrainJobs come last: they name a runtime, an account or a claim, which have to exist.
         for manifest in sorted([account, *samples], key=lambda each: each["kind"] == "TrainJob"):
             await cluster_client.create(as_object(manifest, cluster_namespace))
 
@@ -151,6 +151,6 @@ async def test_every_sample_runs_to_complete(
         wanted = {each.name: each.template.spec.parallelism for each in job_set.spec.replicated_jobs or ()}
         assert wanted == expected, name
         succeeded = await succeeded_pods(cluster_client, cluster_namespace, name)
-        # If there is a launcher, the job ends with it, and the nodes are removed.
+        # A job with a launcher ends with the launcher, and the pods of its nodes are removed.
         counted = {"launcher"} & expected.keys() or expected.keys()
         assert {job: succeeded[job] for job in counted} == {job: expected[job] for job in counted}, name

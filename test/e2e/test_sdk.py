@@ -102,7 +102,7 @@ STEPS = {
     "builtin": (TUNED, 1, ["dataset-initializer", "model-initializer", "node-0"]),
     "mpi": ("deepspeed-distributed", 2, ["node-0", "node-1"]),  # the launcher is a node too
 }
-"""The runtime, the nodes, and the steps that the SDK shows, for each way to train."""
+"""For each way to train: the runtime, the number of nodes, and the steps that the SDK shows."""
 
 
 @pytest.fixture(scope="session", params=VERSIONS)
@@ -132,7 +132,7 @@ async def test_the_sdk_lists_runtimes_trains_in_every_way_and_tidies_up(
     ]
     claim["metadata"]["namespace"] = cluster_namespace
     await cluster_client.create(CLAIM.from_dict(claim))
-    script = tmp_path / "train.py"  # a file: the SDK sends the function's source
+    script = tmp_path / "train.py"  # in a file, because the SDK sends the function's source
     script.write_text(SCRIPT)
     # SDK 0.2.0 cannot read events, and the others skip those without firstTimestamp, as JobSet 0.12 writes them.
     event = "AllJobsCompleted" if sdk != "0.2.0" and JOBSET != "0.12" else ""
@@ -157,7 +157,7 @@ async def test_the_sdk_lists_runtimes_trains_in_every_way_and_tidies_up(
     for kind, job in said["jobs"].items():
         runtime, nodes, steps = STEPS[kind]
         assert (job["runtime"], job["num_nodes"]) == (runtime, nodes)
-        if kind == "mpi":  # the job ends with the launcher, and nodes that still run are removed
+        if kind == "mpi":  # the job ends with the launcher, and pods of nodes that still run are removed
             assert set(steps[:1]) <= set(job["steps"]) <= set(steps)
         else:
             assert job["steps"] == steps

@@ -107,7 +107,7 @@ def run(
     """Return a function that runs a script with a release of the SDK, and returns its output."""
 
     async def started(release: str, text: str, *arguments: str) -> Any:
-        script = tmp_path / f"{release}.py"  # a file: the SDK sends the function's source
+        script = tmp_path / f"{release}.py"  # in a file, because the SDK sends the function's source
         script.write_text(COMMON + text)
         argv = [
             str(install_sdk(release)),

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The simulated cluster against the real one: scripts of user actions lead both to the same states."""
+"""Scripts of user actions lead the simulated cluster and a real one to the same states."""
 
 from typing import Any
 
@@ -43,7 +43,7 @@ async def test_a_script_of_user_actions_ends_in_the_same_states(
         found: dict[str, Any] = {}
 
         async def settled(wanted: dict[str, Any] = wanted) -> bool:
-            """Look twice: the first state may be that before the action, or may still change."""
+            """Require two equal observations: the first one may precede the action's effects, or be intermediate."""
             nonlocal found
             found = await present()
             if found == wanted:

@@ -135,7 +135,7 @@ async def test_a_train_job_is_suspended_and_resumed_and_moved_in_between(
 
     await consistently(no_pod, reason="a suspended job has no pods")
 
-    # As Kueue does: set the pods' placement, then resume.
+    # Set the pods' placement and resume, as Kueue does.
     override = job.spec.pod_template_overrides[0].to_dict()
     override["spec"] = {
         "nodeSelector": {"kubernetes.io/os": "linux"},
@@ -211,7 +211,7 @@ async def test_a_running_job_set_keeps_its_owner_and_runs_past_its_own_webhook(
         lambda: cluster_client.get(JobSet, job.key), timeout=60, reason="the JobSet is made"
     )
     theirs = b'{"metadata":{"labels":{"team":"theirs"}}}'
-    await cluster_client.patch(job_set, raw_patch(MERGE, theirs))  # the label of another writer stays
+    await cluster_client.patch(job_set, raw_patch(MERGE, theirs))  # another writer adds a label, which stays
     for what, patch in (
         ("owner", b'{"metadata":{"ownerReferences":null}}'),
         ("suspend", b'{"spec":{"suspend":true}}'),
@@ -225,7 +225,7 @@ async def test_a_running_job_set_keeps_its_owner_and_runs_past_its_own_webhook(
             return (owners, now.spec.suspend) == ([job.metadata.uid], False)
 
         await eventually(mended, timeout=60, interval=0.01, reason=f"the {what} is as it was")
-        figure(f"{runtime}: {what} of a running JobSet mended", time.monotonic() - began, at_most=20)
+        figure(f"{runtime}: {what} of a running JobSet restored", time.monotonic() - began, at_most=20)
     assert (await cluster_client.get(JobSet, job.key)).labels[
         "team"
     ] == "ours"  # this shows that it was suspended for a moment

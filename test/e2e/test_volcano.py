@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The PodGroup and the pods' annotation for Volcano, on the whole cluster. Volcano itself does not run here."""
+"""The PodGroup and the pods' annotation for Volcano, on a whole cluster in which Volcano itself does not run."""
 
 import os
 from pathlib import Path
@@ -25,7 +25,7 @@ PRIORITY_CLASS = unstructured(GVK("scheduling.k8s.io", "v1", "PriorityClass"))
 
 
 def pod_group_crd() -> dict[str, Any]:
-    """Return Volcano's own CRD if it is present, else one that accepts all fields."""
+    """Return Volcano's CRD if a copy is on this machine, or else one that accepts all fields."""
     reference = Path(os.environ.get("TRAINER_REFERENCE", ROOT.parent / "shared" / "reference"))
     file = reference / "crds" / "others" / "scheduling.volcano.sh_podgroups.yaml"
     if file.exists():

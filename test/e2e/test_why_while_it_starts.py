@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""``trainerctl why``, run without a pause during a healthy TrainJob's life: it reports at no time that something is wrong."""
+"""``trainerctl why``, run without a pause during a healthy TrainJob's life, never reports that something is wrong."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 @asynccontextmanager
 async def asked(client: LiveClient, key: NamespacedName) -> AsyncIterator[list[Verdict]]:
-    """Diagnose repeatedly during the block; the list that is yielded gets every verdict."""
+    """Diagnose the TrainJob again and again during the block; yield the list that gets every verdict."""
     answers: list[Verdict] = []
 
     async def ask() -> None:
@@ -106,8 +106,8 @@ async def test_a_job_set_that_is_built_again_after_an_edit(
     after = await cluster_client.get(JobSet, job.key)
     assert before.metadata.uid
     assert (after.spec.replicated_jobs or [])[0].template.spec.parallelism == 3
-    # Verdicts that were being read while the edit was written show the suspended TrainJob. The garbage collector of a
-    # new cluster learns of the kind JobSet within 30 s; until then, a deletion in the foreground really is blocked.
+    # A verdict that was read while the edit was written shows the suspended TrainJob. The garbage collector of a new
+    # cluster discovers the kind JobSet within 30 s; until then, a foreground deletion really is blocked.
     excused = (["suspended"], ["deletion-blocked"])
     resumed = [each for each in answers if [one.cause for one in each.findings] not in excused]
     assert wrong(resumed) == []

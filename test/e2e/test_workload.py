@@ -152,7 +152,7 @@ async def test_of_a_gang_that_does_not_fit_no_pod_is_bound_until_it_fits(
 
     await eventually(all_exist, timeout=120, reason="every pod of the gang exists")
     await consistently(all_exist, duration=8, reason="no pod of the gang is bound")
-    if KUBERNETES != "1.35":  # there, the scheduler reports nothing in the gang
+    if KUBERNETES != "1.35":  # in 1.35, the scheduler reports nothing in the gang
         events = await eventually(
             lambda: waiting(cluster_client, made), timeout=60, reason="the TrainJob says why the gang waits"
         )
@@ -197,7 +197,7 @@ async def test_a_gang_that_is_suspended_leaves_its_nodes_and_resumes_as_a_whole_
     await are(3)
     gang = await cluster_client.get(GANG, made.key)
     assert "'minCount': 3" in str(gang.to_dict()["spec"])
-    # Up to 1.36 the count cannot change, and the gang is built again.
+    # Up to 1.36 the count cannot change, so the gang is deleted and created again.
     assert (gang.metadata.uid == before.metadata.uid) is (KUBERNETES == "1.37")
 
 

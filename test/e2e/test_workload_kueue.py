@@ -71,7 +71,10 @@ class Gang:
 
     @asynccontextmanager
     async def never_in_part(self) -> AsyncIterator[None]:
-        """Raise if some but not all pods are seen bound; a scheduler binds those of a gang one after another."""
+        """Assert that at no time only some of the pods were bound for 5 s or longer.
+
+        A scheduler binds the pods of a gang one after another, so a part is bound for a moment.
+        """
         longest = 0.0
 
         async def watch() -> None:
@@ -80,7 +83,7 @@ class Gang:
             while True:
                 in_part = len(await self.nodes()) not in (0, WHOLE)
                 now = anyio.current_time()
-                # Long pauses count only in part: if this process was stopped, so was the scheduler.
+                # A long pause between two looks counts as 0.5 s: the machine paused, and with it the scheduler.
                 lasted = lasted + min(now - last, 0.5) if in_part else 0.0
                 longest, last = max(longest, lasted), now
                 await anyio.sleep(0.05)

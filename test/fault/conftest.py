@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Trainer's kinds on a real API server that is broken on purpose."""
+"""Fixtures that install Trainer's kinds on a real API server that the tests break on purpose."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The cluster's authority is replaced while the manager runs, which reads it from a file."""
+"""The cluster's certificate authority is replaced while the manager runs; the manager reads it from a file."""
 
 import dataclasses
 import subprocess
@@ -81,7 +81,9 @@ async def test_the_manager_goes_on_when_the_clusters_authority_is_replaced(
 
         # As administrators do: trust both, then let the server show the new one, then remove the old one.
         trusted.write_bytes(old + new.certificate)
-        plane.authority_file.write_bytes(old + new.certificate)  # the clients' certificates are of the old
+        plane.authority_file.write_bytes(
+            old + new.certificate
+        )  # the old one still signs the clients' certificates
         new.server("kube-apiserver", ["127.0.0.1", "localhost", "kubernetes.default.svc"]).write(
             plane.pki, "server"
         )

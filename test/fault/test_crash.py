@@ -1,14 +1,14 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The manager is killed right after its k-th write of a scenario, for one k after the other, and started again.
+"""The manager is killed right after its k-th write of a scenario, for increasing k, and started again.
 
-The scenario: 50 TrainJobs of two gang-scheduled runtimes, one of them MPI's, some suspended; ``total`` writes without a
-crash. The first writes are special (finalizers, informers that start late), so the manager is killed after each of them;
-of the others after every ``FAULT_EVERY_K``-th, 5 by default. ``FAULT_EVERY_K=1`` kills it after each one and takes
-minutes. ``FAULT_FROM_K`` starts at a later k, to continue where something failed.
+The scenario has 50 TrainJobs of two gang-scheduled runtimes, one of them with MPI; some are suspended. Without a crash
+it takes ``total`` writes. The first writes are special (finalizers, informers that start late), so the manager is
+killed after each of them, and after every ``FAULT_EVERY_K``-th of the others (5). ``FAULT_EVERY_K=1`` kills it after
+each write and takes minutes. ``FAULT_FROM_K`` begins at a later k, to continue after a failure.
 
-The k-th write takes effect, but its answer is lost; the writes after it never reach the server. A manager that has
-caught up after one crash is the one to be killed in the next round, so each round costs one start.
+The k-th write takes effect, but its answer is lost; later writes never reach the server. The manager that has caught up
+after one crash is killed in the next round, so each round costs one start.
 """
 
 import difflib
@@ -49,7 +49,7 @@ State = dict[str, dict[str, Any]]
 
 
 class Crash:
-    """Counts a namespace's writes through a proxy, and kills the manager once the ``last`` one has taken effect."""
+    """Counts a namespace's writes through a proxy; kills the manager once write number ``last`` has taken effect."""
 
     def __init__(self, proxy: Any, namespace: str, kill: Callable[[], None], last: int | None) -> None:
         self.writes: list[Any] = []
@@ -163,7 +163,7 @@ async def end(client: LiveClient, namespace: str) -> None:
 
 
 def settled(wire: dict[str, Any], namespace: str) -> Any:
-    """Return an object without the values that differ between runs."""
+    """Remove the values that differ between runs from an object, and return it."""
     meta = wire["metadata"]
     for name in _VOLATILE:
         meta.pop(name, None)
@@ -244,7 +244,7 @@ async def test_a_crash_after_any_write_leaves_the_same_end_state(
         await begin(client, place)
 
         async def over(place: str = place, crash: Crash = crash) -> bool:
-            # This write may be missing: two changes of a status may have been merged.
+            # The last writes may be missing, because two changes of a status may become one write.
             near = len(crash.writes) > 0.9 * total
             return crash.happened or (near and (await look(client, place))[0] == want)
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Undecodable objects and one that always fails, among valid ones."""
+"""Objects that cannot be decoded, and one whose reconciles always fail, do not harm valid ones."""
 
 import asyncio
 import copy
@@ -43,7 +43,7 @@ MALFORMED: dict[str, dict[str, Any]] = {
 
 
 class _Jumping(selectors.DefaultSelector):
-    """Advances the clock instead of waiting."""
+    """A selector that advances a virtual clock instead of waiting."""
 
     now = 0.0
 
@@ -64,7 +64,7 @@ class _VirtualLoop(asyncio.SelectorEventLoop):
 
 
 class Mixed:
-    """Takes a few milliseconds for each object; the poisoned one takes longer, and fails."""
+    """A reconciler that takes a few milliseconds for each object; the poisoned one takes longer, and fails."""
 
     def __init__(self) -> None:
         self.attempts = 0
@@ -83,7 +83,10 @@ class Mixed:
 
 
 async def twenty_minutes(name: str, *, poison: bool) -> Mixed:
-    """Return a reconciler after twenty minutes with one worker, in which one of 50 objects woke ten times a second."""
+    """Run a controller with one worker for twenty minutes; return its reconciler.
+
+    About ten times a second, one of 50 objects is enqueued.
+    """
     mixed = Mixed()
     controller = Controller(name, mixed, Options(max_concurrent_reconciles=1))
     pace = random.Random(2)
@@ -128,7 +131,7 @@ def any_shape(crd: dict[str, Any]) -> dict[str, Any]:
 
 @asynccontextmanager
 async def manager(plane: Environment) -> AsyncIterator[ctrl.Manager]:
-    """Run our manager inside the test."""
+    """Run our manager in the test's process."""
     cfg = config.load()
     cfg.metrics.bind_address = cfg.health.health_probe_bind_address = "0"
     cfg.webhook.host, cfg.webhook.port = "127.0.0.1", 0
@@ -195,11 +198,11 @@ async def test_objects_stored_without_a_schema_stop_nobody_else(
         assert (skipped(series, labels) or 0) >= before + len(MALFORMED) - 1
         late = await client.create(TrainJob.from_dict(train_job(namespace, "well-late", runtime)))
         well.add(late.name)
-        await eventually(all_well, timeout=10, reason="so has a TrainJob that came later")
+        await eventually(all_well, timeout=10, reason="a later TrainJob has its JobSet")
         assert await job_sets() == {*well, "odd-child"}
         assert mgr.cache.degraded() == {}
 
-        # Each object that is corrected is served, the odd JobSet too.
+        # Each corrected object is reconciled, including the odd JobSet.
         updated = 0
         for name in MALFORMED:
             odd = await client.get(TRAIN_JOBS, (namespace, name))
@@ -221,6 +224,6 @@ async def test_objects_stored_without_a_schema_stop_nobody_else(
             made = await client.get(JobSet, (namespace, "odd-child"))
             return bool(made.spec.replicated_jobs)
 
-        await eventually(all_well, timeout=15, reason="mended TrainJobs have their JobSets")
+        await eventually(all_well, timeout=15, reason="the corrected TrainJobs have their JobSets")
         await eventually(made_anew, timeout=15, reason="the odd JobSet was replaced")
         figure("malformed objects: mended and served after", anyio.current_time() - mended, at_most=15)

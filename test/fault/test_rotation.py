@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Certificates rotate under load, in three replicas that start with an empty Secret.
 
-FAULT_SECONDS=30 runs all 20 rotations.
+With FAULT_SECONDS=30 there are 20 rotations.
 """
 
 import contextlib
@@ -50,7 +50,10 @@ USER = "rotating-manager"
 
 @pytest.fixture
 async def ports(plane: Environment, client: LiveClient) -> list[int]:
-    """Install Trainer, with a webhook for every replica, so that an admission needs all; return ports, health's last."""
+    """Install Trainer with a webhook for each replica, so that each admission calls all of them.
+
+    Return the ports of the replicas' webhooks, followed by those of their health probes.
+    """
     binaries = await Binaries().locate(JOBSET)
     await plane.install_crds(*contents.crds(binaries[JOBSET.name]))
     with contextlib.suppress(StatusError):
@@ -139,7 +142,7 @@ class Load:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Send at the rate during the block, with as many clients as a busy server answers at once."""
+        """Send admissions at RATE during the block, with CLIENTS at a time."""
         began, asked, stopping = time.monotonic(), 0, False
 
         async def ask() -> None:
@@ -173,7 +176,7 @@ async def authority(client: LiveClient) -> bytes:
 
 
 def serves(port: int, ca: bytes) -> bool:
-    """Return True if a replica serves with a certificate of ``ca``."""
+    """Return True if a replica serves a certificate that ``ca`` has signed."""
     try:
         served = ssl.get_server_certificate(("127.0.0.1", port))
         x509.load_pem_x509_certificate(served.encode()).verify_directly_issued_by(
@@ -211,7 +214,7 @@ async def test_no_admission_fails_while_certificates_rotate(
     )
 
     for port in health:
-        await eventually(lambda port=port: is_ready(port), timeout=60, reason="a replica is not ready")  # type: ignore[misc]  # bound
+        await eventually(lambda port=port: is_ready(port), timeout=60, reason="replicas are ready")  # type: ignore[misc]  # bound
     began = time.monotonic()
 
     async def admitted() -> bool:
@@ -221,7 +224,7 @@ async def test_no_admission_fails_while_certificates_rotate(
             return False
         return True
 
-    await eventually(admitted, timeout=20, reason="no TrainJob is admitted")
+    await eventually(admitted, timeout=20, reason="a TrainJob is admitted")
     figure("empty Secret: first TrainJob admitted after readiness", time.monotonic() - began, at_most=5)
     first = await authority(client)
     assert first.count(b"BEGIN CERTIFICATE") == 1
@@ -254,7 +257,7 @@ async def test_no_admission_fails_while_certificates_rotate(
                     return all([await anyio.to_thread.run_sync(serves, port, ca) for port in serving])
 
                 await eventually(
-                    rotated, timeout=60, interval=0.5, reason="a replica does not serve the new authority"
+                    rotated, timeout=60, interval=0.5, reason="every replica serves with the new authority"
                 )
                 seen.add(await authority(client))
         took = time.monotonic() - started

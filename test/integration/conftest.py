@@ -38,7 +38,7 @@ RunManager = Callable[..., AbstractAsyncContextManager[Manager]]
 
 @pytest.fixture(scope="session")
 def install_trainer() -> Callable[[Environment], None]:
-    """Return a function that installs JobSet's and Trainer's CRDs, and a user with the rights of our manager."""
+    """Return a function that installs JobSet's and Trainer's CRDs, and binds our manager's role to a user."""
 
     async def install(control_plane: Environment) -> None:
         binaries = await Binaries().locate(JOBSET)
@@ -116,9 +116,10 @@ class Recorded:
 
 @pytest.fixture
 def run_manager(trainer_config: Config) -> RunManager:
-    """Return a function that runs the program's manager in the test: ``async with run_manager(serving={…}) as mgr``.
+    """Return a function that runs the program's manager in the test's process: ``async with run_manager() as mgr``.
 
-    If ``sent`` is given, every request of the manager is added to it.
+    Positional arguments are flags of the program, and further keywords are options of the manager. Every request of the
+    manager is appended to the list ``sent``, if it is given.
     """
 
     @asynccontextmanager

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-if __name__ == "__main__":  # as a script: the product's packages are two folders up
+if __name__ == "__main__":  # a script imports the product's packages from two folders above
     sys.path[:0] = [str(Path(__file__).resolve().parents[2])]
 
 import msgspec
@@ -73,17 +73,17 @@ def _parser() -> argparse.ArgumentParser:
         metavar="PREFIX",
         action="append",
         default=[],
-        help="only cases whose name begins with PREFIX, by whole segments; may be given again",
+        help="replay only the cases named PREFIX and those below it; may be repeated",
     )
     parser.add_argument(
         "--rules",
         metavar="RELEASE",
-        help="the release of KAI-Scheduler whose pod grouper answered, where a case does not say: v0.13 or v0.17",
+        help="the release of the recorded pod grouper, for cases that do not name one: v0.13 or v0.17",
     )
     parser.add_argument(
         "--profile",
         choices=cases.PROFILES,
-        help="the compatibilityVersion of the answers; by default that of the fields which a file holds",
+        help="the compatibilityVersion of the answers; by default, the fields in a file decide",
     )
     parser.add_argument(
         "--no-wait", action="store_true", help="accepted; cases run on a fixed clock and never wait"

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Permitted differences from a recorded answer about pods and their groups, and others, which are found."""
+"""Permitted differences from recorded answers about pods and their groups are ignored; other differences are found."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def representative() -> Iterator[Any]:
             continue
         for part, held in case.want.items():
             if groupcompare.concerns(case) and part in {"error", "steps"}:
-                continue  # parts that may differ in words; a test below covers them
+                continue  # the wording of these parts may differ; a test below covers them
             if held and (case.op, part) not in seen:
                 seen.add((case.op, part))
                 yield pytest.param(case, part, id=f"{case.op}: {part}")

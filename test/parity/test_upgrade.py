@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""In a cluster with the objects of the Go manager our first reconcile of each TrainJob sends nothing."""
+"""In a cluster with the Go manager's objects, our first reconcile of a TrainJob writes nothing but its status."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def identity(wire: dict[str, Any]) -> tuple[str, ...]:
 
 
 def is_settled(case: cases.Case) -> bool:
-    """Return True if the case has children, and all of them are as wanted."""
+    """Return True if the TrainJob of the case gets children, and none of them existed before."""
     wanted = {identity(wire) for wire in case.want.get("objects") or ()}
     return bool(wanted) and not wanted & {identity(wire) for wire in case.input.get("objects") or ()}
 
@@ -46,7 +46,7 @@ async def test_what_the_go_manager_made_is_taken_over_as_it_is(case: cases.Case)
     reconciler = TrainJobReconciler(cluster, Recorder(), await runtimes(cluster), now=lambda: NOW)
     await reconciler.reconcile(Request.for_object(stored))
     sent = Counter((call.verb, call.subresource, call.kind.kind) for call in cluster.writes)
-    del sent["patch", "status", "TrainJob"]  # the condition of a suspended one
+    del sent["patch", "status", "TrainJob"]  # the condition of a suspended TrainJob
     assert not sent
 
 

@@ -8,7 +8,10 @@ from pkg.metrics import TRAIN_JOB_RECONCILES
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print the number of reconciles by state, states without one last; each of several workers knows only its own."""
+    """Print how often TrainJobs were reconciled in each state, the most frequent state first.
+
+    A process counts only its own reconciles: those of simulations in worker processes are missing.
+    """
     counts = {
         sample.labels["state"]: int(sample.value)
         for family in TRAIN_JOB_RECONCILES.collect()

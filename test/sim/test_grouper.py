@@ -28,16 +28,16 @@ from testkit.sim.workloads import NOTEBOOK_CRD, RAY_CRD, Workloads
 
 pytestmark = pytest.mark.timeout(
     1800
-)  # they compute for minutes, and a busy machine takes several times as long
+)  # simulations compute for minutes, and several times as long on a busy machine
 
 
 def scenario(sim: Simulation) -> None:
-    """Users, operators and two pod groupers, with faults."""
+    """Simulate users, operators and two pod groupers, with faults."""
     world(sim, OLDEST)
 
 
 def newest(sim: Simulation) -> None:
-    """As :func:`scenario`, with the groups of KAI-Scheduler v0.17."""
+    """Simulate the same as :func:`scenario`, with the groups of KAI-Scheduler v0.17."""
     world(sim, Rules.V0_17)
 
 
@@ -46,7 +46,7 @@ def world(sim: Simulation, release: Rules) -> None:
     settings = podgrouper.Settings(rules=release)
 
     async def setup(mgr: ctrl.Manager) -> None:
-        """Set the manager up as its program does, without servers."""
+        """Set up the manager as its program does, without servers."""
         await podgrouper.setup(mgr, settings)
 
     sim.serve(Pod, Job, JobSet, TrainJob, PodGroup, PriorityClass, ConfigMap)

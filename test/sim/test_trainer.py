@@ -28,14 +28,14 @@ from testkit.sim.users import Users
 
 pytestmark = pytest.mark.timeout(
     1800
-)  # they compute for minutes, and a busy machine takes several times as long
+)  # simulations compute for minutes, and several times as long on a busy machine
 
 _NAMES = 6
 """The number of TrainJob names in a simulation."""
 
 
 def scenario(sim: Simulation) -> None:
-    """Users, administrators, Kubernetes' controllers, Kueue and two managers, with faults."""
+    """Simulate users, administrators, Kubernetes' controllers, Kueue and two managers, with faults."""
     cluster = world(sim)
     past = Past(sim)
     Writes(sim)
@@ -54,7 +54,7 @@ def scenario(sim: Simulation) -> None:
 
 
 def moves(sim: Simulation) -> None:
-    """Users who suspend, change and resume running TrainJobs within one reconcile, or while no manager leads."""
+    """Simulate users who suspend, change and resume TrainJobs between two reconciles, or while no manager leads."""
     cluster = world(sim, pods_fail=0.0)
     past, users, administrators = Past(sim), Users(_NAMES), Administrators(cluster)
     rules, end = Rules(sim, past, administrators.lost), End(users, administrators, past)
@@ -74,7 +74,7 @@ def moves(sim: Simulation) -> None:
 
 
 def keeping(sim: Simulation) -> None:
-    """As :func:`scenario`, with managers of the second generation and users who delete and edit snapshots."""
+    """Simulate managers of the second generation, and users who also delete and edit snapshots."""
     cluster = world(sim, version=V2_3)
     past = Past(sim)
     Writes(sim)
@@ -83,7 +83,7 @@ def keeping(sim: Simulation) -> None:
     administrators.register(sim)
     snapshots.register()
     sim.action(revoke, times=0.5)
-    # Runtimes are not protected: they may be deleted at any time.
+    # The second generation does not protect runtimes, so they may be deleted at any time.
     rules = Rules(sim, past, dict.fromkeys(runtimes.NAMES, math.inf))
     end = End(users, administrators, past, snapshots)
     sim.on_change(rules.see)

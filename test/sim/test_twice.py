@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The manager's memory only saves requests: a manager that is killed at every step leaves the same objects.
+"""What the manager remembers only saves requests: a manager that is killed at every step leaves the same objects.
 
 A script of users' actions runs twice. In the second run the manager is killed before and after each of its writes,
-and at random moments before or after the changes that its watches report.
+and soon after randomly chosen changes of objects, before or after its watches report them.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ Document = dict[str, Any]
 MANAGER: Final = "manager-1"
 _PASSING: Final = re.compile(rb'"(uid|resourceVersion|lastTransitionTime|time)":"[^"]*"|[0-9TZ:.-]{20,}Z')
 _QUIET: Final = 75.0
-"""Seconds without a change or a kill, longer than pods run."""
+"""After so many seconds without a change or a kill the cluster is at rest; pods run for a shorter time."""
 _LONGEST: Final = 3600.0
 _GANG: Final = TrainingRuntime.from_dict(
     {"metadata": {"name": "gang", "namespace": "default"}, "spec": runtimes.SPECS["gang"]}
 )
-# A task of a killed process may not have started.
+# A killed process leaves coroutines of tasks that have not started.
 pytestmark = [
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
     pytest.mark.timeout(1800),  # a busy machine takes several times as long
@@ -48,9 +48,9 @@ WHOLE: Final[tuple[type[Object], ...]] = (TrainJob, JobSet, PodGroup, TrainingRu
 
 
 class Kills(Observer):
-    """Kills the manager before each write is sent, when the next attempt arrives at the server, and around changes.
+    """Kills the manager before a write is sent, when the next attempt at it arrives at the server, and around changes.
 
-    The third attempt succeeds, so that each write is made in the end.
+    A third attempt at the same write is not disturbed, so that each write is made in the end.
     """
 
     def __init__(self, sim: Simulation) -> None:
@@ -64,7 +64,7 @@ class Kills(Observer):
         sim.on_change(self._see)
 
     def again(self) -> None:
-        """Kill at equal writes again, because they belong to another action."""
+        """Forget the writes so far: an equal write belongs to another action from now on, and is disturbed again."""
         self._tried.clear()
 
     def sends(self, process: Process, request: Request) -> None:
@@ -83,7 +83,7 @@ class Kills(Observer):
             self._kill()
 
     def _attempt(self, request: Request, number: int) -> bool:
-        drawn = "/secrets" in request.path  # new keys at each attempt
+        drawn = "/secrets" in request.path  # each attempt draws new keys
         key = request.method, request.path, b"" if drawn else _PASSING.sub(b"", request.body or b"")
         if self._tried.get(key, 0) != number:
             return False
@@ -106,7 +106,7 @@ def _is_write(request: Request) -> bool:
 
 
 def one_by_one(seed: int) -> list[list[Action]]:
-    """Return the actions of a script, each as a burst, which is followed by a pause."""
+    """Return the actions of a script as bursts of one action each; every burst is followed by a pause."""
     return [[action] for action in actions.script(seed)]
 
 

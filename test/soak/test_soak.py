@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Thousands of TrainJobs run and are deleted on the local cluster, after which the manager must not have grown.
+"""Thousands of TrainJobs run on the local cluster and are deleted; the manager must not grow meanwhile.
 
 SOAK_JOBS is their number (2000), SOAK_MINUTES the time limit (20), SOAK_WAVE the number at a time (50).
 """
@@ -55,7 +55,7 @@ class Sample:
 
 @dataclass
 class Soak:
-    """The run: its cluster, its manager and the samples."""
+    """A run with its cluster, its manager and the samples."""
 
     cluster: Cluster
     client: LiveClient
@@ -64,7 +64,7 @@ class Soak:
     lives: list[float] = field(default_factory=list)
 
     async def sample(self) -> Sample:
-        """Measure the manager, which should have nothing to do."""
+        """Return the resources of the manager, which should be idle now."""
         depth, tasks = await self._series()
         with self.process.oneshot():
             return Sample(
@@ -86,7 +86,7 @@ class Soak:
         return sum(each.value for each in found["workqueue_depth"]), found["python_asyncio_tasks"][0].value
 
     async def wave(self, number: int) -> None:
-        """Create TrainJobs, await their end and delete them; one in ten fails, one in ten is suspended first."""
+        """Create TrainJobs, wait until they end, and delete them; one in ten fails, and one in ten starts suspended."""
         names = [f"job-{number}-{index}" for index in range(min(WAVE, JOBS - number * WAVE))]
         fates = {name: index % 10 for index, name in enumerate(names)}
         began = time.monotonic()
@@ -97,7 +97,12 @@ class Soak:
         async def suspended() -> bool:
             return all([self._is(await self._get(name), "Suspended") for name in names if fates[name] == 1])
 
-        await eventually(suspended, timeout=120, interval=0.5, reason="the suspended say so")
+        await eventually(
+            suspended,
+            timeout=120,
+            interval=0.5,
+            reason="the TrainJobs that start suspended have the condition",
+        )
         for name in names:
             if fates[name] == 1:
                 await self.client.patch(
@@ -115,7 +120,9 @@ class Soak:
 
         await eventually(ended, timeout=300, interval=0.5, reason=f"wave {number} ended")
         await self.client.delete_all_of(TrainJob, namespace=NAMESPACE)
-        await eventually(self._gone, timeout=300, interval=0.5, reason=f"nothing is left of wave {number}")
+        await eventually(
+            self._gone, timeout=300, interval=0.5, reason=f"every object of wave {number} is deleted"
+        )
 
         async def idle() -> bool:
             return (await self._series())[0] == 0
@@ -208,7 +215,7 @@ async def test_the_manager_is_the_same_after_thousands_of_train_jobs(
                 )
     took = time.monotonic() - began
     count = len(soak.samples)
-    assert count >= 3, "three waves at least"
+    assert count >= 3, "there must be at least three waves"
     around = slice(max(0, count // 2 - 2), count // 2 + 2)
     middle, end = soak.samples[around], soak.samples[-4:]
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Memories with keys from users' texts stay small, whatever and however much users write."""
+"""Caches whose keys come from users stay small, whatever and however much users write."""
 
 import functools
 import importlib
@@ -32,7 +32,7 @@ TABLE = Path("docs/architecture.md").read_text(encoding="utf-8").partition("## B
 
 
 def caches() -> Iterator[tuple[str, int | None]]:
-    """Yield every function of the manager that caches results, and the maximum number of them."""
+    """Yield each function of the manager that caches its results, and the maximum number of results."""
     for module in (
         *pkgutil.walk_packages(pkg.__path__, "pkg."),
         *pkgutil.walk_packages(controller_runtime.__path__, "controller_runtime."),

@@ -29,7 +29,7 @@ app.kubernetes.io/name: {{ include "trainer.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end -}}
 
-{{- /* The labels of an object: (list COMPONENT CONTEXT). */ -}}
+{{- /* The labels of an object. Argument: (list COMPONENT CONTEXT). */ -}}
 {{- define "trainer.labels" -}}
 {{- $context := index . 1 -}}
 helm.sh/chart: {{ printf "%s-%s" $context.Chart.Name $context.Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
@@ -55,7 +55,7 @@ app.kubernetes.io/component: manager
 {{- end }}
 {{- end -}}
 
-{{- /* An image: (list IMAGE TAG). */ -}}
+{{- /* The name of an image. Argument: (list IMAGE TAG), where TAG is the default tag. */ -}}
 {{- define "trainer.image" -}}
 {{- $image := index . 0 -}}
 {{- $prefix := ternary "" (printf "%s/" $image.registry) (has $image.registry (list "" "docker.io")) -}}

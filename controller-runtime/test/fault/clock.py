@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a program under a wall clock that is off by as many seconds as a file says, from one look to the next.
+"""Run a Python program whose wall clock is off by the number of seconds in a file, which may change at any time.
 
-Arguments: the file, the program, and the program's own. The monotonic clock goes on as ever.
+Arguments: the file, the program, and the arguments of the program. The monotonic clock is not affected.
 """
 
 import datetime
@@ -16,7 +16,7 @@ _real_time = time.time
 
 
 def shift(offset: Path) -> None:
-    """Shift Python's wall clocks for all later imports."""
+    """Replace ``time.time`` and ``datetime.datetime`` for all modules that are imported later."""
 
     def shifted() -> float:
         return _real_time() + float(offset.read_text())
@@ -31,7 +31,7 @@ def shift(offset: Path) -> None:
             return cls.fromtimestamp(shifted(), tz)
 
     time.time = shifted
-    datetime.datetime = Shifted  # type: ignore[misc]  # what the test is about
+    datetime.datetime = Shifted  # type: ignore[misc]  # a class is replaced on purpose
 
 
 if __name__ == "__main__":

@@ -1,6 +1,9 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Managers as processes of their own, for a real API server that is broken on purpose; figures are printed and asserted."""
+"""Run managers in separate processes against a real API server that is broken on purpose.
+
+The tests print the durations and counts that they measure, and assert a maximum for each.
+"""
 
 import subprocess
 import sys
@@ -32,9 +35,10 @@ PROGRAM = Path(__file__).with_name("program.py")
 
 @pytest.fixture
 def start(plane: Environment, namespace: str, tmp_path: Path) -> Iterator[Callable[..., Any]]:
-    """Start a manager by its name, ``program.py``; what still runs at the end is killed.
+    """Return a function that starts ``program.py`` as a manager of a name; those that still run are killed at the end.
 
-    It goes straight to the server, or to the ``server`` given; its wall clock may be put off by a ``clock`` file.
+    The manager connects to the API server, or to ``server`` if it is given. ``clock`` is a file with the number of
+    seconds by which its wall clock is off.
     """
     started: list[subprocess.Popen[bytes]] = []
 
@@ -65,14 +69,14 @@ def start(plane: Environment, namespace: str, tmp_path: Path) -> Iterator[Callab
 
 @pytest.fixture
 def contends(tmp_path: Path) -> Callable[[str], Awaitable[None]]:
-    """Waits until a started manager waits for the lease."""
+    """Return a function that waits until the manager of a name tries to acquire the lease."""
 
     async def wait(name: str) -> None:
         log = tmp_path / f"{name}.log"
         await eventually(
             lambda: "Attempting to acquire" in log.read_text(),
             timeout=60,
-            reason=f"{name} does not wait for the lease",
+            reason=f"{name} waits for the lease",
         )
 
     return wait
@@ -80,7 +84,7 @@ def contends(tmp_path: Path) -> Callable[[str], Awaitable[None]]:
 
 @pytest.fixture
 async def work(client: LiveClient, namespace: str, writes: Any) -> Callable[[], list[tuple[str, float]]]:
-    """Who wrote to the work there is, and when."""
+    """Create the ConfigMap ``work``; the returned function lists who patched ConfigMaps of the namespace, and when."""
     await client.create(ConfigMap.from_dict({"metadata": {"namespace": namespace, "name": "work"}}))
 
     def read() -> list[tuple[str, float]]:

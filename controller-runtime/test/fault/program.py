@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""A manager as a process of its own: while it leads it writes to the ConfigMap ``work``, five times a second.
+"""A manager that, while it leads, patches the ConfigMaps of a namespace five times a second.
 
-Arguments: kubeconfig, namespace, and the name under which the audit log shall know it.
+Arguments: kubeconfig, namespace, and the user agent by which the tests find the manager in the audit log.
 """
 
 import sys
@@ -17,7 +17,7 @@ from controller_runtime.client import Client, merge_from
 
 
 class Worker:
-    """Writes, and asks to be called again."""
+    """Counts up in an annotation, and asks to be called again after 0.2 s."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -48,7 +48,7 @@ async def main(kubeconfig: str, namespace: str, name: str) -> None:
         .for_(ConfigMap)
         .with_event_filter(
             ctrl.predicate.Funcs(update=lambda _: False)
-        )  # its own pace, not that of its writes
+        )  # the events of its own writes must not start further reconciles
         .complete(Worker(mgr.client))
     )
     async with ctrl.setup_signal_handler() as stop:

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A manager that reads objects of one kind and prints its peak memory on stdout.
 
-Arguments: the server's address and a namespace. A line of JSON for each reconcile: the object's name, its version, the
-length of what it holds, and by how many bytes the process was larger than before the first large object, at most.
+Arguments: the server's address and a namespace. Each reconcile prints a line of JSON: the object's name, its version,
+the total length of its lines (``held``), and by how many bytes the process grew at most since the end of the previous
+reconcile (``peak``).
 """
 
 import ctypes
@@ -27,7 +28,10 @@ def kilobytes(what: str) -> int:
 
 
 def begin_anew() -> int:
-    """Forget the peak, and the room that freed objects left, in which the next one could hide; return the size now."""
+    """Reset the peak and return the process's size in KiB.
+
+    Freed memory goes back to the system first: otherwise the next object could reuse it without raising the peak.
+    """
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
     Path("/proc/self/clear_refs").write_text("5")
@@ -35,7 +39,7 @@ def begin_anew() -> int:
 
 
 class Reader:
-    """Reads from the cache."""
+    """Reads each object from the cache and prints its line."""
 
     def __init__(self, cache: Cache) -> None:
         self._cache = cache

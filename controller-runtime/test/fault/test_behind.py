@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Two API servers on one etcd, of which one hears and answers five seconds late."""
+"""Two API servers share one etcd; one of them gets each of etcd's answers and events five seconds late."""
 
 import asyncio
 import dataclasses
@@ -31,7 +31,7 @@ NAMESPACE = unstructured(GVK("", "v1", "Namespace"))
 
 
 class SlowWire:
-    """Stands between an API server and etcd; what etcd says arrives ``delay`` seconds after it was said."""
+    """A relay between an API server and etcd that delivers each message of etcd ``delay`` seconds late."""
 
     def __init__(self, etcd_url: str) -> None:
         self.delay = 0.0
@@ -77,7 +77,7 @@ class SlowWire:
 
 
 class Mirror:
-    """Makes one Secret for each ConfigMap and keeps it at the same value, by what the cache says alone."""
+    """Creates one Secret for each ConfigMap and gives it the same value; it reads only from the cache."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -102,7 +102,7 @@ class Mirror:
 
 
 class History:
-    """Everything that happened to the copies of a namespace, seen at the server that is on time."""
+    """Records the creations, values and reverted values of a namespace's copies, as the server on time reports them."""
 
     def __init__(self, namespace: str) -> None:
         self.created: Counter[str] = Counter()
@@ -166,7 +166,7 @@ async def source_of(copy: Secret) -> list[ctrl.Request]:
 
 
 def at_random(on_time: Config, behind: Config) -> Callable[[Any], Config]:
-    """Every second read goes to the server that is behind, of writes every fourth."""
+    """Return a route that sends half of the reads and a quarter of the writes to the server that is behind."""
     dice = random.Random(1)
 
     def route(seen: Any) -> Config:
@@ -210,7 +210,7 @@ async def test_a_server_that_is_behind_makes_nobody_do_a_thing_twice_or_undo_it(
         for number in itertools.count():
             if anyio.current_time() > until:
                 break
-            # Old ones change, and new ones come.
+            # Most rounds change a source that may exist already; every twentieth creates a new one.
             name = f"source-{10 + number // 20 if number % 20 == 0 else number % 10}"
             values[name] = values.get(name, 0) + 1
             for each in managers:
@@ -222,9 +222,9 @@ async def test_a_server_that_is_behind_makes_nobody_do_a_thing_twice_or_undo_it(
         await eventually(
             lambda: all(each.history.values == values for each in managers),
             timeout=150,
-            reason="the copies do not catch up",
+            reason="the copies have caught up",
         )
-        # What was refused again and again, since it was read from the past, waits for its own back-off to end.
+        # A request whose writes failed several times, because it read old state, is retried only after its backoff.
         figure("two API servers: caught up", anyio.current_time() - ended, at_most=120)
         for each in managers:
             each.done = True
@@ -241,7 +241,7 @@ def source(namespace: str, name: str, value: int) -> ConfigMap:
 
 
 async def lag(client: LiveClient, behind: Config) -> float:
-    """How long a new object is not to be seen on the server that is behind."""
+    """Return after how many seconds the server that is behind lists a new object."""
     await client.create(ConfigMap.from_dict({"metadata": {"namespace": "default", "name": "probe"}}))
     began = anyio.current_time()
     async with Transport(behind) as transport:
@@ -253,5 +253,5 @@ async def lag(client: LiveClient, behind: Config) -> float:
             )
             return b'"probe"' in await answer.read()
 
-        await eventually(seen, timeout=30, reason="the server that is behind stays so")
+        await eventually(seen, timeout=30, reason="the server that is behind shows the object")
     return anyio.current_time() - began

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Certificates change under a webhook server that is asked all the time."""
+"""A webhook server's certificates change while it receives admission requests."""
 
 import asyncio
 import ssl
@@ -44,7 +44,7 @@ class Mount:
         self._versions = 0
 
     def swap_link(self, pair: KeyPair) -> None:
-        """Let the links of ``tls.crt`` and ``tls.key`` lead to another pair, at one stroke."""
+        """Switch the links ``tls.crt`` and ``tls.key`` to another pair in one step."""
         self._versions += 1
         version = self._folder / f"..{self._versions}"
         pair.write(version)
@@ -69,7 +69,7 @@ class Mount:
 
 
 class Load:
-    """So many admissions a second, every other on a connection of its own."""
+    """Sends ``RATE`` admission requests per second, every second one on a new connection."""
 
     def __init__(self, url: str, trust: ssl.SSLContext) -> None:
         self._url = url
@@ -79,7 +79,7 @@ class Load:
         self.failures: list[str] = []
 
     async def run(self) -> None:
-        """Ask until there is ``enough``, and wait for the last answers."""
+        """Send requests until ``enough`` is set, and wait for the last answers."""
         kept = aiohttp.TCPConnector(ssl=self._trust)
         fresh = aiohttp.TCPConnector(ssl=self._trust, force_close=True)
         async with (
@@ -171,7 +171,7 @@ async def test_no_admission_fails_while_certificates_change_and_a_bad_pair_is_re
             )
             figure("mismatched pair: counted after", anyio.current_time() - swapped, at_most=1)
             await anyio.sleep(4 * PERIOD)
-            assert await serves(good)(), "the pair that fits is served on"
+            assert await serves(good)(), "the matching pair is still served"
             lasted = anyio.current_time() - began
             load.enough = True
         tasks.cancel_scope.cancel()

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Wall clocks jump, and leases cannot be written: who leads, and for how long."""
+"""Which manager leads, and for how long, when wall clocks jump and when the lease cannot be written."""
 
 import itertools
 from datetime import UTC, datetime
@@ -38,7 +38,7 @@ async def test_wall_clocks_ten_minutes_off_change_no_leader(
         lease = await client.get(Lease, (namespace, "lock"))
         assert lease.spec.renew_time is not None
         off = datetime.fromisoformat(lease.spec.renew_time) - datetime.now(UTC)
-        assert abs(off.total_seconds() - offset) < 10, "the clock was not put off"
+        assert abs(off.total_seconds() - offset) < 10, "the wall clock is not off by the offset"
     figure(
         "wall clock ±10 min: changes of leader", lease.spec.lease_transitions or 0, at_most=0, unit="changes"
     )
@@ -69,7 +69,8 @@ async def test_a_leader_that_cannot_renew_stops_writing_before_the_lease_lapses(
     mine = [each for each in writes(namespace) if each["userAgent"] == "first"]
     renewals = [each for each in mine if each["objectRef"]["resource"] == "leases"]
     last = max(received(each) for each in mine if each not in renewals)
-    # Of both the time at which the server received them; the holder counts from before it sent the renewal.
+    # Both times are those at which the server received the request; the holder's deadline for the next renewal counts
+    # from before it sent this one.
     figure(
         "lease writes blocked: last write after the last renewal",
         last - max(map(received, renewals)),

@@ -22,16 +22,16 @@ from controller_runtime.rest import RESTMapper, Transport
 
 pytestmark = pytest.mark.fault
 PERIOD = 5.0
-# These kinds are watched in etcd itself: the server's own memory of events would hide what etcd has forgotten.
+# The API server must watch these kinds in etcd itself: its watch cache would still have the events that etcd dropped.
 KINDS: tuple[type[Object], ...] = (ConfigMap, Secret)
 UNCHANGED = 40
 GONE = 10
-"""Objects deleted in each gap."""
+"""The number of objects of each kind that are deleted in each round, while no client watches."""
 FLAGS = ("--watch-cache-sizes=configmaps#0,secrets#0",)
 
 
 class Notes:
-    """Records the objects of a kind that were reported to it, and the number of calls for each."""
+    """Records the newest version that it read of each object of a kind, and how often each was reconciled."""
 
     def __init__(self, client: Client, kind: type[Object]) -> None:
         self.versions: dict[str, str] = {}
@@ -51,7 +51,7 @@ class Notes:
 
 
 class World:
-    """What there is of a kind, by name."""
+    """Creates, changes and deletes objects of a kind, and keeps their newest state by name."""
 
     def __init__(self, client: LiveClient, kind: type[Object]) -> None:
         self.objects: dict[str, Object] = {}
@@ -77,7 +77,7 @@ class World:
 
 
 async def compact(plane: Environment, revision: int) -> None:
-    """Have etcd forget what was before ``revision``."""
+    """Make etcd drop its history before ``revision``."""
     body = {"revision": str(revision), "physical": True}
     etcd = plane.control_plane
     async with (
@@ -92,7 +92,7 @@ def away() -> web.Response:
 
 
 class Follower:
-    """A manager that follows both kinds through a proxy of its own, by streaming lists or by pages."""
+    """A manager that watches both kinds through its own proxy, and lists them as streams or page by page."""
 
     def __init__(self, proxy: Any, *, stream_lists: bool) -> None:
         self.proxy = proxy
@@ -108,7 +108,7 @@ class Follower:
         return all(self.notes[kind].versions == worlds[kind].versions for kind in KINDS)
 
     def lists_per_410(self) -> float:
-        """The worst of the informers."""
+        """Return the number of lists per 410 response, for the informer with the most."""
         expired = Counter(each.path for each in self.proxy.expired)
         lists = Counter(
             each.path
@@ -119,7 +119,7 @@ class Follower:
         return max(lists[path] / count for path, count in expired.items())
 
     def called_again(self) -> int:
-        """How often anything was reconciled that had not changed since it was first."""
+        """Return how often unchanged objects were reconciled after their first reconcile."""
         calls = [notes.calls[name] for notes in self.notes.values() for name in notes.calls if "same" in name]
         assert len(calls) == len(KINDS) * UNCHANGED
         return sum(calls) - len(calls)
@@ -151,7 +151,7 @@ async def test_watches_that_cannot_go_on_cost_one_list_each_and_nothing_is_misse
         async with anyio.create_task_group() as tasks:
             for each in followers:
                 tasks.start_soon(each.mgr.start)
-            await eventually(all_known, timeout=30, reason="not everything was reconciled at first")
+            await eventually(all_known, timeout=30, reason="everything was reconciled at first")
             for each in followers:
                 each.proxy.answered = each.answered.append
             for turn in range(rounds):
@@ -169,7 +169,7 @@ async def test_watches_that_cannot_go_on_cost_one_list_each_and_nothing_is_misse
                 )
                 for each in followers:
                     each.proxy.refuse = None
-                await eventually(all_known, timeout=60, reason=f"round {turn}: something was missed")
+                await eventually(all_known, timeout=60, reason=f"round {turn}: every change was noticed")
                 waits.append(anyio.current_time() - began)
                 await anyio.sleep(max(0.0, began + PERIOD - anyio.current_time()))
             for each in followers:
@@ -178,6 +178,6 @@ async def test_watches_that_cannot_go_on_cost_one_list_each_and_nothing_is_misse
     assert all(len(each.proxy.expired) >= rounds * len(KINDS) for each in followers)
     figure("410, streaming: lists per informer and 410", streaming.lists_per_410(), at_most=1, unit="lists")
     figure("410, paging: lists per informer and 410", paging.lists_per_410(), at_most=1, unit="lists")
-    figure("410: what was missed, deletes too, is known after", max(waits), at_most=10)
+    figure("410: missed changes and deletions are known after", max(waits), at_most=10)
     again = sum(each.called_again() for each in followers)
     figure("410: unchanged objects reconciled again", again, at_most=0, unit="times")

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Connections that stay open while the other end has gone."""
+"""Connections that stay open although the other side no longer answers."""
 
 from datetime import timedelta
 from typing import Any
@@ -47,11 +47,13 @@ async def test_watches_and_calls_notice_and_a_quiet_watch_is_left_alone(
             await asker.get(ConfigMap, (namespace, "news"))
             figure("half-open connection: the next call", anyio.current_time() - again, at_most=1)
             await eventually(
-                lambda: caches[0].get(ConfigMap, (namespace, "news")), timeout=90, reason="the watch is dead"
+                lambda: caches[0].get(ConfigMap, (namespace, "news")),
+                timeout=90,
+                reason="the watch delivers the object",
             )
             figure("half-open connection: the watch goes on", anyio.current_time() - began, at_most=75)
             assert watches(dead) == 2
-            # Past a bookmark, and past the silence after which a watch is given up.
+            # Long enough for the quiet watch to get a bookmark, and for a watch without one to be given up.
             await anyio.sleep(max(0.0, began + 73 - anyio.current_time()))
             figure("connections of a quiet watch", watches(quiet), at_most=1, unit="connections")
             tasks.cancel_scope.cancel()
@@ -96,14 +98,14 @@ async def test_a_leader_whose_renewals_get_no_answer_stops_writing_in_time(
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(mgr.start)
             began = anyio.current_time()
-            await eventually(lambda: len(written(began)) > 5, timeout=20, reason="the leader does not work")
+            await eventually(lambda: len(written(began)) > 5, timeout=20, reason="the leader works")
             renewals = [each.at for each in proxy.seen if each.method == "PUT" and "/leases/" in each.path]
             await eventually(
                 lambda: len(renewals) < sum(each.method == "PUT" for each in proxy.seen),
                 timeout=10,
-                reason="the lease is not renewed",
+                reason="the lease is renewed",
             )
-            # What is open hangs; new connections work, but for the lease.
+            # Open connections hang; new ones work, except that requests for the lease get no answer.
             proxy.hold = lambda seen: "/leases/" in seen.path
             proxy.freeze()
             frozen = anyio.current_time()

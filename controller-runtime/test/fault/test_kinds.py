@@ -24,7 +24,7 @@ WIDGETS = open_crd(WIDGET.gvk)
 
 
 def role(name: str, group: str, resource: str) -> list[dict[str, Any]]:
-    """A role over one resource, bound to our user."""
+    """Return a ClusterRole that may read one resource, and a ClusterRoleBinding that gives it to the test's user."""
     rbac = "rbac.authorization.k8s.io"
     rules = [{"apiGroups": [group], "resources": [resource], "verbs": ["get", "list", "watch"]}]
     subjects = [{"apiGroup": rbac, "kind": "User", "name": USER}]
@@ -45,7 +45,7 @@ async def absent(client: LiveClient, obj: Object) -> bool:
 
 
 class Notes:
-    """Remembers what it was asked to reconcile."""
+    """Remembers the names of the objects that it reconciled."""
 
     def __init__(self) -> None:
         self.names: set[str] = set()
@@ -76,13 +76,17 @@ async def test_a_kind_that_is_missing_or_denied_is_named_and_heals_without_a_res
     async def reconciled(kind: type[Object], name: str) -> None:
         """Make an object, and wait until its controller has seen it."""
         await client.create(kind.from_dict({"metadata": {"namespace": namespace, "name": name}}))
-        await eventually(lambda: name in notes[kind].names, timeout=60, reason=f"{name} was not reconciled")
+        await eventually(lambda: name in notes[kind].names, timeout=60, reason=f"{name} was reconciled")
 
     async with anyio.create_task_group() as tasks:
         began = anyio.current_time()
         tasks.start_soon(mgr.start)
-        await eventually(lambda: ready_says(f"Widget.{GROUP} is degraded"), timeout=30, reason="missing")
-        await eventually(lambda: ready_says("Secret is degraded"), timeout=30, reason="denied")
+        await eventually(
+            lambda: ready_says(f"Widget.{GROUP} is degraded"), timeout=30, reason="the missing kind is named"
+        )
+        await eventually(
+            lambda: ready_says("Secret is degraded"), timeout=30, reason="the denied kind is named"
+        )
         figure("kinds missing and denied: named", anyio.current_time() - began, at_most=5)
         await reconciled(ConfigMap, "one")
 
@@ -91,20 +95,22 @@ async def test_a_kind_that_is_missing_or_denied_is_named_and_heals_without_a_res
         came = anyio.current_time()
         await reconciled(Secret, "granted")
         figure("kind granted: live", anyio.current_time() - came, at_most=30)
-        await eventually(lambda: not mgr.cache.degraded(), timeout=60, reason="the CRD is there")
+        await eventually(lambda: not mgr.cache.degraded(), timeout=60, reason="no kind is degraded")
         await reconciled(WIDGET, "installed")
         figure("CRD installed: live", anyio.current_time() - came, at_most=30)
 
         await client.delete(crd)
         gone = anyio.current_time()
-        await eventually(lambda: ready_says("Widget"), timeout=60, reason="the CRD is gone again")
+        await eventually(
+            lambda: ready_says("Widget"), timeout=60, reason="the kind without a CRD is named again"
+        )
         figure("CRD removed: named", anyio.current_time() - gone, at_most=5)
         await reconciled(ConfigMap, "two")
 
-        await eventually(lambda: absent(client, crd), timeout=30, reason="the CRD is still there")
+        await eventually(lambda: absent(client, crd), timeout=30, reason="the CRD is deleted")
         await client.create(CRD.from_dict(WIDGETS))
         back = anyio.current_time()
-        await eventually(lambda: not mgr.cache.degraded(), timeout=60, reason="the CRD is there again")
+        await eventually(lambda: not mgr.cache.degraded(), timeout=60, reason="no kind is degraded again")
         await reconciled(WIDGET, "again")
         figure("CRD installed again: live", anyio.current_time() - back, at_most=30)
 
@@ -112,10 +118,12 @@ async def test_a_kind_that_is_missing_or_denied_is_named_and_heals_without_a_res
         await client.delete(
             unstructured(GVK.parse(binding["apiVersion"], binding["kind"])).from_dict(binding)
         )
-        # A watch that is open stays so: the server asks who may when one is opened.
+        # The server checks permissions only when a watch is opened, so the open watches must be cut.
         proxy.cut(watches=True)
         revoked = anyio.current_time()
-        await eventually(lambda: ready_says("Secret is degraded"), timeout=30, reason="denied again")
-        figure("right taken away: named", anyio.current_time() - revoked, at_most=5)
+        await eventually(
+            lambda: ready_says("Secret is degraded"), timeout=30, reason="the denied kind is named again"
+        )
+        figure("permission revoked: named", anyio.current_time() - revoked, at_most=5)
         await reconciled(ConfigMap, "three")
         mgr.stop()

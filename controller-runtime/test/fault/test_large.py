@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Objects as large as a server stores them, and larger ones on the way."""
+"""Objects of the largest size that a server stores, and larger ones that a proxy makes of small ones."""
 
 import json
 import sys
@@ -38,7 +38,7 @@ def large(namespace: str, name: str, lines: list[str]) -> Unstructured:
 
 @asynccontextmanager
 async def reader(server: str, namespace: str, log: Path) -> AsyncIterator[Next]:
-    """Run ``reader.py``; the function returns what it says next about an object."""
+    """Run ``reader.py``; the yielded function returns its next line about the object of a name."""
     with log.open("wb") as errors:
         process = await anyio.open_process(
             [sys.executable, str(READER), server, namespace],
@@ -54,7 +54,7 @@ async def reader(server: str, namespace: str, log: Path) -> AsyncIterator[Next]:
         async for piece in pieces:
             *whole, pending = (pending + piece).split(b"\n")
             for line in whole:
-                if line.startswith(b'{"name"'):  # else it is a line of the log
+                if line.startswith(b'{"name"'):  # other lines are of the log
                     yield json.loads(line)
 
     said = lines()
@@ -64,7 +64,7 @@ async def reader(server: str, namespace: str, log: Path) -> AsyncIterator[Next]:
             async for each in said:
                 if each["name"] == name:
                     return each
-        raise AssertionError(f"nothing was said about {name}, see {log}")
+        raise AssertionError(f"reader.py printed no line about {name}; its log is {log}")
 
     async with process:
         try:

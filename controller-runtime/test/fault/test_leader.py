@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The leader dies, or is asked to end, while another manager waits."""
+"""The leader is killed, or stopped with SIGTERM, while another manager waits for the lease."""
 
 import itertools
 import time
@@ -23,7 +23,7 @@ async def test_the_standby_takes_over_and_no_two_write_at_a_time(
         return await eventually(
             lambda: next((at for agent, at in work() if agent == name), None),
             timeout=30,
-            reason=f"{name} does not work",
+            reason=f"{name} works",
         )
 
     first = start("first")

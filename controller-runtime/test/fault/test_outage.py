@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""A controller under load while the API server is away, or too busy to answer."""
+"""A controller under load while the API server is down, or answers 429."""
 
 import itertools
 import statistics
@@ -52,7 +52,7 @@ def copier(config: Config, namespace: str, workers: int) -> ctrl.Manager:
 
 
 async def make_source(client: LiveClient, namespace: str, number: int) -> None:
-    """Make an object, however often that takes."""
+    """Create an object, and try again until the API server has it."""
     source = ConfigMap.from_dict({"metadata": {"namespace": namespace, "name": f"source-{number}"}})
     while True:
         try:
@@ -60,7 +60,7 @@ async def make_source(client: LiveClient, namespace: str, number: int) -> None:
         except TransportError:
             await anyio.sleep(0.2)
         except AlreadyExistsError:
-            return  # the first try had taken effect
+            return  # an earlier try created it, though its answer was lost
         else:
             return
 
@@ -99,7 +99,7 @@ async def test_nothing_is_lost_or_doubled_while_the_api_server_is_away(
             for _ in range(4):
                 loading.start_soon(load)
             await anyio.sleep(1)
-            # The copies lag behind now, since only their writes go through the proxy.
+            # Only the controller's requests go through the proxy: it lags behind the sources from now on.
             proxy.cut()
             away = anyio.current_time()
             plane.control_plane.kill_api_server()
@@ -115,9 +115,9 @@ async def test_nothing_is_lost_or_doubled_while_the_api_server_is_away(
         async def caught_up() -> bool:
             return not await missing(client, namespace)
 
-        await eventually(caught_up, timeout=60, reason="some sources have no copy")
+        await eventually(caught_up, timeout=60, reason="every source has a copy")
         figure(f"apiserver away for {back - away:.0f} s: caught up", anyio.current_time() - back, at_most=15)
-        # All that the informers asked: nothing else reads through the proxy.
+        # These are the requests of the informers: nothing else sends a GET through the proxy.
         connects = Counter(each.path for each in proxy.seen if each.at >= away and each.method == "GET")
         await eventually(lambda: mgr.cache.degraded() == {}, reason="every kind is followed again")
         mgr.stop()
@@ -155,14 +155,14 @@ async def test_a_busy_server_is_asked_when_it_said_and_the_loop_stays_free(
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(mgr.start)
         await mgr.elected.wait()
-        await anyio.sleep(1.5)  # a watch that ends sooner has its own rules
+        await anyio.sleep(1.5)  # a watch that ends after less than a second is retried by other rules
         proxy.refuse = too_many
         busy = anyio.current_time()
         for number in range(30):
             tasks.start_soon(make_source, client, namespace, number)
-        # Open watches still deliver work to the worker.
+        # The open watches still deliver events, so the worker starts and gets its first 429.
         await eventually(
-            lambda: any(each.method == "POST" for each in proxy.seen), reason="the worker does not begin"
+            lambda: any(each.method == "POST" for each in proxy.seen), reason="the worker sends a write"
         )
         proxy.cut(watches=True)
         tasks.start_soon(measure)
@@ -173,7 +173,7 @@ async def test_a_busy_server_is_asked_when_it_said_and_the_loop_stays_free(
         async def resumed() -> bool:
             return not await missing(client, namespace)
 
-        await eventually(resumed, timeout=30, reason="some sources have no copy")
+        await eventually(resumed, timeout=30, reason="every source has a copy")
         figure(f"429 for {free - busy:.0f} s: resumed", anyio.current_time() - free, at_most=4)
         mgr.stop()
         tasks.cancel_scope.cancel()

@@ -25,7 +25,7 @@ BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 
 def programs(marker: str) -> Iterator[Any]:
-    """The Python blocks of the documents that contain ``marker``."""
+    """Yield the Python blocks of the documents that contain ``marker``."""
     for path in sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("examples/*.md")]):
         for number, block in enumerate(BLOCK.findall(path.read_text())):
             if marker in block:
@@ -34,14 +34,16 @@ def programs(marker: str) -> Iterator[Any]:
 
 def names_of(block: str) -> dict[str, Any]:
     names: dict[str, Any] = {"__name__": "document"}
-    # No asyncio.run in a running loop: the document's own test is run by the unit tests.
+    # asyncio.run would fail in a running loop; the unit tests run the block's own test.
     exec(compile(re.sub(r"^asyncio\.run\(.*\)$", "", block, flags=re.MULTILINE), "<document>", "exec"), names)
     return names
 
 
 def errors_of(controller: str) -> float:
-    """The reconciles of a controller that failed so far."""
-    return float(registry.RECONCILE_ERRORS.labels(controller)._value.get())  # it has no public reader
+    """Return the number of a controller's failed reconciles so far."""
+    return float(
+        registry.RECONCILE_ERRORS.labels(controller)._value.get()
+    )  # a counter has no public method to read it
 
 
 @contextmanager
@@ -54,7 +56,7 @@ def no_errors(controller: str) -> Iterator[None]:
 OPERATORS = [
     each
     for each in programs("async def reconcile")
-    if "ctrl.Object" not in each.values[0]  # a kind of its own needs a test of its own
+    if "ctrl.Object" not in each.values[0]  # an operator that defines a kind has a separate test
 ]
 
 

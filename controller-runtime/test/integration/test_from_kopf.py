@@ -87,10 +87,10 @@ async def test_buckets_are_provisioned_repaired_limited_and_deleted(
                     "The bucket has 5 GiB"
                 ]
 
-            await eventually(measured, reason="the status has no usage")
-            await eventually(reported, reason="the event is missing")
+            await eventually(measured, reason="the status has the usage")
+            await eventually(reported, reason="the event is recorded")
             storage.lose(uid, made.key)
-            await eventually(lambda: storage.buckets == {uid: 5}, reason="the bucket is not repaired")
+            await eventually(lambda: storage.buckets == {uid: 5}, reason="the bucket is repaired")
 
             await create("two")
             number = 0
@@ -104,14 +104,14 @@ async def test_buckets_are_provisioned_repaired_limited_and_deleted(
                     return error
                 return None
 
-            refusal = await eventually(refused, reason="a team has many buckets")
+            refusal = await eventually(refused, reason="another bucket is refused")
             assert "a team has at most 3 buckets" in str(refusal)
             await live_client.delete_all_of(kind, namespace=namespace)
 
             async def gone() -> bool:
                 return await live_client.list(kind, namespace=namespace) == []
 
-            await eventually(gone, reason="buckets are left")
+            await eventually(gone, reason="every bucket is deleted")
             assert storage.buckets == {}
             mgr.stop()
         storage.close()

@@ -45,14 +45,16 @@ async def test_a_controller_of_the_guides_reconciles_without_errors(
 ) -> None:
     (controller,) = named
     names: dict[str, object] = {"__name__": "document"}
-    # No asyncio.run in a running loop: the unit tests run the document's own test.
+    # asyncio.run would fail in a running loop; the unit tests run the block's own test.
     exec(compile(re.sub(r"^asyncio\.run\(.*\)$", "", block, flags=re.MULTILINE), "<guide>", "exec"), names)
     mgr = ctrl.Manager(rest_config, ctrl.Options(metrics_bind_address="0"))
     setup = names["setup"]
     assert callable(setup)
     if inspect.isawaitable(made := setup(mgr)):
         await made
-    errors = registry.RECONCILE_ERRORS.labels(controller)._value.get  # it has no public reader
+    errors = registry.RECONCILE_ERRORS.labels(
+        controller
+    )._value.get  # a counter has no public method to read it
     before = errors()
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(mgr.start)
@@ -88,7 +90,7 @@ async def test_the_guide_to_watching_returns_a_pod_that_runs(live_client: LiveCl
 
 
 async def change(client: LiveClient, namespace: str, *, wait_for_label: bool) -> None:
-    """Create a ConfigMap, label its Namespace, and delete the ConfigMap, until it no longer exists."""
+    """Create a ConfigMap, label its Namespace, delete the ConfigMap, and wait until it no longer exists."""
     metadata = ObjectMeta(namespace=namespace, name="one", labels={"app": "web"})
     made = await client.create(ConfigMap(metadata=metadata))
     old = await client.get(Namespace, ("", namespace))
@@ -106,6 +108,6 @@ async def change(client: LiveClient, namespace: str, *, wait_for_label: bool) ->
         return not found
 
     if wait_for_label:
-        await eventually(labelled, reason="the label of the Namespace does not reach the ConfigMap")
+        await eventually(labelled, reason="the ConfigMap has the Namespace's label")
     await client.delete(made)
-    await eventually(deleted, reason="the ConfigMap is not deleted")
+    await eventually(deleted, reason="the ConfigMap is deleted")

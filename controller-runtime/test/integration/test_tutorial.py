@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The tutorial works: its files are written, its commands run, and its operator needs no undeclared permissions."""
+"""The tutorial's files and commands work, and its operator needs only the permissions that it declares."""
 
 import os
 import re
@@ -35,14 +35,14 @@ ELSEWHERE = {
     "kubectl apply -f blog.yaml": "the test applies the objects itself",
     "kubectl get websites,deployments": "the test reads the objects itself",
 }
-"""Commands that are not run here, with the reason."""
+"""The commands that these tests do not run, with the reason."""
 WEBSITE = unstructured(GVK("example.com", "v1", "Website"))
 DEPLOYMENT = unstructured(GVK("apps", "v1", "Deployment"))
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """The reader's folder after all steps but the image."""
+    """Write the tutorial's files to a folder and return it."""
     for name, text in FILES.items():
         path = tmp_path / name
         path.parent.mkdir(exist_ok=True)
@@ -94,7 +94,10 @@ def test_the_image_has_every_module_that_the_program_imports() -> None:
 
 @pytest.fixture
 def start_operator(project: Path, control_plane: Environment) -> Iterator[Callable[[], str]]:
-    """Start main.py as the service account of its manifest; the function returns the log so far."""
+    """Return a function that starts main.py, as the ServiceAccount of its manifest, and returns its log so far.
+
+    Later calls start nothing and return the log again.
+    """
     account = control_plane.kubeconfig_for("system:serviceaccount:default:website-operator")
     account["contexts"][0]["context"]["namespace"] = "default"
     (project / "kubeconfig").write_text(yaml.safe_dump(account))
@@ -145,5 +148,5 @@ async def test_the_operator_works_with_the_permissions_of_its_manifest(
         await live_client.get(DEPLOYMENT, site.key)
         return bool(found.nested("status", "readyReplicas") == 0)
 
-    await eventually(reported, timeout=30, reason="the operator does not report")
+    await eventually(reported, timeout=30, reason="the operator reports")
     assert "forbidden" not in start_operator()

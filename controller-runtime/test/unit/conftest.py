@@ -35,14 +35,18 @@ END = {"k8s.io/initial-events-end": "true"}
 
 @pytest.fixture
 def limit_log() -> Iterator[Callable[[int], int]]:
-    """Limits the verbosity of the log; the limit of before is in force again after the test."""
+    """Return the function that limits the log's verbosity; the earlier limit is restored after the test."""
     before = log.limit(log.TRACE)
     yield log.limit
     log.limit(before)
 
 
 class World:
-    """Serves streaming lists. A kind is rejected, held (its list never ends) or served."""
+    """An API server that answers with streaming lists.
+
+    A kind is served unless it is in ``refused``, with the status code of the answers, or in ``held``: then its list
+    does not end before ``release``.
+    """
 
     def __init__(self) -> None:
         self.objects: dict[tuple[type[Object], str, str], Object] = {}
@@ -54,7 +58,7 @@ class World:
 
     @asynccontextmanager
     async def cache(self, options: cache.Options | None = None) -> AsyncIterator[cache.Cache]:
-        """A running cache of this server, without jitter."""
+        """Run a cache of this server, without jitter unless ``options`` are given."""
         made = cache.Cache(self.transport, options=options or cache.Options(random=lambda: 0.0))
         async with anyio.create_task_group() as tasks:
             await tasks.start(made.start)
@@ -88,7 +92,7 @@ class World:
                 news.set()
 
     def watched(self) -> list[str]:
-        """The collections that are watched."""
+        """Return the plural names of the kinds with an open watch, once per watch."""
         return sorted(path.rpartition("/")[2] for path, _, _ in self._streams)
 
     def _end(self) -> bytes:
@@ -111,7 +115,9 @@ class World:
             return FakeResponse(200, {})
         query = dict(request.query)
         if "watch" not in query:
-            await anyio.sleep_forever()  # lists after a stream that did not end are held as well
+            await (
+                anyio.sleep_forever()
+            )  # a cache lists a kind without a stream only if it is held; such a list is held too
         return FakeResponse(lines=self._stream(request.path, initial="sendInitialEvents" in query))
 
     async def _stream(self, path: str, *, initial: bool) -> AsyncIterator[bytes]:
@@ -160,7 +166,7 @@ def make_pod() -> Callable[..., Pod]:
 
 @pytest.fixture
 def settle() -> Callable[[], Awaitable[None]]:
-    """Run everything that is ready; almost no time passes."""
+    """Return a function that lets all ready tasks run while the virtual clock advances by a microsecond."""
 
     async def settled() -> None:
         await anyio.sleep(1e-6)
@@ -170,9 +176,9 @@ def settle() -> Callable[[], Awaitable[None]]:
 
 @pytest.fixture
 def decoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The size of each text that became a model."""
+    """Return a list that gets the length of each JSON text that is decoded to a model."""
     sizes: list[int] = []
-    decode = Struct.from_json.__func__  # type: ignore[attr-defined]  # the function under the class method
+    decode = Struct.from_json.__func__  # type: ignore[attr-defined]  # the plain function that the class method wraps
 
     def noting(cls: type[Struct], data: bytes | str) -> Any:
         sizes.append(len(data))

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""A service that a fixture starts is ready when the fixture goes on, and fails where it was started."""
+"""``start_in_background`` returns when the service is ready, and raises the error of a service that does not start."""
 
 import asyncio
 from typing import Any

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The cost of watches, in counts that are equal on every machine; raising one requires a reason."""
+"""The cost of watches in counts that do not depend on the machine; a change that raises one needs a reason."""
 
 import asyncio
 import gc
@@ -27,7 +27,7 @@ END = {"metadata": {"resourceVersion": "9", "annotations": {"k8s.io/initial-even
 
 @pytest.fixture
 def changes() -> anyio.Event:
-    """Set it, and every pod is delivered again."""
+    """Return an event; once it is set, the server sends a change of every pod."""
     return anyio.Event()
 
 
@@ -156,7 +156,7 @@ async def test_a_review_costs_no_more_python_calls_than_this() -> None:
         method="POST", path=path, headers=headers, query=query, body=json.dumps(body).encode()
     )
     serve = webhook.Webhook(path, webhook.ValidatorHandler(ConfigMap, Content()))
-    await serve(asked)  # classes build their decoders
+    await serve(asked)  # the first call builds the decoders
     calls = 0
 
     def count(_frame: object, event: str, _argument: object) -> None:
@@ -181,12 +181,12 @@ async def test_a_watched_kind_takes_four_tasks_however_many_handlers(informers: 
         for _ in range(5):
             pod.add_event_handler(cache.EventHandlerFuncs())
         await anyio.sleep(1)
-        assert len(asyncio.all_tasks()) - before <= 4  # the engine, its reflector, the backlog, resyncs
+        assert len(asyncio.all_tasks()) - before <= 4  # the informer, its reflector, the backlog, resyncs
         tasks.cancel_scope.cancel()
 
 
 async def kept(count: int) -> tuple[int, int]:
-    """Return the memory blocks and the objects in the collector's care that so many cached pods add."""
+    """Return how many memory blocks and garbage-collected objects ``count`` cached pods add."""
     informers = informers_of(count, anyio.Event())
     async with anyio.create_task_group() as tasks:
         await tasks.start(informers.start)
@@ -201,7 +201,7 @@ async def kept(count: int) -> tuple[int, int]:
 
 
 async def test_a_cached_object_is_a_handful_of_memory_blocks_and_nothing_to_collect() -> None:
-    await kept(20)  # classes build their decoders
+    await kept(20)  # the first call builds the decoders
     few, many = await kept(200), await kept(1200)
     blocks, tracked = ((after - before) / 1000 for before, after in zip(few, many, strict=True))
     assert blocks <= 8  # its entry, text, name, uid, version, labels and their values

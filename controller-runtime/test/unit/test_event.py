@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Events of given objects; a cache's events are tested with its sources."""
+"""Events that a test creates; the events of a cache are tested with its sources."""
 
 from collections.abc import Callable
 

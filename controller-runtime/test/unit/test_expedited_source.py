@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""After a start, objects that need work pass those that do not."""
+"""After a start, objects that need work are reconciled before those that do not."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from controller_runtime.workqueue import LOW_PRIORITY, PriorityQueue
 
 
 class Informer:
-    """Names in one namespace; not synced before it is waited for."""
+    """An informer with objects of one namespace; a wait for its sync succeeds unless there is a ``problem``."""
 
     def __init__(self, *names: str, problem: str | None = None) -> None:
         self.names, self.problem, self.has_synced = names, problem, False

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Importing the library changes nothing in the process but its modules."""
+"""Importing the library changes nothing in the process, except that its modules are loaded."""
 
 import json
 import subprocess

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Any exception of code of others is one failed call: said once in the log, and tried again where that makes sense."""
+"""A call of user code that raises any exception fails: the log reports it once, and it is retried where possible."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.timeout(20)
 
 @pytest.fixture
 def served(world: Any, make_pod: MakePod) -> Callable[..., Any]:
-    """Run a source of pods, create one, and return how many requests it yields within an hour."""
+    """Return a function that runs a source of pods, creates two pods, and counts the requests after an hour."""
 
     async def serve(handle: handler.EventHandler[Any], *predicates: predicate.Predicate[Any]) -> int:
         queue: PriorityQueue[Request] = PriorityQueue()
@@ -325,7 +325,7 @@ async def test_a_runnable_that_fails_ends_the_manager_in_order(odd: Odd, written
     assert str(await failure_of(mgr, anyio.lowlevel.checkpoint)).startswith("Broken: ")
     assert ended.is_set()
     failed = [line["stacktrace"] for line in written() if line["msg"] == "Runnable failed"]
-    said = type(odd()).__base__ is StatusError  # by the text alone
+    said = type(odd()).__base__ is StatusError  # a StatusError is logged by its text, without a stack trace
     assert said or ["raise odd()" in stack for stack in failed] == [True]
 
 

@@ -62,7 +62,7 @@ async def test_a_machine_that_stands_still_does_not_take_the_time_of_a_worker_th
     select = selectors.DefaultSelector.select
 
     def over_at_once(selector: selectors.DefaultSelector, timeout: float | None = None) -> Any:
-        """End the first wait without an event, as a wait does whose time has passed while no thread ran."""
+        """End the first wait at once without an event, as if its time had passed while the machine stood still."""
         if not timeout or go_on.is_set():
             return select(selector, timeout)
         go_on.set()
@@ -78,7 +78,7 @@ async def test_a_machine_that_stands_still_does_not_take_the_time_of_a_worker_th
 
 async def test_sleeping_in_the_loop_fails_even_when_the_error_is_swallowed() -> None:
     with pytest.raises(AssertionError, match=r"time.sleep inside the event loop"):
-        time.sleep(0)  # noqa: ASYNC251  # the offence itself
+        time.sleep(0)  # noqa: ASYNC251  # the call that must fail
     assert problems() == ["time.sleep inside the event loop"]
     problems().clear()
 

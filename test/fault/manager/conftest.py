@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The shipped manager as a process behind the proxy, and measurements of it from outside."""
+"""Run the shipped manager as a process whose requests pass the proxy, and measure it from outside."""
 
 import asyncio
 import dataclasses
@@ -67,7 +67,7 @@ class Ours:
     async def ready(self) -> None:
         """Wait until it reports that it is ready."""
         await eventually(
-            lambda: self.health("readyz"), timeout=60, reason=f"the manager is not ready: {self.log}"
+            lambda: self.health("readyz"), timeout=60, reason=f"the manager is ready (see {self.log})"
         )
 
     async def health(self, name: str) -> bool:
@@ -82,7 +82,10 @@ class Ours:
 
     @asynccontextmanager
     async def lag(self) -> AsyncIterator[list[float]]:
-        """Probe ``/healthz`` 20 times a second on new connections; add the :meth:`delay` of each to the list."""
+        """Probe ``/healthz`` on a new connection every 50 ms during the block; yield the list of the probes' delays.
+
+        See :meth:`delay`.
+        """
         latencies: list[float] = []
 
         async def probe() -> None:
@@ -107,9 +110,9 @@ class Ours:
             tasks.cancel_scope.cancel()
 
     def delay(self) -> Callable[[], float]:
-        """Return a function that returns the seconds since now, without those spent waiting for a processor.
+        """Return a function that returns the seconds since now, less the time spent waiting for a processor.
 
-        The manager and this process wait for one when the machine has other work.
+        The manager and this process wait for a processor when the machine has other work.
         """
         assert self._process is not None
         pid = self._process.pid
@@ -122,13 +125,13 @@ class Ours:
         return self._process is not None and self._process.poll() is None
 
     def memory(self, what: str = "VmRSS") -> float:
-        """Return its memory in MiB: ``VmRSS`` now, ``VmHWM`` at most."""
+        """Return the process's memory in MiB: ``VmRSS`` is the present value, ``VmHWM`` the largest so far."""
         assert self._process is not None
         status = Path(f"/proc/{self._process.pid}/status").read_text().splitlines()
         return next(int(line.split()[1]) for line in status if line.startswith(f"{what}:")) / 1024
 
     def lines(self, text: str = "") -> int:
-        """Return how many lines of the log hold ``text``."""
+        """Return how many lines of the log contain ``text``."""
         return sum(text in line for line in self.log.read_text().splitlines())
 
     @property
@@ -237,7 +240,7 @@ class World:
 
     async def settled(self, *, timeout: float) -> None:
         """Wait until every TrainJob has its JobSet."""
-        await eventually(self.served, timeout=timeout, reason="some TrainJobs have no JobSet")
+        await eventually(self.served, timeout=timeout, reason="every TrainJob has its JobSet")
 
 
 @pytest.fixture

@@ -87,14 +87,14 @@ class Admissions:
 
     @property
     def wrong(self) -> dict[str, int]:
-        """Answers other than a verdict or a closed port."""
+        """The answers that neither admit nor come from a closed port, with their numbers."""
         return {what: n for what, n in self.answers.items() if what not in ("allowed", "no connection")}
 
 
 async def test_f14_no_review_fails_while_certificates_change_twenty_times(
     ours: Any, train: Any, namespace: str, figure: Any, outage_seconds: float
 ) -> None:
-    """Catches a manager that stops listening, mixes a certificate with another's key, or misses a change."""
+    """Catches a manager that stops listening, serves a certificate with the key of another, or misses a change."""
     await train("before")
     swaps = 20 if outage_seconds >= 30 else 3
     load = Admissions(ours, namespace, f"torch-{namespace}")
@@ -116,7 +116,7 @@ async def test_f14_no_review_fails_while_certificates_change_twenty_times(
         for _ in range(swaps):
             pair = ours.authority.server("webhook", ["127.0.0.1"])
             replace(ours.folder, pair)
-            await eventually(partial(shows, pair), timeout=30, reason="the new certificate is not served")
+            await eventually(partial(shows, pair), timeout=30, reason="the new certificate is served")
             served.add(pair.certificate)
         took = time.monotonic() - began
         load.stopping = True
@@ -149,7 +149,7 @@ def served_by(port: int, trust: ssl.SSLContext) -> bytes:
 async def test_f21_reviews_are_answered_until_the_end_and_the_lease_goes_last(
     client: LiveClient, namespace: str, new_manager: Any, proxy: Any, train: Any, served: Any, figure: Any
 ) -> None:
-    """Catches an end in which caches stop before reviews, answers are cut, or the lease is released before the work."""
+    """Catches an end in which caches stop before reviews, answers are cut, or the lease is released too early."""
     ours = new_manager(
         proxy.url,
         leaderElection={"leaderElect": True, "resourceNamespace": namespace, "resourceName": "lock"},
@@ -157,7 +157,7 @@ async def test_f21_reviews_are_answered_until_the_end_and_the_lease_goes_last(
     ours.start()
     await ours.ready()
     await train("before")
-    await eventually(served, timeout=30, reason="the first TrainJob has no JobSet")
+    await eventually(served, timeout=30, reason="the first TrainJob has its JobSet")
     load = Admissions(ours, namespace, f"torch-{namespace}")
     async with anyio.create_task_group() as tasks:
         for keep in (True, False):
@@ -188,7 +188,7 @@ async def test_f21_reviews_are_answered_until_the_end_and_the_lease_goes_last(
 async def test_f16_a_missing_kind_is_logged_once_in_a_while(
     trainer_crds: list[dict[str, Any]], new_proxy: Any, new_manager: Any, figure: Any, outage_seconds: float
 ) -> None:
-    """Catches a manager that logs each failed try to list a kind which is not served."""
+    """Catches a manager that logs each failed attempt to list a kind that is not served."""
     seconds = max(20.0, outage_seconds)
     async with Environment() as environment:
         missing = [each for each in trainer_crds if each["spec"]["names"]["kind"] == "JobSet"]

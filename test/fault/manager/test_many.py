@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The shipped manager starts among many TrainJobs. FAULT_TRAINJOBS says how many, 300 by default."""
+"""The shipped manager starts in a cluster with many TrainJobs: ``FAULT_TRAINJOBS``, 300 by default."""
 
 import os
 from typing import Any
@@ -34,7 +34,7 @@ async def test_f20_a_new_trainjob_does_not_wait_for_those_there_were_at_the_star
 
         for number in range(1, MANY):
             tasks.start_soon(one, number)
-    await eventually(served, timeout=120 + MANY / 20, interval=1, reason="some TrainJobs have no JobSet")
+    await eventually(served, timeout=120 + MANY / 20, interval=1, reason="every TrainJob has its JobSet")
     await anyio.sleep(2)
     ours.kill()
     begin = len(proxy.answers)
@@ -42,16 +42,18 @@ async def test_f20_a_new_trainjob_does_not_wait_for_those_there_were_at_the_star
     started = anyio.current_time()
 
     async def watched() -> bool:
-        # The manager watches TrainJobs now, so a new one comes after all that it finds.
+        # The manager has listed the existing TrainJobs by now, so a new one is enqueued after them.
         return any(
             seen.path.endswith("/trainjobs") and "watch" in seen.query for seen, _ in proxy.answers[begin:]
         )
 
-    await eventually(watched, timeout=60, reason="the manager does not watch TrainJobs")
+    await eventually(watched, timeout=60, reason="the manager watches TrainJobs")
     await train("late")
     created = anyio.current_time()
     await eventually(
-        lambda: client.get(JobSet, (namespace, "late")), timeout=120, reason="the late TrainJob has no JobSet"
+        lambda: client.get(JobSet, (namespace, "late")),
+        timeout=120,
+        reason="the late TrainJob has its JobSet",
     )
     figure(
         f"F20 start among {MANY}: the next TrainJob's JobSet after",

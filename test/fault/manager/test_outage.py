@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The shipped manager under load while the API server is away, or too busy to answer."""
+"""The shipped manager under load while the API server is down, or answers 429."""
 
 import itertools
 from collections import Counter
@@ -28,7 +28,7 @@ def applied(proxy: Any, namespace: str) -> Counter[str]:
 async def test_f1_an_outage_loses_doubles_and_leaks_nothing(
     plane: Environment, world: Any, figure: Any, outage_seconds: float
 ) -> None:
-    """Catches a manager that forgets work, applies a JobSet again, grows or ends when the API server is away."""
+    """Catches a manager that forgets work, applies a JobSet twice, grows or ends while the API server is down."""
     proxy, ours = world.proxy, world.ours
     numbers = itertools.count(1)
 
@@ -55,7 +55,7 @@ async def test_f1_an_outage_loses_doubles_and_leaks_nothing(
         loading.cancel_scope.cancel()
     await world.settled(timeout=90)
     figure(f"F1 API server away for {back - away:.0f} s: caught up", anyio.current_time() - back, at_most=20)
-    await anyio.sleep(3)  # time enough to repeat something
+    await anyio.sleep(3)  # enough time for a repeated request
     writes = applied(proxy, world.namespace)
     assert len(writes) > 20
     figure(
@@ -73,7 +73,7 @@ def too_many() -> web.Response:
 async def test_f4_a_busy_server_is_asked_at_its_own_pace(
     world: Any, figure: Any, outage_seconds: float
 ) -> None:
-    """Catches a manager that ignores Retry-After, blocks its loop while it waits, or does not go on afterwards."""
+    """Catches a manager that ignores Retry-After, blocks its event loop while it waits, or does not resume."""
     proxy, ours = world.proxy, world.ours
     await world.begin("before")
     await anyio.sleep(2)
@@ -93,7 +93,7 @@ async def test_f4_a_busy_server_is_asked_at_its_own_pace(
         if busy + 1 < seen.at < free and "/leases" not in seen.path
     )
     assert refused
-    # Each caller waits for 3 s: one request at first, then one for each period begun.
+    # Each caller waits 3 s after an answer: it sends one request at first, and one for each period that begins.
     most = (free - busy) / 3 + 2
     figure("F4 requests for one object", max(refused.values()), at_most=most, unit="requests")
     figure("F4 slowest health probe", max(latencies), at_most=0.2)

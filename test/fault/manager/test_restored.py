@@ -21,11 +21,11 @@ from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob
 
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(600)]
 KEPT = 5
-"""TrainJobs that the snapshot holds."""
+"""The number of TrainJobs in the snapshot."""
 LOST = 20
-"""TrainJobs created after the snapshot."""
+"""The number of TrainJobs that are created after the snapshot."""
 BUMP = 1000
-"""The number of revisions added to the restored store's: more than were lost."""
+"""By how much the revision of the restored store is increased: by more than the number of lost revisions."""
 
 
 def train_job(name: str, nodes: int = 1) -> TrainJob:
@@ -55,9 +55,9 @@ async def collect_garbage(client: LiveClient) -> None:
 
 
 async def restart_with(plane: Any, snapshot: Path, *, take: bool) -> None:
-    """Stop both processes, save the snapshot if ``take``, else restore it, and start them again."""
+    """Stop the API server and etcd, save the snapshot with ``take`` or else restore it, and start both again."""
     plane.supervisor.kill(["kube-apiserver", "etcd"])
-    data = plane._data  # no one else needs to know where it is
+    data = plane._data  # only this test needs etcd's data directory, so it is private
     source, target = (data, snapshot) if take else (snapshot, data)
     shutil.rmtree(target, ignore_errors=True)
     shutil.copytree(source, target)
@@ -83,7 +83,7 @@ async def bump_revision(plane: Any) -> None:
             except aiohttp.ClientError:
                 return 0
 
-        await eventually(put, timeout=30, reason="etcd does not start")
+        await eventually(put, timeout=30, reason="etcd has started")
         revision = 0
         for _ in range(BUMP):
             revision = await put()
@@ -121,26 +121,30 @@ async def test_f2_a_store_that_goes_back_in_time_is_followed(
                 return True
 
             kept = {f"kept-{number}": 1 for number in range(KEPT)}
-            await eventually(lambda: have(kept), timeout=30, reason="no JobSets at first")
+            await eventually(lambda: have(kept), timeout=30, reason="the kept TrainJobs have their JobSets")
             await anyio.sleep(1)
             snapshot = tmp_path / "snapshot"
             await restart_with(plane, snapshot, take=True)
             for number in range(LOST):
                 await client.create(train_job(f"lost-{number}"))
             lost = {f"lost-{number}": 1 for number in range(LOST)}
-            await eventually(lambda: have(lost), timeout=60, reason="no JobSets after the restart")
+            await eventually(lambda: have(lost), timeout=60, reason="the later TrainJobs have their JobSets")
             await client.delete(train_job("kept-0"))
             await client.delete(JobSet.from_dict({"metadata": {"namespace": "default", "name": "kept-0"}}))
             await anyio.sleep(2)
 
             await restart_with(plane, snapshot, take=False)
             restored = anyio.current_time()
-            # The same names with another spec, so that the manager's memory of them is out of date.
+            # The same names are used with another spec, so that what the manager remembers of them is out of date.
             again = {f"lost-{number}": 3 for number in range(0, LOST, 2)} | {"new": 2}
             for name, nodes in again.items():
                 await client.create(train_job(name, nodes))
             collector.start_soon(collect_garbage, client)
-            await eventually(lambda: have(again), timeout=120, reason="the restored store is not followed")
+            await eventually(
+                lambda: have(again),
+                timeout=120,
+                reason="the TrainJobs created in the restored store have their JobSets",
+            )
             figure(
                 "F2 etcd restored: new TrainJobs have their JobSets",
                 anyio.current_time() - restored,
@@ -150,7 +154,9 @@ async def test_f2_a_store_that_goes_back_in_time_is_followed(
             assert await have(kept)
             await client.delete(JobSet.from_dict({"metadata": {"namespace": "default", "name": "kept-0"}}))
             await eventually(
-                lambda: have(kept), timeout=60, reason="a JobSet of the restored store is not watched"
+                lambda: have(kept),
+                timeout=60,
+                reason="the deleted JobSet of the restored store is created again",
             )
             await client.patch(train_job("kept-1"), raw_patch(MERGE, b'{"spec":{"suspend":true}}'))
 
@@ -158,7 +164,9 @@ async def test_f2_a_store_that_goes_back_in_time_is_followed(
                 found = await client.get(JobSet, ("default", "kept-1"))
                 return bool(found.spec.suspend)
 
-            await eventually(suspended, timeout=60, reason="a change of a restored TrainJob is not seen")
+            await eventually(
+                suspended, timeout=60, reason="the JobSet follows a change of a restored TrainJob"
+            )
             figure("F2 etcd restored: followed", anyio.current_time() - restored, at_most=90)
             assert ours.running
             collector.cancel_scope.cancel()

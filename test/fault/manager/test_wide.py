@@ -28,17 +28,17 @@ from pkg.apis.jobset.v1alpha2 import JobSet
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(600)]
 TERMS = 430_000
 WIDE = 3
-"""The number of such objects that are stored."""
+"""The number of stored objects with so many terms."""
 SECONDS = float(os.environ.get("FAULT_SECONDS", "5"))
 LAG = 0.2
-"""How long a client may wait for a health probe or another tenant's review, in seconds."""
+"""How long a health probe or another tenant's review may take, in seconds."""
 TIMES = 2
-"""The factor by which they may slow down the slowest hundredth of reviews."""
+"""The factor by which wide objects and reviews may raise the 99th percentile of other reviews' latency."""
 PATH = "/validate-trainer-kubeflow-org-v1alpha1-trainjob"
 
 
 def wide_spec(runtime: str, terms: int) -> dict[str, Any]:
-    """Return a TrainJob's spec with as many empty objects as the API server can store: 1.3 MB."""
+    """Return a TrainJob's spec with ``terms`` empty objects; TERMS are as many as an API server stores (1.3 MB)."""
     affinity: dict[str, Any] = {
         "nodeAffinity": {
             "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{}] * terms}
@@ -118,7 +118,7 @@ async def test_f11_f12_f13_wide_objects_are_left_out_and_reported(world: Any, fi
         began = time.monotonic()
         late = await world.train("late")
         await eventually(
-            lambda: client.get(JobSet, late.key), timeout=60, reason="another TrainJob has no JobSet"
+            lambda: client.get(JobSet, late.key), timeout=60, reason="another TrainJob has its JobSet"
         )
         took = time.monotonic() - began
     figure(f"F11 {WIDE} TrainJobs of 1.3 MB stored: another's JobSet after", took, at_most=3)
@@ -137,7 +137,7 @@ async def test_f11_f12_f13_wide_objects_are_left_out_and_reported(world: Any, fi
         }
         return warned >= set(wide)
 
-    await eventually(reported, timeout=20, reason="F12: a wide TrainJob has no Warning event")
+    await eventually(reported, timeout=20, reason="F12: a wide TrainJob has a Warning event")
 
 
 async def test_f13_wide_reviews_and_broken_off_bodies_stop_nobody(
@@ -183,7 +183,7 @@ async def test_f13_wide_reviews_and_broken_off_bodies_stop_nobody(
 async def test_f13_all_of_it_at_once_is_not_felt_by_others(
     world: Any, session_of: Any, figure: Any, tmp_path: Path
 ) -> None:
-    """Catches a manager whose other tenants wait while wide objects are stored and wide reviews come."""
+    """Catches a manager that lets other tenants wait while it has wide objects and gets wide reviews."""
     client, namespace, ours = world.client, world.namespace, world.ours
     await world.begin("before")
     small = review({"runtimeRef": {"name": "none"}})
@@ -192,7 +192,7 @@ async def test_f13_all_of_it_at_once_is_not_felt_by_others(
     async with session_of(ours) as session:
 
         async def others() -> list[float]:
-            """Ask for small reviews for SECONDS; return the latencies."""
+            """Post small reviews for SECONDS; return their latencies."""
             latencies = []
             until = time.monotonic() + SECONDS
             while time.monotonic() < until:
@@ -221,7 +221,12 @@ async def test_f13_all_of_it_at_once_is_not_felt_by_others(
     assert sum(answers.values()) == int(10 * SECONDS)
     figure("F13 20 stored, 10 reviews of 6.6 MB a second: slowest probe", max(latencies), at_most=LAG)
     figure("F13 20 stored, 10 a second: memory, against idle", memory / idle, at_most=2, unit="times")
-    figure("F13 the same: most memory, against idle", ours.memory("VmHWM") / idle, at_most=3, unit="times")
+    figure(
+        "F13 20 stored, 10 a second: most memory, against idle",
+        ours.memory("VmHWM") / idle,
+        at_most=3,
+        unit="times",
+    )
     before, now = (statistics.quantiles(each, n=100)[98] for each in (quiet, busy))
     figure("F13 others' reviews, quiet: p99", before, at_most=LAG)
     figure("F13 others' reviews, meanwhile: p99", now, at_most=LAG)

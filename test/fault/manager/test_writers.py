@@ -28,7 +28,7 @@ DELAY = 9.0
 
 
 async def test_f10_another_writer_causes_no_conflict(world: Any, figure: Any, outage_seconds: float) -> None:
-    """Catches a status written under an optimistic lock, or written again for changes that are not the manager's."""
+    """Catches a manager that writes a status with the resourceVersion it read, or again after changes by others."""
     client, namespace, proxy = world.client, world.namespace, world.proxy
     jobs = await world.begin(*(f"job-{number}" for number in range(5)))
     await anyio.sleep(2)
@@ -147,7 +147,7 @@ async def slow_webhook(client: LiveClient, namespace: str, tmp_path: Path) -> As
     }
     configuration = HOOKS.from_dict({"metadata": {"name": f"slow-{namespace}"}, "webhooks": [hook]})
     await client.create(configuration)
-    await anyio.sleep(2)  # the API server reads it a moment later
+    await anyio.sleep(2)  # the API server takes a moment to read the configuration
     yield asked
     await client.delete(configuration)
     await runner.cleanup()
@@ -164,7 +164,7 @@ async def test_f6_a_webhook_that_answers_in_nine_seconds_delays_only_its_own_obj
         began = anyio.current_time()
         await world.settled(timeout=90)
         took = anyio.current_time() - began
-    # Five workers: two rounds.
+    # Five workers need two rounds of DELAY seconds for ten JobSets.
     figure(f"F6 {jobs} JobSets through a webhook that takes {DELAY:.0f} s", took, at_most=3 * DELAY)
     creations = sum(count for what, count in slow_webhook.items() if what.startswith("CREATE"))
     figure("F6 creations asked for", creations, at_most=jobs, unit="creations")

@@ -23,7 +23,10 @@ FIRST, SECOND = "v2.1.0", "v2.3.0"
 
 
 def admitted_by(case: Document) -> list[str]:
-    """Return the CRD sets whose answer counts: both for a shared field, else the one of the field's generation."""
+    """Return the releases whose CRDs admit the case's object; none if ours must refuse it.
+
+    For fields of one generation, its release decides, and comes first. Fields of both need the consent of both.
+    """
     allowing = [release for release in (FIRST, SECOND) if case["want"][release]["allowed"]]
     if case["name"].endswith("-too-big"):
         return []
@@ -38,7 +41,7 @@ def admitted_by(case: Document) -> list[str]:
 
 
 def merged(a: Any, b: Any) -> Any:
-    """Return the fields that at least one of them stored."""
+    """Return the fields that at least one of two stored objects has; ``a`` wins where both have one."""
     if isinstance(a, dict) and isinstance(b, dict):
         return {
             key: merged(a[key], b[key]) if key in a and key in b else a.get(key, b.get(key)) for key in a | b

@@ -103,7 +103,7 @@ async def create(world: World, name: str, spec: Document) -> None:
 
 
 def kept(wanted: Document, spec: Document) -> list[str]:
-    """Return the wanted fields that a spec still has."""
+    """Return the names of the wanted fields that a spec still has with the wanted values."""
     return [name for name, value in wanted.items() if spec.get(name) == value]
 
 
@@ -167,7 +167,7 @@ async def test_what_each_step_of_an_upgrade_and_of_the_way_back_keeps(world: Wor
     await world.use(shipped.crds())
     await world.touch("word")
 
-    # With it, every object can be written.
+    # With the rewrite, every object can be written.
     await rewrite_strings(world)
     assert (await world.read("word"))["metadata"]["annotations"][WORD] == "auto"
     assert (await world.read("text"))["spec"]["trainer"] == {"numProcPerNode": 4}
@@ -188,7 +188,7 @@ async def test_what_each_step_of_an_upgrade_and_of_the_way_back_keeps(world: Wor
     assert kept(SECOND, await world.touch("both")) == list(SECOND)
     assert (await world.touch("torch", "ClusterTrainingRuntime"))["mlPolicy"]["torch"] == TORCH
 
-    # And to v2.1.0: the next write drops the second generation's fields, the word is kept in its annotation.
+    # Back to v2.1.0: the next write drops the second generation's fields; the word stays in its annotation.
     await world.use(reference("v2.1.0"))
     assert kept(FIRST, await world.touch("first")) == list(FIRST)
     assert kept(SECOND, (await world.read("second"))["spec"]) == []

@@ -27,7 +27,7 @@ REQUESTS = {
     "burst.mpi.5": {**TORCH, "patch secrets": 1.0, "patch configmaps": 1.0},
     "paced.torch": TORCH,
     "status.torch.5": {"patch trainjobs/status": 1.0},
-    "cold_start.5.start": TORCH,  # in total, for the new one; none for those that exist
+    "cold_start.5.start": TORCH,  # in total: those of the new TrainJob, and none for the existing ones
     "drift.torch": TORCH,
     "resync.jobsets": {},
     "resync.trainjobs": {},
@@ -76,7 +76,7 @@ def test_a_workload_runs_and_finds_no_needless_request(
 ) -> None:
     workload = importlib.import_module(f"managers.{name}")
     (ours,) = quick().managers
-    # A name that is not a valid label, like that of a release.
+    # The name is not a valid label, because names of releases are not either.
     plan = dataclasses.replace(
         quick(), managers=(dataclasses.replace(ours, name="ours-1.0.0"),), ceiling=True
     )

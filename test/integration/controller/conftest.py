@@ -20,7 +20,7 @@ CRD = unstructured(GVK("apiextensions.k8s.io", "v1", "CustomResourceDefinition")
 async def leave_no_jobs(
     trainer_control_plane: Environment, live_client: LiveClient, namespace: str
 ) -> AsyncIterator[None]:
-    """Delete the TrainJobs after the test, so that the managers of other tests do not find them."""
+    """Delete the TrainJobs and JobSets after the test, so that the managers of other tests do not find them."""
     yield
     for kind in (TrainJob, JobSet):
         await live_client.delete_all_of(kind, namespace=namespace)

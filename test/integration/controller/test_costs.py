@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The cost of a TrainJob in counts that are equal on every machine; a change that raises one must explain it."""
+"""The cost of a TrainJob in counts that do not depend on the machine; a change that raises one needs a reason."""
 
 import asyncio
 import gc
@@ -29,9 +29,9 @@ ANY_TRAIN_JOB, ANY_JOB_SET = unstructured(TrainJob.gvk), unstructured(JobSet.gvk
 
 @pytest.fixture
 def decoded(monkeypatch: pytest.MonkeyPatch) -> Counter[type[Struct]]:
-    """Count the objects of each class that are decoded from text, as the manager does, and their total size.
+    """Return the number of objects that are decoded from JSON, by class; ``Struct`` has the manager's total in bytes.
 
-    The test decodes with other classes than the manager. The key of the size is ``Struct``.
+    The test itself decodes its objects as other classes than the manager.
     """
     counts: Counter[type[Struct]] = Counter()
     decode = Struct.from_json.__func__  # type: ignore[attr-defined]  # the function under the class method
@@ -104,7 +104,7 @@ async def test_a_train_job_costs_no_more_than_this(
     names = [f"job-{number}" for number in range(JOBS)]
     sent: list[Request] = []
     async with run_manager(sent=sent):
-        # The runtime gets its finalizer with the first TrainJob, after which the TrainJobs that exist are reconciled again.
+        # The first TrainJob is not counted: it gives the runtime its finalizer, which causes further reconciles.
         await complete(live_client, namespace, ["first"])
         before = reconciles("trainjob_controller")
         decoded.clear()
@@ -115,12 +115,12 @@ async def test_a_train_job_costs_no_more_than_this(
     decoded = Counter(decoded)
     guarding = reconciles("trainingruntime_controller")
     async with run_manager():
-        # A start with TrainJobs: each runtime is reconciled once, not once for each TrainJob.
+        # At a start with existing TrainJobs, each runtime is reconciled once, not once for each TrainJob.
         runtimes = len(await live_client.list(TrainingRuntime))
         await eventually(
             lambda: reconciles("trainingruntime_controller") - guarding >= runtimes,
             timeout=60,
-            reason="each runtime is looked at",
+            reason="each runtime is reconciled",
         )
         await anyio.sleep(2)
         guarding = reconciles("trainingruntime_controller") - guarding
@@ -131,16 +131,17 @@ async def test_a_train_job_costs_no_more_than_this(
     )
     assert spent == 2 * JOBS  # one creates the JobSet, one sets the status: our own writes cause no reconcile
     assert (writes["jobsets"], writes["trainjobs"]) == (JOBS, JOBS)
-    # To reconcile each of the two versions: the index and the runtime's protection decode only the reference.
+    # A TrainJob is decoded twice, for the reconciles of its two versions. Its index and the protection of its runtime
+    # decode only the reference to the runtime.
     assert decoded[TrainJob] <= 2 * JOBS + 5
-    # The completed one: neither the result of the apply nor the new one, which has no status yet, is decoded.
+    # Only the completed JobSet is decoded: neither the answer to the apply nor the new JobSet, which has no status yet.
     assert decoded[JobSet] <= JOBS
-    # The template is copied once, to create the JobSet: nothing is rendered once the JobSet has ended.
+    # The template is decoded once, to build the JobSet; nothing is built after the JobSet has ended.
     assert decoded[JobSetSpec] <= JOBS
     assert decoded[TrainingRuntime] <= 2 * JOBS
     assert guarding == runtimes
     assert decoded[Struct] <= 4_000 * JOBS  # bytes, of TrainJobs of 0.6 KB and JobSets of 1.3 KB
-    # Of the loop: workers, four for every kind that is watched, three for each further controller's watch of a kind,
+    # Tasks of the event loop: workers, four for every watched kind, three for each further controller that watches it,
     # one for each watch that MPI, Flux or Workload starts with its first TrainJob, and the report of late starts.
     assert tasks <= 89
 
@@ -192,7 +193,7 @@ async def test_train_jobs_of_both_profiles_send_one_apply_a_child_and_one_status
 async def test_a_train_job_leaves_nothing_to_the_garbage_collection(
     run_manager: Any, live_client: LiveClient, namespace: str, policy: str
 ) -> None:
-    """Objects that refer to each other are freed only by a collection, whose cost grows with their number."""
+    """Objects that refer to each other are freed only by a garbage collection, which costs more the more there are."""
     await live_client.create(runtime(namespace, mlPolicy={policy: {}}))
     async with run_manager():
         await complete(live_client, namespace, ["first"])
@@ -211,7 +212,7 @@ async def test_a_train_job_leaves_nothing_to_the_garbage_collection(
 
 
 def collected() -> Counter[str]:
-    """Return how many objects of each type a garbage collection finds."""
+    """Return how many unreachable objects of each type a garbage collection finds."""
     gc.set_debug(gc.DEBUG_SAVEALL)
     try:
         gc.collect()

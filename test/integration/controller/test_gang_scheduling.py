@@ -89,7 +89,9 @@ async def test_without_pod_groups_only_gang_scheduled_jobs_wait_and_go_on_once_t
                 update={"metadata": ObjectMeta(name="plain-2", namespace=namespace)}
             )
         )
-        await eventually(lambda: live_client.get(JobSet, (namespace, "plain-2")), reason="so does another")
+        await eventually(
+            lambda: live_client.get(JobSet, (namespace, "plain-2")), reason="another TrainJob gets its JobSet"
+        )
 
         await serve_pod_groups(POLICIES[policy])
         group = await eventually(
@@ -97,9 +99,11 @@ async def test_without_pod_groups_only_gang_scheduled_jobs_wait_and_go_on_once_t
         )
         spec = group.to_dict()["spec"]
         assert (spec["minMember"], spec["minResources"]) == (2, {"cpu": "1"})
-        await eventually(lambda: live_client.get(JobSet, (namespace, policy)), reason="the gang's JobSet too")
+        await eventually(
+            lambda: live_client.get(JobSet, (namespace, policy)), reason="the gang has its JobSet"
+        )
 
-        # It is created again after a user deletes it.
+        # The PodGroup is created again after a user deletes it.
         await live_client.delete(group)
 
         async def another() -> bool:
@@ -125,7 +129,7 @@ async def test_a_suspended_jobs_pod_group_follows_its_runtime_when_limits_or_run
             found.spec.ml_policy.num_nodes = nodes
             await live_client.update(found)
 
-            # Another watch, which may be faster, wakes the TrainJob.
+            # The events that enqueue the TrainJob come from other watches, which may be faster than the runtime's.
             async def known() -> bool:
                 policy_known = (await mgr.client.get(TrainingRuntime, (namespace, policy))).spec.ml_policy
                 return policy_known is not None and policy_known.num_nodes == nodes
@@ -215,7 +219,7 @@ async def test_a_running_jobs_pod_group_stays_as_it_is_before_and_after_a_restar
         await live_client.patch(found, raw_patch(MERGE, b'{"spec":{"mlPolicy":{"numNodes":3}}}'))
         await consistently(edited, reason="the PodGroup of a running gang is left alone")
     async with run_manager():
-        await consistently(edited, reason="so it is after a restart")
+        await consistently(edited, reason="the PodGroup is left alone after a restart")
 
 
 async def test_gangs_at_rest_cost_nothing_however_often_they_are_looked_at(
@@ -238,6 +242,6 @@ async def test_gangs_at_rest_cost_nothing_however_often_they_are_looked_at(
         await anyio.sleep(0.5)
         sent.clear()
         before = looked_at()
-        await eventually(lambda: looked_at() - before >= 10, timeout=30, reason="resyncs have come by")
+        await eventually(lambda: looked_at() - before >= 10, timeout=30, reason="ten resyncs were reconciled")
     here = [f"{each.method} {each.path}" for each in sent if f"/{namespace}/" in each.path]
     assert [each for each in here if not each.startswith("GET ")] == []

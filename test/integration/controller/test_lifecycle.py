@@ -230,7 +230,7 @@ async def test_a_namespace_that_is_terminating_is_asked_once(
             here = [each for each in sent if f"/{namespace}/" in each.path and each.method != "GET"]
             return [each.path for each in here if not each.path.endswith("/status")]
 
-        await eventually(lambda: bool(asked()), reason="the JobSet is asked for again")
+        await eventually(lambda: bool(asked()), reason="the JobSet is requested again")
         for number in range(10):
             body = b'{"metadata":{"annotations":{"touched":"%d"}}}' % number
             await live_client.patch(job, raw_patch(MERGE, body))

@@ -71,7 +71,10 @@ def reconciled() -> float:
 
 
 async def quiet(sent: list[Request], *, looks: int = 30) -> None:
-    """Return after ``looks`` checks without a new write, one every 50 ms; a pause of the machine delays only one check."""
+    """Return after ``looks`` checks in a row, every 50 ms, without a new write.
+
+    If the machine pauses, only one check is late.
+    """
     before, same = len(writes(sent)), 0
     while same < looks:
         await anyio.sleep(0.05)
@@ -149,7 +152,7 @@ async def test_neither_a_resync_of_settled_jobs_nor_a_restart_sends_a_write(
             at_most=0,
             unit="requests",
         )
-        assert [each.path for each in sent if namespace in each.path] == []  # nor is anything read
+        assert [each.path for each in sent if namespace in each.path] == []  # nothing is read either
     figure(f"{MANY} settled TrainJobs, restart: writes", len(at_restart), at_most=0, unit="requests")
     # The data of ConfigMaps is not cached, so each is read once after a restart.
     mpi = [job for job in jobs if job.spec.runtime_ref.name == "mpi"]
@@ -258,12 +261,14 @@ async def test_a_job_that_somebody_else_manages_is_left_alone(
     async with run_manager(sent=sent):
         await live_client.create(theirs)
         await live_client.create(train_job(namespace, "torch", name="ours"))
-        await eventually(lambda: live_client.get(JobSet, (namespace, "ours")), reason="ours gets its JobSet")
+        await eventually(
+            lambda: live_client.get(JobSet, (namespace, "ours")), reason="our TrainJob gets its JobSet"
+        )
 
         async def none() -> bool:
             return [each.name for each in await live_client.list(JobSet, namespace=namespace)] == ["ours"]
 
-        await consistently(none, reason="the other one gets none")
+        await consistently(none, reason="the TrainJob of another manager gets none")
     assert [each for each in writes(sent) if "theirs" in each] == []
 
 
@@ -297,13 +302,13 @@ async def test_a_runtime_kind_that_nobody_serves_fails_the_job_until_somebody_do
         await eventually(failed, reason="a kind that is not served is reported")
         await eventually(
             lambda: live_client.get(JobSet, (namespace, "recovering")),
-            reason="one that is served gets its JobSet",
+            reason="a TrainJob of a served kind gets its JobSet",
         )
 
         async def recovered() -> bool:
             return await reasons("recovering") == []
 
-        await eventually(recovered, reason="and loses the verdict")
+        await eventually(recovered, reason="the TrainJob of a served kind loses the condition Failed")
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ async def test_500_jobs_at_once_get_their_job_sets_though_the_manager_is_killed_
             lambda: _at_least(job_sets, MANY // 10), timeout=120, reason="the first manager has begun"
         )
         first.kill()
-    # In the middle, else this test proves nothing.
+    # The manager must be killed in the middle of its work, or this test proves nothing.
     assert killed_at < MANY
 
     second = start_manager()
@@ -45,7 +45,7 @@ async def test_500_jobs_at_once_get_their_job_sets_though_the_manager_is_killed_
     found = await live_client.list(JobSet, namespace=namespace)
     controlled = {each.name: [owner.uid for owner in each.metadata.owner_references or ()] for each in found}
     assert controlled == {name: [uid] for name, uid in owners.items()}
-    # Each was created once: the second manager created or changed none.
+    # The second manager created only what was missing, and changed nothing.
     assert {each.metadata.generation for each in found} == {1}
     assert second.terminate() == 0
 

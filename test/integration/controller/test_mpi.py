@@ -124,17 +124,19 @@ async def test_config_maps_are_watched_from_the_first_job_on_and_secrets_once_on
     await live_client.create(runtime(namespace, "plain", numNodes=1))
     await live_client.create(
         runtime(namespace, "mpi", mpi={})
-    )  # an existing runtime alone causes no requests
+    )  # a runtime without TrainJobs causes no requests for these kinds
     sent: list[Request] = []
     async with run_manager(sent=sent):
         await live_client.create(train_job(namespace, "plain"))
         await eventually(lambda: live_client.get(JobSet, (namespace, "plain")), reason="a plain job runs")
         assert asked_of(sent, "jobsets") == {"jobsets": {"whole"}}
         metadata = {"PartialObjectMetadata"}
-        assert asked_of(sent, "secrets", "configmaps") == {"configmaps": metadata}  # it may have a snapshot
+        assert asked_of(sent, "secrets", "configmaps") == {
+            "configmaps": metadata
+        }  # it may have a snapshot there
 
         await live_client.create(train_job(namespace, "mpi"))
-        await eventually(lambda: live_client.get(JobSet, (namespace, "mpi")), reason="so does one with MPI")
+        await eventually(lambda: live_client.get(JobSet, (namespace, "mpi")), reason="a job with MPI runs")
         assert asked_of(sent, "secrets", "configmaps") == {"secrets": metadata, "configmaps": metadata}
     watches = [request.path for request in sent if dict(request.query).get("watch")]
     assert {"/api/v1/secrets", "/api/v1/configmaps"} <= set(watches)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""A JobSet CRD that lacks a field which a runtime needs."""
+"""A JobSet CRD that lacks a field that a runtime needs."""
 
 from typing import Any
 
@@ -56,4 +56,7 @@ async def test_a_train_job_that_needs_a_newer_job_set_is_named_by_an_event_and_b
             return any(MESSAGE in str(each.to_dict().get("message")) for each in found)
 
         await eventually(reported, timeout=30, reason="the event names JobSet")
-        assert await readiness() == (200, f"[+]jobset ok: {MESSAGE}")  # other TrainJobs run
+        assert await readiness() == (
+            200,
+            f"[+]jobset ok: {MESSAGE}",
+        )  # still ready, because other TrainJobs run

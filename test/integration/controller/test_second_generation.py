@@ -65,7 +65,7 @@ async def test_a_patched_train_job_keeps_its_runtime_and_fails_at_its_deadline(
         async def built() -> JobSet:
             return await live_client.get(JobSet, (namespace, "job"))
 
-        job_set = await eventually(built, reason="no JobSet was built")
+        job_set = await eventually(built, reason="the JobSet is built")
         (node,) = job_set.spec.replicated_jobs or []
         template = node.template.spec.template
         assert template.spec.node_selector == {"zone": "a"}
@@ -83,7 +83,7 @@ async def test_a_patched_train_job_keeps_its_runtime_and_fails_at_its_deadline(
             assert found.reason == "DeadlineExceeded"
             return not await live_client.list(JobSet, namespace=namespace)
 
-        await eventually(failed, reason="the deadline had no effect", timeout=60)
+        await eventually(failed, reason="the TrainJob fails at its deadline", timeout=60)
         assert not (await live_client.get(TrainingRuntime, (namespace, "runtime"))).metadata.finalizers
     about_snapshots = [each.method for each in sent if "configmaps" in each.path and namespace in each.path]
     assert about_snapshots == ["POST"]
@@ -132,12 +132,12 @@ async def test_a_tenant_s_snapshot_is_one_failed_train_job(
             async def built() -> JobSet:
                 return await live_client.get(JobSet, (namespace, "job"))
 
-            await eventually(built, reason="the other TrainJob was not built")
+            await eventually(built, reason="the other TrainJob has its JobSet")
 
             async def reported() -> bool:
                 return any(problem in str(line.get("error")) for line in logged)
 
-            await eventually(reported, reason="the snapshot is not in the log")
+            await eventually(reported, reason="the log names the snapshot")
             with pytest.raises(NotFoundError):
                 await live_client.get(JobSet, (namespace, "attacker"))
 
@@ -152,7 +152,7 @@ def labelled(namespace: str, version: str) -> TrainingRuntime:
 async def test_a_train_job_keeps_its_runtime_when_its_snapshot_is_deleted_and_follows_an_edit(
     run_manager: Any, live_client: LiveClient, namespace: str, figure: Any
 ) -> None:
-    """After a deletion and a restart of the manager the live runtime counts, as with Trainer v2.3."""
+    """If the snapshot is deleted and the manager restarts, the live runtime is used, as by Trainer v2.3."""
     await live_client.create(labelled(namespace, "1"))
     spec = {"runtimeRef": {"name": "runtime", "kind": "TrainingRuntime"}, "suspend": True}
     await live_client.create(
@@ -175,7 +175,7 @@ async def test_a_train_job_keeps_its_runtime_when_its_snapshot_is_deleted_and_fo
 
     sent: list[Request] = []
     async with run_manager(version="2.3", sent=sent):
-        await eventually(built("1"), reason="no JobSet was built")
+        await eventually(built("1"), reason="the JobSet is built")
         stored = await live_client.get(TrainingRuntime, (namespace, "runtime"))
         await live_client.update(stored.model_copy(update={"spec": labelled(namespace, "2").spec}))
 
@@ -184,20 +184,20 @@ async def test_a_train_job_keeps_its_runtime_when_its_snapshot_is_deleted_and_fo
         async def back() -> ConfigMap:
             return await live_client.get(ConfigMap, key)
 
-        found = await eventually(back, interval=0.01, reason="the snapshot is not written again")
+        found = await eventually(back, interval=0.01, reason="the snapshot is written again")
         figure("snapshot back after its deletion", anyio.current_time() - began, at_most=5)
         assert found.data == gone.data
         assert await built("1")()
 
         found.data = {"runtime": (found.data or {})["runtime"].replace('version: "1"', 'version: "3"')}
         await live_client.update(found)
-        await eventually(built("3"), reason="the JobSet does not follow the snapshot")
+        await eventually(built("3"), reason="the JobSet follows the snapshot")
     read = [each.path for each in sent if each.method == "GET" and each.path.endswith(key[1])]
-    assert len(read) == 1  # after the edit
+    assert len(read) == 1  # only the read after the edit
 
     await delete()
     async with run_manager(version="2.3"):
-        await eventually(built("2"), reason="the live runtime is not used")
+        await eventually(built("2"), reason="the live runtime is used")
         assert 'version: "2"' in ((await live_client.get(ConfigMap, key)).data or {})["runtime"]
 
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Progress from a pod to the status of its TrainJob: a real API server signs the tokens and enforces the schema."""
+"""A pod reports progress to the status of its TrainJob; a real API server signs the tokens and enforces the schema."""
 
 from __future__ import annotations
 
@@ -355,7 +355,10 @@ def _authority_in(secret: Secret) -> bytes:
 
 
 def _signed_again(token: str, key: bytes | None, **changed: Any) -> str:
-    """Return a token with other claims, signed by ``key`` or by one of our own, under the name of the cluster's."""
+    """Return the token with other claims; its header still names the cluster's key.
+
+    It is signed by ``key``, or by a new key that the cluster does not know.
+    """
     head, claims, _ = token.split(".")
     decoded = json.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))
     text = f"{head}.{_base64url(json.dumps({**decoded, **changed}).encode())}"

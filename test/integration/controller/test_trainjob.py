@@ -69,7 +69,7 @@ async def test_a_train_job_becomes_a_job_set_and_takes_its_verdict(
             return conditions(found) == {"Complete": "True"} and bool(found.status.jobs_status)
 
         await eventually(complete, reason="the TrainJob is Complete")
-        # As the JobSet's TTL would.
+        # Delete the JobSet, as its TTL would.
         await live_client.delete(await live_client.get(JobSet, key))
 
         async def stays_gone() -> bool:
@@ -115,11 +115,11 @@ async def test_what_is_settled_causes_no_request(
         await eventually(settled, reason="the TrainJob says that it is suspended")
         job_set, job = await live_client.get(JobSet, key), await live_client.get(TrainJob, key)
         times = [each.time for each in job_set.metadata.managed_fields or ()]
-        # An event that does not change the wanted objects.
+        # Cause an event that does not change the wanted objects.
         job_set.status = job_set.status.from_dict({"restarts": 1})
         await live_client.status.update(job_set)
 
-    async with run_manager():  # nor does a restart
+    async with run_manager():  # a restart sends no write either
 
         async def unchanged() -> bool:
             now = await live_client.get(JobSet, key)
@@ -153,7 +153,7 @@ async def test_a_missing_runtime_is_told_as_an_event_and_found_when_it_comes(
         assert event.source is not None
         assert event.source.component == "trainer-trainjob-controller"
         assert event.first_timestamp
-        # By then the next retry is more than ten seconds away.
+        # After eleven failures, the next retry is more than ten seconds away.
         request = {"controller": "trainjob_controller"}
         failed = "controller_runtime_reconcile_errors_total"
 
@@ -254,4 +254,4 @@ async def test_a_status_goes_when_the_job_set_it_came_from_is_built_anew(
         async def gone() -> bool:
             return "status" not in (await live_client.get(TrainJob, key)).to_dict()
 
-        await eventually(gone, reason="what was counted is gone with the JobSet")
+        await eventually(gone, reason="the counts are removed with the JobSet")

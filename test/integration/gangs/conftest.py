@@ -67,7 +67,7 @@ def control_plane(release: Release) -> Iterator[Environment]:
 def trainer_control_plane(
     control_plane: Environment, install_trainer: Callable[[Environment], None]
 ) -> Environment:
-    """Return this API server, with Trainer installed."""
+    """Return this folder's API server, with Trainer installed."""
     install_trainer(control_plane)
     return control_plane
 

@@ -19,7 +19,7 @@ from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(900)]
 
 RunManager = Callable[..., Any]
-DETECTED = 180  # an API that was served is taken as served for a minute
+DETECTED = 180  # seconds: the manager notices up to a minute late that the API is not served any more
 
 
 class World:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Kubernetes' own gangs on a real API server: their requests, and a JobSet CRD that drops the pods' field."""
+"""Kubernetes' own gangs on a real API server: the requests for them, and a JobSet CRD that drops the pods' field."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ async def test_a_gang_is_created_with_two_requests_and_settles_without_any(
         before = looked_at()
         second = await live_client.create(train_job(namespace, "second"))
         await eventually(lambda: live_client.get(JobSet, second.key), timeout=60, reason="the JobSet is made")
-        await eventually(lambda: looked_at() - before >= 10, timeout=60, reason="resyncs have come by")
+        await eventually(lambda: looked_at() - before >= 10, timeout=60, reason="ten resyncs were reconciled")
     here = [each for each in sent if f"/{namespace}/" in each.path and each.method != "GET"]
     writes = [f"{each.method} {each.path.rpartition('/')[0].rpartition('/')[2]}" for each in here]
     assert sorted(writes) == sorted(["PATCH jobsets", f"PATCH {release.kind.resource.plural}"])

@@ -48,7 +48,7 @@ DIFFERENT: Final = {
     r"Service .*ports\.monitoring-port\.(port|targetPort)": "8443",
     r"Service .*ports\.webhook-server\.targetPort": "by name",
     r".*(livenessProbe|readinessProbe)\.httpGet\.port": "by name",
-    # The probes ask the paths that the Configuration names.
+    # Our probes request the paths that are in the Configuration.
     r".*(livenessProbe|readinessProbe)\.httpGet\.path": "compared by itself",
     r"ClusterRole kubeflow-trainer-cache-initializer.*component": "it has one",
 }
@@ -134,7 +134,7 @@ def test_the_chart_renders_what_upstream_renders(case: str, render: Render) -> N
     if values.get("manager", {}).get("config", {}).get("certManagement", {}).get("enable") is False:
         wanted.pop(
             ("Secret", "kubeflow-trainer-webhook-cert")
-        )  # it would hide that the certificates are missing
+        )  # an empty Secret would hide that the certificates are missing
 
     assert wanted.keys() - ours.keys() == set()
     differences = [
@@ -150,7 +150,7 @@ def test_the_chart_renders_what_upstream_renders(case: str, render: Render) -> N
 def is_different(path: str, value: object, values: Manifest) -> bool:
     """Return True if the charts differ at the path on purpose."""
     if path.endswith("containers.manager.image"):
-        return not values.get("image", {}).get("registry")  # the default is another image
+        return not values.get("image", {}).get("registry")  # the charts have different default images
     return value in ("", None) or any(re.fullmatch(pattern, path) for pattern in DIFFERENT)
 
 

@@ -107,7 +107,7 @@ async def test_an_api_server_takes_every_object_of_the_overlay(
     assert objects
     made = {each["metadata"]["name"] for each in objects if each["kind"] == "Namespace"}
     needed = {each["metadata"].get("namespace") for each in objects} - {None} - made
-    assert needed <= {"kubeflow", "default"}, "an overlay makes its namespace, unless the platform does"
+    assert needed <= {"kubeflow", "default"}, "an overlay creates its namespace, unless the platform does"
     for namespace in needed:
         await ensure_namespace(bare_cluster, namespace)
     await install(bare_cluster, objects)
@@ -160,7 +160,7 @@ def test_an_overlay_brings_what_the_go_releases_overlay_of_that_name_brings(
 ) -> None:
     theirs, ours = identities(build_upstream(name)), identities(build(name))
     assert theirs
-    # Releases after v2.1.0 have these.
+    # The objects that only releases after v2.1.0 have.
     later = (
         {("MutatingWebhookConfiguration", "", "defaulter.trainer.kubeflow.org")}
         if name in NAMESPACES
@@ -174,7 +174,7 @@ def test_an_overlay_brings_what_the_go_releases_overlay_of_that_name_brings(
         namespace = NAMESPACES.get(name, "")
         later |= {("ClusterTrainingRuntime", namespace, f"{each}-distributed") for each in ("jax", "xgboost")}
     assert ours - theirs == later
-    # The Go release's CRDs are the same three; a namespace of its own kind is all that could be missing.
+    # Nothing in the Go release's overlay is missing from ours.
     assert theirs <= ours
 
 

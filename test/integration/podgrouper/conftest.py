@@ -30,7 +30,10 @@ ANNOTATION = "pod-group-name"
 
 
 class Sent(collections.Counter[tuple[str, str]]):
-    """Counts of the requests except lists, watches and discovery. ``paths`` has all of them."""
+    """Counts of the requests in namespaces by method and resource, without watches.
+
+    ``paths`` has the paths of all requests.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -42,7 +45,7 @@ NEWER = ("minSubGroup", "preemptionDelay", "stalenessGracePeriod")
 
 
 async def published(control_plane: Environment, field: str, *, expected: bool) -> None:
-    """Wait until the published schema of a PodGroup has a field, or lacks it: it is updated a moment after the CRD."""
+    """Wait until the published schema of PodGroups has a field, or does not: it is updated a moment after the CRD."""
     path = f"/openapi/v3/apis/{PodGroup.gvk.api_version}"
     async with Transport(control_plane.config) as transport:
 
@@ -100,7 +103,7 @@ async def pod_group_crd(grouper_control_plane: Environment) -> AsyncIterator[Cal
 
 
 class Counting:
-    """A transport that counts the requests, except lists, watches and discovery."""
+    """A transport that records the requests in a :class:`Sent`."""
 
     def __init__(self, transport: Transport, sent: Sent) -> None:
         self._transport = transport
@@ -159,7 +162,7 @@ def run_grouper(configs: dict[str, Config]) -> RunGrouper:
 
 @pytest.fixture
 def make(live_client: LiveClient, namespace: str) -> Callable[..., Any]:
-    """Return a function that creates an object of any kind, which the first owner given controls."""
+    """Return a function that creates an object of any kind, with a reference to its owner if one is given."""
 
     async def create(
         kind: GVK, name: str, owner: Object | None, spec: dict[str, Any], **labels: str

@@ -137,7 +137,7 @@ def _path(uri: str) -> dict[str, str]:
 
 
 def read(audit_log: Path, user: str) -> Asked:
-    """Return the requests of a user; an apply that creates an object counts as patch and as create."""
+    """Return the requests of a user; an apply that creates an object or is refused counts as patch and as create."""
     granted: set[rbac.Grant] = set()
     refused: set[rbac.Grant] = set()
     for line in audit_log.read_text().rpartition("\n")[0].splitlines():  # the last line may be half written

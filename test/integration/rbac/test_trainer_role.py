@@ -159,7 +159,7 @@ async def test_each_scenario_asks_for_what_it_is_granted_and_is_refused_nothing(
         asked = run.asked()
         assert not asked.refused
         known = {each for each in asked.granted if not each[1].startswith("selfsubject")}
-        assert known <= set().union(*USED.values()), "asked for, and listed as unused"
+        assert known <= set().union(*USED.values()), "requested, although listed as unused"
 
 
 @pytest.mark.timeout(180)

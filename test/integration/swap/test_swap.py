@@ -52,8 +52,8 @@ from testkit.kueue_writes import MANAGER, QUEUE, Kueue
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(180)]
 
 FORMER: Final = "dfca04bbe9048aacf57f257c8180834cb6a0e65d"
-"""The commit of the former manager. Move it to the commit of a release when that is tagged, and when a change writes
-other objects on purpose: then to the first commit with that change."""
+"""The commit of the former manager. Change it to the commit of each new release. When a change deliberately writes
+other objects, change it to the first commit with that change."""
 ROOT: Final = Path(__file__).parents[3]
 SYSTEM: Final = contents.TRAINER_NAMESPACE
 GROUP: Final = "managers"
@@ -62,7 +62,7 @@ WITHOUT_GROUP: Final = {
     "amljobs-amlarc", "cronjobs-batch", "jobsets-jobset", "podcliquesets-grove", "podgangsets-grove",
     "rayjobs-ray", "rayservices-ray", "services-serving",
 }  # fmt: skip
-"""Pods whose owners lack fields or further objects. Each attempt to group them ends with an event."""
+"""Pods that get no group, because their owners lack fields or further objects; each attempt ends with an event."""
 COUNT: Final = 3
 """The number of TrainJobs of each shape, for each manager."""
 READS: Final = {"get", "list", "watch"}
@@ -457,7 +457,7 @@ class Loaded:
             return
         key = (self._namespace, name)
         job_set = await eventually(
-            lambda: self._client.get(JobSet, key), timeout=60, interval=0.3, reason=f"{name}'s JobSet"
+            lambda: self._client.get(JobSet, key), timeout=60, interval=0.3, reason=f"{name} has its JobSet"
         )
         if shape.kueue:
             await Kueue(self._client, self._namespace, shape.kueue).start(name, ["node"], "big")

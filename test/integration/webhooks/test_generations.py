@@ -48,7 +48,7 @@ async def read(client: LiveClient, namespace: str) -> Document:
 async def put_without(
     client: LiveClient, namespace: str, *fields: str, owner: str = "", **changes: Any
 ) -> Document:
-    """Replace the TrainJob as a typed client does that does not know the fields."""
+    """Replace the TrainJob with ``changes`` and without ``fields``, as a typed client does that does not know them."""
     while True:
         found = await read(client, namespace)
         for field in fields:
@@ -132,7 +132,7 @@ async def test_a_removed_field_is_honoured_or_put_back_with_a_warning_that_names
         kept, (warning,) = await put_seen(notebook, namespace, "labels", "notebook")
         assert kept["spec"]["labels"] == {"l": "1"}
         assert warning.startswith("spec.labels: kept")
-        # A field that kubectl edits is owned by another of its commands, or by the creator of the TrainJob.
+        # ``kubectl edit`` may remove the field, although another client owns it.
         gone, warnings = await put_seen(notebook, namespace, "labels", "kubectl-edit")
         assert ("labels" in gone["spec"], warnings) == (False, [])
         assert gone["spec"]["activeDeadlineSeconds"] == 60

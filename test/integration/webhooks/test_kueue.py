@@ -213,7 +213,9 @@ class World:
                 self._check(found[name], KINDS[number % len(KINDS)], number % 2 == 1, flavor)
             return True
 
-        await eventually(as_wanted, timeout=120, interval=1, reason=f"the JobSets do not fit {flavor}")
+        await eventually(
+            as_wanted, timeout=120, interval=1, reason=f"the JobSets have the placement of {flavor}"
+        )
 
     @staticmethod
     def _check(job_set: JobSet, kind: Document, late: bool, flavor: str | None) -> None:
@@ -244,7 +246,7 @@ class World:
             return all(each["status"]["jobsStatus"][0].get("active", 0) == active for each in found)
 
         await self.for_all(one)
-        await eventually(shown, timeout=60, interval=1, reason="the TrainJobs do not show their jobs")
+        await eventually(shown, timeout=60, interval=1, reason="the TrainJobs show the counts of their jobs")
 
 
 @pytest.mark.parametrize("generation", [1, 2])

@@ -89,7 +89,10 @@ async def test_the_pods_follow_the_last_placement(
                 tasks.start_soon(jobs.move, name)
         spot = {"flavor": "spot"}
         await eventually(
-            lambda: jobs.run("two", spot), timeout=30, interval=1, reason="they run where they were moved"
+            lambda: jobs.run("two", spot),
+            timeout=30,
+            interval=1,
+            reason="the JobSets run where the TrainJobs were moved",
         )
 
 
@@ -101,7 +104,10 @@ async def test_a_job_that_was_moved_while_no_manager_led(
     live_client: LiveClient,
     namespace: str,
 ) -> None:
-    """A replica that serves webhooks notes the suspension. Without the mutating webhook the pods run on, with an event."""
+    """A replica that serves webhooks notes the suspension.
+
+    Without the mutating webhook, the pods continue to run and an event reports that.
+    """
     jobs = Jobs(live_client, namespace, "job")
     async with AsyncExitStack() as replica:
         if mutating:
@@ -194,7 +200,7 @@ class Lives:
             states.append(await self._at_rest())
         for kind in (TrainJob, TrainingRuntime):
             await self._client.delete_all_of(kind, namespace=self._namespace)
-        await eventually(self._is_empty, timeout=60, reason="nothing is left of this life")
+        await eventually(self._is_empty, timeout=60, reason="every object of this run is deleted")
         return states
 
     async def _at_rest(self) -> State:
@@ -214,7 +220,7 @@ class Lives:
             before, found = found, await self._objects()
             return found == before
 
-        await eventually(unchanged, timeout=60, interval=2, reason="the objects rest")
+        await eventually(unchanged, timeout=60, interval=2, reason="the objects do not change any more")
         return found
 
     async def _objects(self) -> State:
@@ -248,7 +254,7 @@ class Lives:
                         await self._client.delete(each)
 
     async def _observe(self) -> None:
-        """Write into the status of each JobSet if it is suspended."""
+        """Write the condition Suspended, True or False, of each JobSet that has not ended."""
         for each in await self._client.list(JobSet, namespace=self._namespace):
             if all(condition.type == "Suspended" for condition in each.status.conditions or ()):
                 suspended = {**CONDITION, "type": "Suspended", "status": str(bool(each.spec.suspend))}
@@ -264,7 +270,7 @@ class Lives:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)  # a busy machine takes several times as long
+@pytest.mark.timeout(900)  # on a busy machine it takes several times as long
 @pytest.mark.parametrize("script", [moved, completed, edited_runtime])
 @pytest.mark.parametrize("profile", ["2.1", "2.3"])
 async def test_a_leader_that_is_killed_between_the_steps_leaves_the_same_objects(

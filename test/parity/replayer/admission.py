@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Calls the webhooks' handlers for a verdict, and records the single field errors behind it."""
+"""Calls the webhooks' handlers for a verdict, and records the individual field errors behind it."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ _SECOND_GENERATION: Final = re.compile(
     rb'"runtimePatches":|"(jax|xgboost|flux)": ?{|-runtime-snapshot"|'
     rb'"op": ?"(mutate|config|statusUpdate|authorize|admit|upgrade)"'
 )
-"""Fields and operations of the second generation only."""
+"""Fields and operations that only the second generation has."""
 
 
 class BadVectorFileError(Exception):
@@ -42,10 +42,10 @@ def load(
     profile: str | None = None,
     rules: str | None = None,
 ) -> Iterator[Case]:
-    """Yield the cases of files; with ``families``, those whose name starts with the whole segments of one of them.
+    """Yield the cases of files; with ``families``, only those whose name is one of them or below it in the hierarchy.
 
-    Without a profile each file has that of the generation whose fields and operations it contains. ``rules`` is the
-    release of the recorded pod grouper, for cases that do not name one.
+    Without ``profile``, the fields and operations that a file contains decide its generation. ``rules`` is the release
+    of the recorded pod grouper for cases that do not name one.
     """
     for file in files:
         content, found = _read(file)

@@ -101,7 +101,7 @@ def _raise_expectations(case: Case, want: Document, got: Document) -> None:
             want["status"] = {"conditions": [_NOT_SUPPORTED]}
     rebuilds = [event for event in got.get("events") or () if " JobSetRecreating " in str(event)]
     if case.op == "reconcile" and rebuilds and _holds_suspended_job_set(case):
-        # Its Jobs would not follow what upstream applies.
+        # The JobSet is rebuilt: its existing Jobs would not follow the spec that upstream applies.
         want.update(applied=[], events=rebuilds)
         want["status"].pop("jobsStatus", None)
         got["status"].pop("jobsStatus", None)

@@ -3,8 +3,8 @@
 """Permitted differences from the recorded answers about pods and their groups.
 
 - where upstream panicked, any expected error at the same stage is accepted;
-- text of an API server, and text after ``accessor error:``, may have other words;
-- writes of upstream that change nothing are omitted; the stored objects are compared at the end;
+- text of an API server, and text after ``accessor error:``, may be worded differently;
+- writes of upstream that change nothing may be missing; the stored objects are compared at the end;
 - a terminating pod without its owner has no event;
 - a list of pod groups that fails has no effect, because groups are read by name;
 - where upstream has no grouper and panics, because a Karta object of another kind exists, the group is the default.

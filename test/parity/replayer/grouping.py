@@ -157,8 +157,8 @@ async def _reconcile(
             again = bool(result.requeue_after)
         except _CLEAN as raised:
             error = _error(raised)
-    # If the pod cannot be read, upstream requests a retry after a nanosecond, from v0.17 on after a second. With an error no
-    # result has an effect; this one only gives answers the recorded form.
+    # If the pod cannot be read, upstream requests a retry after a nanosecond, or a second since v0.17.
+    # The result of a failed reconcile has no effect; this one only gives the answer the recorded form.
     asked = [call for call in cluster.asked if call != ("get", "Namespace")]
     unread = error is not None and asked == [("get", "Pod")]
     return {
@@ -267,7 +267,10 @@ def _stored(document: Answer) -> Answer:
 
 
 def _stored_group(document: Answer, rules: Rules) -> Answer:
-    """Return a group with its spec as Go writes it: always a topology, and no zeros by the rules of v0.13."""
+    """Return a group with its spec as Go writes it.
+
+    There is always a ``topologyConstraint``; by the rules of v0.13, a ``minMember`` of zero is left out.
+    """
     spec = {
         name: value for name, value in (document.get("spec") or {}).items() if value not in ("", [], None)
     }

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The cluster of a pod grouper case: its objects, their two clients, and the calls that fail."""
+"""The cluster of a pod grouper case: its objects, the two clients for them, and the calls that fail."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SERVERS_OWN: Final = ("resourceVersion", "generation", "managedFields")
 
 
 class GroupCluster(FakeClient):
-    """The objects; ``asked`` and ``written`` record the calls of the clients that :meth:`side` returns."""
+    """The cluster's objects; ``asked`` and ``written`` record the calls of the clients that :meth:`side` returns."""
 
     def __init__(self, case: Document) -> None:
         super().__init__(now=lambda: NOW)
@@ -44,7 +44,7 @@ class GroupCluster(FakeClient):
         self.add(obj)
 
     def drop(self, reference: Document) -> None:
-        """Delete an object, given itself or a reference; one with finalizers stays, with a deletion time."""
+        """Delete an object, given the object or a reference; one with finalizers only gets a deletion time."""
         reference = {**reference, **reference.get("metadata", {})}
         version = "/".join(filter(None, (reference.get("group"), reference.get("version"))))
         kind = unstructured(GVK.parse(reference.get("apiVersion", version), reference["kind"]))
@@ -61,7 +61,7 @@ class GroupCluster(FakeClient):
         return await self.get(Pod, (metadata.get("namespace", ""), metadata["name"]))
 
     async def stored(self, kind: GVK) -> list[Document]:
-        """Return the objects of a kind, by namespace and name."""
+        """Return the objects of a kind, sorted by namespace and name."""
         return [copy.deepcopy(row.document) for _, row in sorted(self.table(unstructured(kind)).rows.items())]
 
     def side(self, name: str) -> interceptor.Intercepted:
@@ -95,7 +95,7 @@ class GroupCluster(FakeClient):
 
     @contextlib.contextmanager
     def _writing(self, verb: str, obj: Object, side: str, **more: Any) -> Iterator[None]:
-        """Record a write, and if it failed; one that changes nothing is marked, because no answer may have it."""
+        """Record a write, and whether it failed; mark one that changes nothing, because no answer may contain it."""
         note = {"verb": verb, "kind": obj.kind, "namespace": obj.namespace, "name": obj.name, **more}
         self.asked.append((verb, obj.kind or ""))
         self.written.append(note)

@@ -26,7 +26,7 @@ from .world import NOW, Cluster, Recorder, decode, runtimes
 Answer = dict[str, Any]
 
 _APPLIES: Final = frozenset({"apply", "create"})
-"""The verbs with which our controllers write children. A snapshot is created, because it is written once."""
+"""The verbs with which our controllers write children: a snapshot, which is written only once, is created."""
 
 
 class UnknownOpError(Exception):

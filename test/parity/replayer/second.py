@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Where our answer has to be better than Trainer v2.3's, and how its recorded answers are parsed.
+"""Where our answer has to be better than Trainer v2.3's, and how the recorded answers of v2.3 are parsed.
 
 - where upstream panicked, the right objects are accepted too;
 - an unknown job or container in ``runtimePatches`` may be refused;
@@ -49,14 +49,14 @@ _FACTS: Final = {
         "queuePolicy": r'^queue-policy = "(.*)"$',
     },
 }
-"""The recorded facts of each generated script of flux, and the pattern that finds them."""
+"""For each generated script of Flux, the recorded facts with the patterns that find them in our script."""
 _UNREADABLE: Final = "unable to unmarshal the snapshot: "
-"""The rest of the message is the text of Go's YAML and JSON readers."""
+"""After this, messages contain the text of Go's or our YAML and JSON readers, which is not compared."""
 _SINCE_NOW: Final = re.compile(r"<now \+ (\d+) s>")
 
 
 def raise_expectations(case: Case, want: Document, got: Document) -> None:
-    """Change the wanted answer where ours has to be better than upstream's, and resolve its placeholders."""
+    """Change the wanted answer where ours has to be better than upstream's, and replace the placeholders in it."""
     for side in (want, got):
         for obj in side.get("applied") or ():
             _parse_snapshot(obj)
@@ -79,7 +79,7 @@ def raise_expectations(case: Case, want: Document, got: Document) -> None:
 
 
 def _allow_refusals(want: Document, got: Document) -> None:
-    """Remove the errors for unknown jobs and containers, which upstream checks too late."""
+    """Remove our errors for unknown jobs and containers, which upstream reports only when it builds the objects."""
     errors = got.get("errors") or []
     kept = [error for error in errors if not _UNKNOWN.search(error["detail"])]
     if len(kept) == len(errors):
@@ -106,7 +106,7 @@ def serves(case: Case, got: Document) -> bool:
 
 
 def _expect_gpus(case: Case, want: Document, got: Document) -> None:
-    """Count the GPUs of the runtime's container where the TrainJob's resources have none: the container gets both."""
+    """Where the TrainJob's resources have no GPUs, count those of the runtime's container, which keeps them."""
     trainer = case.input["trainJob"]["spec"].get("trainer") or {}
     gpus = _gpus_of_runtime(case)
     if not gpus or "resourcesPerNode" not in trainer or _gpus(trainer["resourcesPerNode"]):
@@ -190,7 +190,7 @@ def _expect_of_reconcile(case: Case, want: Document, got: Document) -> None:
         if not _true(want["status"], "Failed"):
             want["status"] = before
         _failed(want["status"])["lastTransitionTime"] = _failed(before)["lastTransitionTime"]
-        if _reason(before) == "DeadlineExceeded":  # its delete is tried again
+        if _reason(before) == "DeadlineExceeded":  # we retry the deletion of its JobSet
             got.pop("deleted", None)
     if _has_passed(case, before) and not any(
         obj["kind"] == "JobSet" for obj in case.input.get("objects") or ()

@@ -139,7 +139,7 @@ async def update_status(case: Answer) -> Answer:
 
 
 def _null_times(answer: Answer, applied: list[Any]) -> None:
-    """Show an absent time as it was applied, because typed objects omit nulls."""
+    """Add a time that was applied as null to the status in the answer, because typed objects omit nulls."""
     for each in applied:
         if each["status"]["trainerStatus"].get("lastUpdatedTime", "") is None:
             answer["status"].setdefault("trainerStatus", {}).setdefault("lastUpdatedTime", None)

@@ -4,7 +4,8 @@
 
 - a token that is bound to no pod is refused;
 - a chunked body that is too large is answered like one that names its length, before the token is checked;
-- an error of the Configuration has another wording: of the rules, path and detail are compared; of the decoder, the key;
+- errors of the Configuration are worded differently: of the rules' errors, path and detail are compared, and of the
+  decoder's errors the key;
 - a negative ``clientConnection.qps`` turns the throttling off;
 - sections and keys of the Configuration that upstream lacks are left out, and an absent ``leaderElection`` has defaults;
 - only HTTP/1.1 is offered to clients.

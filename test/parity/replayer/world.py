@@ -23,14 +23,14 @@ from pkg.util import trainjob
 T = TypeVar("T", bound=Object)
 
 NOW: Final = datetime(2077, 7, 7, 7, 7, 7, tzinfo=UTC)
-"""The time of the clock. No input contains it, so fields with it were set by the run. Future deadlines are later."""
+"""The time of the clock. No input contains it, so the run has set each field that does. Future deadlines are later."""
 
 _CHILDREN: Final = frozenset({"JobSet", "PodGroup", "ConfigMap", "Secret"})
 _SCHEME: Final = scheme.default_scheme()
 
 
 class Cluster(FakeClient):
-    """The in-memory client, in which the calls fail that the case names."""
+    """An in-memory client, in which the calls that the case lists fail."""
 
     def __init__(self, case: dict[str, Any]) -> None:
         super().__init__(*objects(case), now=lambda: NOW)
@@ -45,7 +45,9 @@ class Cluster(FakeClient):
 
     async def get(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> T:
         self._fail("get", kind)
-        if "%" in NamespacedName.of(key).name:  # not valid in a path, but the manager reads from a cache
+        if (
+            "%" in NamespacedName.of(key).name
+        ):  # not valid in a URL's path, but the manager reads from its cache
             self.table(kind).find(NamespacedName.of(key))
         return await super().get(kind, key)
 

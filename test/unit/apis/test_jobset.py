@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""JobSet's structs as Go writes them: jobset v0.10.1."""
+"""JobSet's structs are encoded as Go encodes those of jobset v0.10.1."""
 
 import json
 from pathlib import Path

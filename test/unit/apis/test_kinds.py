@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The models name Kubernetes' fields as Kubernetes does."""
+"""The models have the field names of Kubernetes' API."""
 
 import inspect
 from collections.abc import Iterator

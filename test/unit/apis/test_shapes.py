@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The in-memory client finds the same lists and maps in our models as in the definitions generated from them."""
+"""The in-memory client learns the same structure of lists and maps from our models as from the CRDs made from them."""
 
 from typing import Any
 

@@ -29,7 +29,7 @@ sys.exit(program.main([]))
 @pytest.mark.parametrize("library", ["anyio", "asyncio"])
 def test_the_process_ends_with_its_reason_although_a_thread_does_not(library: str) -> None:
     root = Path(__file__).parents[3]
-    ended = subprocess.run(  # our own interpreter
+    ended = subprocess.run(
         [sys.executable, "-c", STUCK, library],
         cwd=root,
         capture_output=True,

@@ -151,7 +151,7 @@ def test_programs_are_measured_beside_ours_which_comes_first() -> None:
 
 
 def measured() -> list[figures.Figure]:
-    """Return the figures of two rounds of a burst, with a Go manager and the ceiling, which has no CPU figures."""
+    """Return the figures of two rounds of a burst with ours, a Go manager and the ceiling, which has no CPU figures."""
     cpu = "torch.1000.manager_cpu"
     rate = "torch.1000.rate"
     unit = "CPU s/1,000 jobs"

@@ -48,4 +48,4 @@ def test_the_help_names_the_rounds_and_the_base(capsys: pytest.CaptureFixture[st
     assert ended.value.code == 0
     text = capsys.readouterr().out
     assert "--base COMMIT" in text
-    assert "5 % higher" in " ".join(text.split())
+    assert "more than 5 % above" in " ".join(text.split())

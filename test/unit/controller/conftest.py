@@ -19,7 +19,7 @@ from testkit.trainjobs import Bench, MakeBench
 
 @dataclass
 class StubRuntime(Runtime):
-    """A stub that returns one JobSet from the test's values, and the conditions of the stored one."""
+    """A stub that builds one JobSet from the test's values, and copies the conditions of the stored JobSet."""
 
     client: Reader
     pod: dict[str, Any] = field(default_factory=dict)

@@ -64,7 +64,7 @@ async def test_a_field_that_is_no_longer_wanted_is_taken_back_and_others_stay() 
 
 
 def pruning_client() -> FakeClient:
-    """Return the client of a server that prunes a field."""
+    """Return the client of a server that drops the field ``spec.unknown``."""
     client = FakeClient()
     stored = client.apply
 
@@ -73,7 +73,7 @@ def pruning_client() -> FakeClient:
         kept["spec"].pop("unknown", None)
         return await stored(PodGroup.from_dict(kept), **options)
 
-    client.apply = pruning  # type: ignore[method-assign] # the server's part
+    client.apply = pruning  # type: ignore[method-assign] # the server prunes
     return client
 
 
@@ -95,7 +95,7 @@ async def test_what_is_forgotten_is_looked_at_again() -> None:
 
 async def test_the_content_that_is_not_cached_is_read_once_and_not_from_the_cache() -> None:
     client, reader = FakeClient(), FakeClient(config_map(hostfile="a"))
-    await client.create(config_map())  # as in a cache of metadata
+    await client.create(config_map())  # a cache of metadata has the object without its content
     applier = Applier(client, Memories(), reader)
     for _ in range(2):
         assert await applier.apply(OWNER, config_map(hostfile="a")) is Outcome.UNCHANGED
@@ -113,7 +113,7 @@ async def test_an_object_that_went_in_between_is_not_made_of_its_remains() -> No
         sent.append(obj.to_dict())
         return await stored(obj, **options)
 
-    client.apply = late  # type: ignore[method-assign] # to see what is sent
+    client.apply = late  # type: ignore[method-assign] # records the sent objects
     uid = (await client.get(PodGroup, OWNER)).metadata.uid
     await applier.apply(OWNER, pod_group(minMember=4))
     assert sent[0]["metadata"]["uid"] == uid

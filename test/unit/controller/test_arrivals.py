@@ -31,13 +31,13 @@ async def test_the_time_counts_from_the_event_or_of_an_older_train_job_from_its_
     expected: float,
 ) -> None:
     job = new_train_job()
-    job.metadata.creation_timestamp = format_time(BEGIN)  # in whole seconds
+    job.metadata.creation_timestamp = format_time(BEGIN)  # its text has whole seconds only
     client, clock = FakeClient(job), [BEGIN]
     runtimes = {"ClusterTrainingRuntime.trainer.kubeflow.org": make_runtime(client=client)}
     reconciler = TrainJobReconciler(client, recorder, runtimes, now=lambda: clock[0])
     assert reconciler.arrives(CreateEvent(job, is_in_initial_list=listed))
     clock[0] += timedelta(milliseconds=30)
-    observed: list[float] = []  # the sum of all tests is too large for the difference
+    observed: list[float] = []  # the histogram's sum over all tests would be too large to see the difference
     monkeypatch.setattr(metrics.TIME_TO_CHILDREN, "observe", observed.append)
     await reconciler.reconcile(KEY)
     assert observed == [pytest.approx(expected)]

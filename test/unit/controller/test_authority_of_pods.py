@@ -65,7 +65,7 @@ async def test_it_follows_whatever_was_edited_since_the_start(edited: str, missi
 
     assert (await w.server.get(ConfigMap, AUTHORITY)).data == {"ca.crt": "NEW"}
     assert await w.image() == "one"
-    # If nothing notes a suspension, only an edit of the TrainJob shows that there may have been one.
+    # No webhook notes suspensions here, so any edit of the TrainJob may have been made during one.
     expected = ["Warning JobSetNotFollowing"] if edited == "the TrainJob" else []
     assert [each.split(":")[0] for each in w.recorder.events] == expected
     assert await w.reconcile() == []

@@ -76,7 +76,7 @@ async def test_keys_that_a_user_made_beforehand_are_used_and_not_changed(suspend
 
 
 async def orphaned(w: World) -> None:
-    """Delete the TrainJob and orphan its JobSet; create it again."""
+    """Delete the TrainJob so that its JobSet is orphaned, and create it again with another UID."""
     job, live = await w.server.get(TrainJob, KEY), await w.server.get(JobSet, KEY)
     live.metadata.owner_references = None
     await w.server.update(live)
@@ -87,7 +87,7 @@ async def orphaned(w: World) -> None:
 
 
 async def test_a_train_job_is_tried_each_minute_while_the_name_of_a_child_is_taken() -> None:
-    """Deleting a ConfigMap without an owner enqueues no TrainJob, and retries come minutes apart."""
+    """Nothing enqueues the TrainJob when a ConfigMap without an owner is deleted, and retries come minutes apart."""
     w = await world(MPI, planted(ConfigMap, "job-mpi-hostfile", data={"hostfile": "other"}))
     queue: PriorityQueue[Request] = PriorityQueue()
     await w.reconciler.timer.start(queue)
@@ -119,7 +119,7 @@ async def test_an_apply_on_its_way_does_not_return_an_orphan_to_a_deleted_train_
     await w.suspend(False)
 
     async def apply_late(client: Client, obj: Any, **options: Any) -> Any:
-        """Delete the TrainJob and orphan its dependents before the request arrives."""
+        """Remove the object's owner before the request arrives, as an orphaning deletion of the TrainJob does."""
         if obj.gvk == kind.gvk:
             live = await client.get(kind, (KEY.namespace, name))
             live.metadata.owner_references = None
@@ -171,7 +171,7 @@ async def test_an_orphan_that_another_writer_gave_owners_meanwhile_is_tried_agai
     await orphaned(w)
 
     async def patch_late(client: Client, obj: Any, patch: Any, **options: Any) -> Any:
-        """Make another controller an owner before the request arrives."""
+        """Give the JobSet another owner before the request arrives."""
         if obj.gvk == JobSet.gvk:
             live = await client.get(JobSet, KEY)
             live.metadata.owner_references = [

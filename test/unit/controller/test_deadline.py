@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""``activeDeadlineSeconds``: when it passes, and the end of the TrainJob."""
+"""``activeDeadlineSeconds``: when the deadline passes, and how the TrainJob then ends."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ async def test_an_edit_of_a_suspended_train_job_takes_effect(webhook: bool, rest
         "delete JobSet",
     ]
     assert "is built again" in w.recorder.events[-1]
-    assert await w.reconcile() == []  # it waits until the Jobs are gone
+    assert await w.reconcile() == []  # it waits until the old JobSet and its Jobs are deleted
     assert w.result.requeue_after
     assert await w.rebuilt() == ["apply JobSet"]
     made = await w.job_set()
@@ -70,7 +70,7 @@ async def test_a_deletion_names_the_version_that_was_judged() -> None:
         seen.append(options)
         await delete(obj, **options)
 
-    w.server.delete = remembered  # type: ignore[method-assign] # to see the options
+    w.server.delete = remembered  # type: ignore[method-assign] # records the options
     await w.reconcile()
     wanted = {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}
     assert seen == [{"propagation": "Foreground", "preconditions": wanted}]

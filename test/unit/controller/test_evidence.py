@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The events about failed containers, with a server in memory."""
+"""The events about failed containers, with an in-memory API server."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class World:
 
     @asynccontextmanager
     async def leading(self) -> AsyncIterator[FailureEvidence]:
-        """Run one manager: a second call is another replica."""
+        """Run the runnable as the leader does; a second call is another replica that becomes the leader."""
         job = await self.client.get(TrainJob, KEY)
         if not await self.client.list(JobSet):
             job_set = JobSet.from_dict({"metadata": {"namespace": KEY[0], "name": KEY[1]}, "spec": {}})
@@ -227,7 +227,7 @@ async def test_train_jobs_that_had_ended_cost_no_request_at_a_start() -> None:
         await world.pod(f"job-node-0-{rank}-abcde", {"state": ended(1)})
     async with world.leading():
         assert await world.found() == []
-        await world.pod("job-node-0-300-abcde", {"state": ended(1)})  # its Job ended a moment ago
+        await world.pod("job-node-0-300-abcde", {"state": ended(1)})  # this container failed a moment ago
         assert len(await world.found()) == 1
 
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Expected errors are logged as their text: a traceback would show only this program's own lines."""
+"""Of an expected error only the text is logged: a traceback would show nothing but this program's own code."""
 
 import io
 import json
@@ -31,7 +31,7 @@ def stream() -> Iterator[io.StringIO]:
 
 
 def raised(error: Exception) -> Exception:
-    """Return the error with a traceback."""
+    """Raise and catch the error, so that it has a traceback."""
     try:
         raise error  # noqa: TRY301
     except Exception as caught:

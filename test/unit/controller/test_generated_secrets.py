@@ -27,7 +27,7 @@ async def exists(client: Client, obj: Any) -> bool:
 
 
 class Lag:
-    """Hides Secrets from the cache, and loses the answers to their creation."""
+    """Hides Secrets from the cache while ``hides`` is set, and loses the answers to their writes while ``loses`` is."""
 
     hides = True
     loses = False

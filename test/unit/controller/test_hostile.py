@@ -30,7 +30,7 @@ from pkg.runtime.framework import PluginError
 from pkg.webhooks import TrainJobWebhook
 
 CLEAR = (StatusError, PluginError, StrategicMergeError, core.RuntimeNotFoundError)
-"""Errors that a reconcile may fail with: they name the object and the problem."""
+"""The errors with which a reconcile may fail: they name the object and the problem."""
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=3),
@@ -57,7 +57,7 @@ ENV = st.lists(
 
 
 def merged(strategy: st.SearchStrategy[dict[str, Any]]) -> st.SearchStrategy[dict[str, Any]]:
-    """Add unknown fields."""
+    """Return a strategy that adds unknown fields to the maps of ``strategy``."""
     return st.builds(lambda known, unknown: {**unknown, **known}, strategy, UNKNOWN)
 
 
@@ -225,7 +225,7 @@ async def test_nonsense_gets_a_clear_word_and_stops_nobody(
     try:
         hostile = [ClusterTrainingRuntime.from_dict(runtime), TrainJob.from_dict(stored)]
     except pydantic.ValidationError:
-        return  # not visible to users: the cache and the webhook name the field
+        return  # such an object never reaches the reconciler: the cache and the webhook report the field
     healthy = train_job("healthy", "healthy", {})
     client, reconciler, events, webhook = await world(
         *hostile, ClusterTrainingRuntime.from_dict(HEALTHY), TrainJob.from_dict(healthy)
@@ -244,7 +244,7 @@ async def test_nonsense_gets_a_clear_word_and_stops_nobody(
             assert len(events.messages) == 1
             assert len(events.messages[0]) < 1024
         except* Exception as broken:
-            raise AssertionError(f"not a clear word: {broken.exceptions!r}") from broken
+            raise AssertionError(f"not a clear error: {broken.exceptions!r}") from broken
 
     await reconciler.reconcile(Request("team-a", "healthy"))
     assert (await client.get(JobSet, ("team-a", "healthy"))).spec.replicated_jobs

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The log of TrainJobs at the level info: one line for each outcome."""
+"""The log lines about TrainJobs at the level info: one for each outcome."""
 
 from __future__ import annotations
 
@@ -116,7 +116,9 @@ async def test_a_failure_is_logged_with_its_reason(day: Day, stream: io.StringIO
 
 async def test_a_day_of_1000_train_jobs_is_at_most_5000_lines(day: Day, stream: io.StringIO) -> None:
     for number in range(1000):
-        await asyncio.sleep(0)  # a step of the loop is one TrainJob
+        await asyncio.sleep(
+            0
+        )  # ends the step of the event loop: one step with all TrainJobs would block it too long
         name = f"job-{number}"
         await day.create(name)
         if number % 5 == 0:

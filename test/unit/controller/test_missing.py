@@ -1,6 +1,9 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""A sibling deleted after an edit of the running TrainJob is reported, because a new one would not fit the JobSet."""
+"""If an object beside the JobSet is deleted after an edit of the running TrainJob, it is reported and not recreated.
+
+A new one would be built from the edited TrainJob, and would not fit the JobSet.
+"""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ async def test_the_host_file_agrees_with_the_job_set() -> None:
     assert await hosts(w) == 4
     await w.suspend(False)
     await w.reconcile()
-    await w.edit_nodes(6)  # of a running TrainJob
+    await w.edit_nodes(6)  # the TrainJob runs, so the edit waits
     assert await w.reconcile() == []
     await w.restart()
     assert await w.reconcile() == []

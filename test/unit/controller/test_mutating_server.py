@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""A server that defaults, prunes, mutates, deletes or refuses causes no cycle of requests."""
+"""A server that sets defaults, prunes, mutates, deletes or refuses objects causes no endless requests."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ async def test_a_job_set_deleted_in_the_middle_is_tried_again_without_a_warning(
         await FakeClient.delete(w.server, obj)
         raise ConflictError("Precondition failed: UID in precondition: a, UID in object meta: ", code=409)
 
-    w.server.apply = late  # type: ignore[method-assign] # the deletion comes first
+    w.server.apply = late  # type: ignore[method-assign] # the object is deleted before each apply
     await w.suspend(False)
     await w.reconcile()
     assert w.result.requeue_after
@@ -132,8 +132,8 @@ async def test_a_terminating_namespace_is_not_asked_again_at_once_and_causes_no_
         details = {"causes": [{"reason": "NamespaceTerminating", "field": "metadata.namespace"}]}
         raise ForbiddenError("unable to create new content", code=403, reason="Forbidden", details=details)
 
-    w.server.apply = terminating  # type: ignore[method-assign] # the server says no
-    for _ in range(30):  # woken by every deletion
+    w.server.apply = terminating  # type: ignore[method-assign] # the server refuses
+    for _ in range(30):  # each deletion in the namespace enqueues the TrainJob
         await w.reconcile()
         assert w.result.requeue_after == timedelta(seconds=60)
         w.now += timedelta(seconds=2)
@@ -146,7 +146,7 @@ async def test_a_terminating_namespace_is_not_asked_again_at_once_and_causes_no_
 
 @pytest.mark.parametrize("conflicts", [0, 1, 3])
 async def test_a_pod_group_that_a_webhook_changes_is_healed_though_others_write_it(conflicts: int) -> None:
-    """The PodGroup of a running job is not compared again once it exists."""
+    """Once the PodGroup of a running job exists, it is not compared with the wanted one again."""
     w = await world(GANG)
     await w.reconcile()
     made = await w.server.get(PodGroup, KEY)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Kubernetes' own gangs beside the JobSet are written, replaced and reported, and never only in part."""
+"""Kubernetes' own gangs beside the JobSet are written, replaced and reported; no gang is left incomplete."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ KINDS: dict[str, type[Object]] = {
 
 
 class Cluster:
-    """Publishes the schemas of one version of the gang API, or of none."""
+    """Publishes the schemas of one version of the gang API, or of none for an unknown ``version``."""
 
     def __init__(self, version: str) -> None:
         self.version = version
@@ -120,7 +120,7 @@ async def test_in_v1beta1_the_count_changes_in_place() -> None:
 
 
 async def test_a_gang_whose_change_the_server_refuses_is_built_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A field that an earlier apply set and that is no longer desired is seen by the server only."""
+    """Only the server notices that an apply would remove a field that an earlier apply set."""
     w = await suspended_world(WORKLOAD)
     await w.edit_nodes(3)
     plain = w.server.apply
@@ -257,7 +257,7 @@ async def test_why_a_gang_waits_is_an_event_once_for_each_reason() -> None:
 
 
 async def test_the_gang_of_a_new_train_job_of_the_same_name_is_reported_again() -> None:
-    """Its predecessor may have been deleted between two reconciles."""
+    """The TrainJob may have been deleted and created again between two reconciles."""
     recorder = Recorder()
     reports = Reports(FakeClient(), recorder, lambda: START, Memories())
     runtime = SimpleNamespace(why_waiting=AsyncMock(return_value=Waiting("Unschedulable", "0/4 nodes")))

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Any exception of a plugin or an event recorder fails one reconcile of a TrainJob, and the next one builds it."""
+"""If a plugin or an event recorder raises any exception, one reconcile fails, and the next builds the TrainJob."""
 
 from __future__ import annotations
 

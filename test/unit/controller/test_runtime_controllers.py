@@ -138,7 +138,7 @@ async def test_another_finalizer_added_meanwhile_is_not_lost(
         await client.update(found)
         return await listing(*args, **kwargs)
 
-    client.list = slow  # type: ignore[method-assign] # one call of a working client, slowed down
+    client.list = slow  # type: ignore[method-assign] # slows one call of a working client down
     with pytest.raises(ConflictError):
         await kind[0](client).reconcile(Request(kind[2], "torch"))
     assert await finalizers(client, kind) == ["a.b/c"]

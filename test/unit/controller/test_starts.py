@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The event of TrainJobs that have not started in time, with the reconciler and a recorder of events."""
+"""The event about a TrainJob that has not started in time, with the real reconciler and a recorder of events."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def now() -> datetime:
 
 
 class World:
-    """A TrainJob, its controller, and the runnable under test; reconciled when a test changes something."""
+    """A TrainJob, its controller and the runnable under test; each method that changes an object also reconciles."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class World:
 
     @asynccontextmanager
     async def leading(self) -> AsyncIterator[None]:
-        """Run one manager: a second call is another replica."""
+        """Run the controller and the runnable as the leader does; a second call is another replica that leads."""
         broadcaster = Broadcaster(self.events, now=now)
         recorder = broadcaster.recorder_for("trainer-trainjob-controller")
         runtimes = await core.new(self.client, FakeClient())
@@ -185,7 +185,7 @@ async def test_the_event_is_one_line_whatever_the_scheduler_says() -> None:
 
 
 def unreadable(world: World, kind: type[Object]) -> None:
-    """Make reads of a kind fail, as if it were not served or might not be read."""
+    """Make reads of a kind fail, as if the API server did not serve it or did not permit reading it."""
     get = world.client.get
 
     async def degraded(wanted: Any, key: Any) -> Any:
@@ -284,7 +284,7 @@ async def test_a_train_job_that_starts_in_time_or_ends_is_not_reported() -> None
             await anyio.sleep(30)
             await world.counts(**counts)
             await anyio.sleep(30)
-            await world.counts(active=1)  # pods that restart are another matter
+            await world.counts(active=1)  # it has started in time, and a later restart does not count
             await anyio.sleep(29)
             assert (await world.found(), world.requests()) == ([], 0)
 

@@ -16,7 +16,7 @@ from testkit.trainjobs import GANG, KEY, PLAIN, World, world
 
 
 async def move(w: World) -> None:
-    """Suspend, change and resume, as Kueue does."""
+    """Suspend, change and resume the TrainJob, as Kueue does when it moves it."""
     await w.suspend(True)
     await w.edit_image()
     await w.edit_nodes(5)
@@ -40,7 +40,7 @@ async def test_the_job_set_is_suspended_then_built_again(policy: dict[str, objec
 
     assert await w.reconcile() == ["apply JobSet"]
     assert (await w.job_set())["spec"]["suspend"] is True
-    assert await w.image() == "one"  # its Jobs still run
+    assert await w.image() == "one"  # the JobSet keeps the old spec while its Jobs run
     assert w.result.requeue_after == timedelta(seconds=10)
     await w.server.observe(suspended=1)
     assert await w.reconcile() == ["patch TrainJob", "apply JobSet dry run", "delete JobSet"]
@@ -56,7 +56,7 @@ async def test_the_job_set_is_suspended_then_built_again(policy: dict[str, objec
 
 @pytest.mark.parametrize("change", ["set", "removed"])
 async def test_a_change_of_the_placement_alone_takes_effect(change: str) -> None:
-    """JobSet lets it change in place, but the pods of a running JobSet have the old one."""
+    """JobSet permits a change of the placement in place, but its running pods keep the old placement."""
     selectors = [{"flavor": "spot"}, {"flavor": "reserved"} if change == "set" else None]
 
     def override(selector: dict[str, str] | None) -> list[dict[str, object]]:
@@ -98,7 +98,7 @@ async def test_without_a_change_the_pods_run_on() -> None:
     await w.suspend(True)
     await w.suspend(False)
     assert await w.reconcile() == []
-    await w.edit_image()  # waits for the next suspension
+    await w.edit_image()  # takes effect at the next suspension
     assert await w.reconcile() == []
     assert await w.reconcile() == []
     assert len(w.recorder.events) == 1
@@ -157,7 +157,7 @@ async def test_a_suspension_that_was_reconciled_is_over() -> None:
     await w.rebuilt()
     await w.suspend(False)
     assert await w.reconcile() == ["apply JobSet"]
-    await w.edit_image("three")  # waits for the next suspension
+    await w.edit_image("three")  # takes effect at the next suspension
     assert await w.reconcile() == []
     await w.suspend(True)
     await w.suspend(False)
@@ -166,7 +166,7 @@ async def test_a_suspension_that_was_reconciled_is_over() -> None:
 
 
 async def stopped() -> World:
-    """Return a world whose JobSet was suspended since its TrainJob was moved; the note is there."""
+    """Return a world whose JobSet is suspended because its TrainJob was moved; the TrainJob still has the note."""
     w = await world()
     await w.reconcile()
     await move(w)
@@ -176,7 +176,7 @@ async def stopped() -> World:
 
 
 async def test_a_note_that_cannot_be_removed_holds_the_job_set() -> None:
-    """If the note remained after the start, a later edit of the runtime would stop the pods."""
+    """If the note remained when the JobSet starts, a later edit of the runtime would stop its pods."""
     w = await stopped()
 
     async def refuse(*_args: object, **_options: object) -> None:

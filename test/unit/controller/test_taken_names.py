@@ -23,7 +23,7 @@ async def test_the_job_set_of_an_earlier_job_of_that_name_is_waited_for_and_its_
     b.client.add(successor)
     assert await b.reconcile() == []
     assert b.result == Result(requeue_after=timedelta(seconds=1))
-    await b.client.delete(await b.job_set())  # as the garbage collector does
+    await b.client.delete(await b.job_set())  # the garbage collector does this
     assert kinds(await b.reconcile()) == [("apply", "JobSet")]
     assert await b.conditions() == {}
 

@@ -183,10 +183,10 @@ async def test_a_finished_job_is_left_alone(
     await b.reconcile()
     asked = b.runtime.asked
     await b.finish(verdict)
-    # Nothing is rendered to write the status.
+    # The status is written without building any object.
     assert kinds(await b.reconcile()) == [("patch/status", "TrainJob")]
     assert await b.conditions() == {condition: ("True", "R")}
-    # When the JobSet is deleted, for example by its TTL, neither it nor the condition is replaced.
+    # When the JobSet is deleted, for example by its TTL, it is not created again and the condition stays.
     await b.client.delete(await b.job_set())
     assert await b.reconcile() == []
     b.restart()

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""A TrainJob that is suspended while its objects cannot be built, or are refused: its JobSet is suspended as it is."""
+"""If a TrainJob is suspended while its objects cannot be built or are refused, its JobSet is suspended unchanged."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def test_the_reference_of_the_api_has_every_field_and_its_links_lead_somewhere()
 PYTHON_BLOCKS = [
     pytest.param(block, id=f"{path.relative_to(ROOT)}-{number}")
     for path in DOCUMENTS
-    if "adr" not in path.parts  # a decision starts with fragments of a user's code
+    if "adr" not in path.parts  # the records of decisions contain fragments of users' code
     for number, block in enumerate(
         re.findall(r"^```python\n(.*?)^```", path.read_text(), re.DOTALL | re.MULTILINE)
     )
@@ -63,8 +63,8 @@ PYTHON_BLOCKS = [
 
 @pytest.mark.parametrize("block", PYTHON_BLOCKS)
 def test_python_in_documents_runs(block: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OTEL_TRACES_EXPORTER", "none")  # an exporter has a thread
+    monkeypatch.setenv("OTEL_TRACES_EXPORTER", "none")  # an exporter would start a thread
     before = threading.enumerate()
     exec(compile(block, "<document>", "exec"), {"__name__": "document"})
-    # Beside another thread, the virtual clock of each later test waits in real time.
+    # If a thread were left, the virtual clock of every later test would wait in real time for it.
     assert threading.enumerate() == before

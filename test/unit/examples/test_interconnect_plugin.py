@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The example of a plugin: it is installed like any package, found by the manager, and used by it."""
+"""The example plugin is installed like any package, and the manager finds and uses it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Imports of inner modules are counted, imports of the packages' own names are not."""
+"""Imports of a package's inner modules are counted; imports of the names that a package exports are not."""
 
 from pathlib import Path
 

@@ -26,7 +26,7 @@ def test_the_committed_files_are_those_the_models_make() -> None:
     }
     stale = sorted(name for name, text in manifests.render().items() if held.pop(name, None) != text)
     assert not stale, f"run `make manifests`: {stale}"
-    assert not held, f"nothing makes these files: {sorted(held)}"
+    assert not held, f"these files are not generated: {sorted(held)}"
 
 
 def test_writing_reports_only_what_changed(tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def differences(want: Any, got: Any, path: str) -> Iterator[str]:
 
 
 PLURALS = ["trainjobs", "trainingruntimes", "clustertrainingruntimes"]
-# Digests of the structures that equal the union of the references, for a machine without the references.
+# Digests of the expected schemas, to check the CRDs on a machine that does not have the references.
 DIGESTS = {
     "trainjobs": "c03c8e1b3b5c6a7f",
     "trainingruntimes": "e0fcc2c8efc168b6",
@@ -103,7 +103,7 @@ ELASTIC = {
     "rule": "!(has(self.numNodes) && (has(self.torch) && has(self.torch.elasticPolicy)))",
 }
 INT32 = {"minimum": -(2**31), "maximum": 2**31 - 1}
-# Larger numbers make every typed client of the kind fail, so they are refused.
+# Go's typed clients cannot decode larger numbers, and would fail for all objects of the kind.
 BOUNDED: dict[str, list[tuple[str, ...]]] = {
     "trainjobs": [("spec", "trainer", "numNodes"), ("spec", "trainer", "numProcPerNode")],
     "trainingruntimes": [
@@ -126,7 +126,10 @@ def digest(crd: dict[str, Any]) -> str:
 
 
 def union(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema that admits every object that either admits, without constraints that only one of them has."""
+    """Return the schema that admits every object that one of two schemas admits.
+
+    It has only the constraints that both of them have.
+    """
     if "x-kubernetes-int-or-string" in first and second.get("type") == "integer":
         return first
     merged: dict[str, Any] = {}
@@ -167,7 +170,7 @@ PATCHED_POD = (
 
 
 def _at(node: dict[str, Any], *names: str) -> dict[str, Any]:
-    """Return the properties below a path of fields; those of a list are those of its items."""
+    """Return the properties of the schema at a path of fields; a list on the path stands for its items."""
     for name in names:
         node = node.get("items", node)["properties"][name]
     found: dict[str, Any] = node["properties"]
@@ -175,7 +178,7 @@ def _at(node: dict[str, Any], *names: str) -> dict[str, Any]:
 
 
 def wanted(plural: str) -> Any:
-    """Return the union of the two references, with the changes that we make on purpose."""
+    """Return the union of the CRDs of v2.1.0 and v2.3.0, with our deliberate changes."""
     stem = f"trainer.kubeflow.org_{plural}"
     first, want = bare(reference("v2.1.0", stem)), bare(reference("v2.3.0", stem))
     del want["metadata"]["annotations"]
@@ -191,7 +194,7 @@ def wanted(plural: str) -> Any:
         policy["x-kubernetes-validations"] = [ELASTIC, *one_of_five]
         _at(schema, "spec", "podGroupPolicy")["workload"] = {"type": "object"}
     if plural == "trainjobs":
-        # Volumes have the schema of one Kubernetes release.
+        # Both volume fields have v2.3.0's schema, because we generate both from one Kubernetes release.
         spec = schema["properties"]["spec"]["properties"]
         overridden = spec["podTemplateOverrides"]["items"]["properties"]["spec"]["properties"]
         overridden["volumes"]["items"] = _at(spec["runtimePatches"], *PATCHED_POD)["volumes"]["items"]
@@ -207,7 +210,7 @@ def test_the_schema_is_the_union_of_the_references(plural: str) -> None:
     got = json.loads(manifests.render()[f"json/trainer.kubeflow.org_{plural}.json"])
     found = list(differences(want, bare(got), plural))
     assert not found, "\n".join(found)
-    assert DIGESTS[plural] == digest(want), "the pinned digest is not the references'"
+    assert DIGESTS[plural] == digest(want), "the pinned digest is not that of the references"
 
 
 @pytest.mark.parametrize("plural", PLURALS)

@@ -45,7 +45,9 @@ def test_the_life_that_finds_a_bug_must_pass_without_it(tmp_path: Path, healthy:
     if healthy:
         assert main([str(table), "--lives", "1"]) == 0
     else:
-        with pytest.raises(SystemExit, match=r"a life fails without 'jitter', too: .*the jitter is wrong"):
+        with pytest.raises(
+            SystemExit, match=r"the life that finds 'jitter' also fails without it: .*the jitter is wrong"
+        ):
             main([str(table), "--lives", "1"])
 
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Random edits are drawn by the seed, tested in a copy, and counted."""
+"""Random edits depend on the seed only, are tested in a copy of the repository, and are counted."""
 
 import itertools
 import json
@@ -38,12 +38,12 @@ def test_larger() -> None:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """Write one module and its test; return their root."""
+    """Write one module and its tests to a folder, and return the folder."""
     for name, text in {
-        "pkg/__init__.py": "",  # else the installed package would be imported
+        "pkg/__init__.py": "",  # without it, the installed package would be imported
         "pkg/room/module.py": SOURCE,
         "test/unit/room/test_module.py": TEST,
-        "test/unit/room/test_earlier.py": TEST,  # by name
+        "test/unit/room/test_earlier.py": TEST,  # comes first in alphabetical order
         "test/unit/test_other.py": TEST,
         "test/parity/test_parity.py": "def test_nothing() -> None: ...\n",
         "pytest.ini": "[pytest]\nmarkers =\n  slow\n  alone\n",

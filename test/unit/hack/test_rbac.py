@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The shipped roles: each part of the program has the grants of its own markers."""
+"""Each part of the program has a role with the permissions that its markers declare."""
 
 from pathlib import Path
 
@@ -53,7 +53,7 @@ def test_the_pod_grouper_lives_with_the_rights_that_kai_gives_its_own() -> None:
     }
 
     missing = {(group, resource) for group, resource, _ in rbac.collected(rbac.Part.POD_GROUPER) - given}
-    # KAI's grouper also has a row for it and may not read it: the search for owners ends below.
-    # Pods that name one of Kubernetes' own gangs are grouped by their owner without the right to read it.
+    # KAI's grouper handles DynamoGraphDeployments but may not read them, so its search for owners ends below one.
+    # Without permission to read Kubernetes' own gangs, their pods are grouped by their owner.
     gangs = {("scheduling.k8s.io", "podgroups"), ("scheduling.k8s.io", "workloads")}
     assert missing == {("nvidia.com", "dynamographdeployments"), *gangs}

@@ -32,15 +32,22 @@ SOUND = {
     'name = "minus"\nmodule = "pkg.util"\nold = "ONE = 1"\nnew = "ONE = -1"\n',
     "test/test_util.py": "def test_long(): ...\n",
 }
-NO_ONE = "no" + "body"  # this file, too, is counted
+NO_ONE = "no" + "body"  # in two parts, because the words of this file are counted as well
 WRONG = {
     "a link": (texts.links, "README.md", "See", "[x](docs/x.md#a)\nSee", 1, "leads to no file: docs/x.md"),
     "a target": (texts.make_targets, "README.md", "make demo", "make demo wheel", 1, "no target wheel"),
-    "a section": (texts.changelogs, "CHANGELOG.md", "- One.", "- One.\n\n### Added", 9, "stands once"),
+    "a section": (texts.changelogs, "CHANGELOG.md", "- One.", "- One.\n\n### Added", 9, "occurs once"),
     "an entry": (texts.changelogs, "CHANGELOG.md", "### Fixed\n", "", 12, "below a section"),
-    "a line": (texts.changelogs, "CHANGELOG.md", "- Two.", "- One.", 13, "occurs above"),
+    "a line": (texts.changelogs, "CHANGELOG.md", "- Two.", "- One.", 13, "also occurs above"),
     "a date": (texts.changelogs, "CHANGELOG.md", " - 2026-01-02", "", 9, "a version and its date"),
-    "a word": (texts.words, "README.md", "`make", f"{NO_ONE}\n`make", 1, f"{NO_ONE!r}: 1 of such words"),
+    "a word": (
+        texts.words,
+        "README.md",
+        "`make",
+        f"{NO_ONE}\n`make",
+        1,
+        f"{NO_ONE!r}: there are 1 such words",
+    ),
     "a place": (texts.mutants, "pkg/util/__init__.py", "ONE = 1", "ONE = 2", 4, "'ONE = 1' 0 times"),
     "a mutant's module": (
         texts.mutants,
@@ -48,9 +55,16 @@ WRONG = {
         "pkg.util",
         "pkg.x",
         4,
-        "pkg.x has",
+        "pkg.x contains",
     ),
-    "a result": (texts.mutants, "docs/simulation.md", "0 of 1", "1 of 1", 2, "not the recorded ones"),
+    "a result": (
+        texts.mutants,
+        "docs/simulation.md",
+        "0 of 1",
+        "1 of 1",
+        2,
+        "differs from the recorded results",
+    ),
     "a name": (texts.port_map, "docs/port-map.md", "pkg.util", "pkg.x", 1, "no module is called pkg.x"),
     "a package": (texts.architecture, "docs/architecture.md", "pkg.util", "pkg.x", 1, "called pkg.x"),
     "layers": (texts.architecture, "docs/architecture.md", "a │ b", "a", 3, "the layers differ"),
@@ -61,7 +75,7 @@ WRONG = {
         "json.loads('2')",
         "2",
         6,
-        "pkg.util calls none",
+        "pkg.util calls no parser",
     ),
     "a test": (
         texts.parser_page,
@@ -77,7 +91,7 @@ WRONG = {
         "`test/test_util.py::test_long`",
         "-",
         6,
-        "no test holds",
+        "no test checks",
     ),
 }
 

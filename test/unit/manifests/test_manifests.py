@@ -35,7 +35,7 @@ def marker_fields(marker: str) -> dict[str, list[str]]:
 
 
 def markers(kind: str, *, below: str = "") -> list[dict[str, list[str]]]:
-    """Return the markers of a folder or module; without one, those of all parts without a role of their own."""
+    """Return the markers in the folder or module ``below``, or in all code that has no role of its own."""
     pattern = re.compile(rf"^# \+kubebuilder:{kind}:(\S+)$", re.MULTILINE)
     sources = [
         source
@@ -47,7 +47,7 @@ def markers(kind: str, *, below: str = "") -> list[dict[str, list[str]]]:
 
 
 def permissions(rules: list[dict[str, list[str]]]) -> set[tuple[str, str, str]]:
-    """Return group, resource and verb of each grant; for a path, an empty group and the path."""
+    """Return the group, resource and verb of each permission; for a URL path, the group is empty."""
     found = set()
     for rule in rules:
         paths = rule.get("urls", rule.get("nonResourceURLs"))
@@ -126,7 +126,7 @@ def test_pods_and_jobs_are_granted_only_by_the_overlay_whose_pods_report_their_p
     (role,) = read("status-server/role.yaml")
     granted = permissions(role["rules"])
     assert granted == permissions(markers("rbac", below="statusserver"))
-    # Upstream does not look at the pod, and relies on a default role for the paths.
+    # Upstream does not read the pod and its Job, and its paths are permitted by a default role of Kubernetes.
     paths = {("", path, "get") for path in ("/.well-known/openid-configuration", "/openid/v1/jwks")}
     assert granted == {("", "pods", "get"), ("batch", "jobs", "get"), *paths}
     (binding,) = read("status-server/role_binding.yaml")
@@ -206,7 +206,7 @@ def test_the_webhook_configurations_equal_the_reference() -> None:
     mutating, validating = read("webhook/manifests.yaml", root=reference("v2.3.0"))
     mutating["metadata"]["name"] = "defaulter.trainer.kubeflow.org"
     validating["metadata"]["name"] = "validator.trainer.kubeflow.org"
-    for hook in validating["webhooks"][:2]:  # as its kustomize patch adds
+    for hook in validating["webhooks"][:2]:  # the reference adds this in a kustomize patch
         hook["objectSelector"] = NOT_DISABLED
     for hook in (*mutating["webhooks"], *validating["webhooks"]):
         hook["clientConfig"]["service"] |= {"name": NAME, "namespace": "kubeflow-system"}
@@ -232,7 +232,7 @@ def test_the_deployment_keeps_its_names_probes_and_mounts() -> None:
     assert ours_pod["serviceAccountName"] == theirs_pod["serviceAccountName"]
     (container,), (their_container,) = ours_pod["containers"], theirs_pod["containers"]
     patched = patch["spec"]["template"]["spec"]
-    # Only ours: just temporary files are written.
+    # Only our container has a read-only root file system, and a volume for its temporary files.
     assert container["securityContext"].pop("readOnlyRootFilesystem") is True
     assert container["volumeMounts"].pop(0) == {"name": "tmp", "mountPath": "/tmp"}
     assert ours_pod["volumes"].pop(0) == {"name": "tmp", "emptyDir": {}}
@@ -244,17 +244,17 @@ def test_the_deployment_keeps_its_names_probes_and_mounts() -> None:
         == their_container["volumeMounts"] + patched["containers"][0]["volumeMounts"]
     )
     mounted = ours_pod["volumes"][0]["secret"]
-    assert mounted.pop("optional"), "keys that are not there yet must not hold up the pod"
+    assert mounted.pop("optional"), "the pod must start although the keys do not exist yet"
     assert {each["key"] for each in mounted.pop("items")} == {"ca.crt", "tls.crt", "tls.key"}
     assert ours_pod["volumes"] == theirs_pod["volumes"] + patched["volumes"]
-    labels = service["metadata"].pop("labels")  # ours, for the selector of the ServiceMonitor
+    labels = service["metadata"].pop("labels")  # only ours has labels, for the selector of the ServiceMonitor
     assert labels.items() <= deployment["metadata"]["labels"].items()
     assert service["metadata"] == their_service["metadata"]
     assert service["spec"]["selector"] == their_service["spec"]["selector"]
 
 
 def secrets_given_to_pods(value: object) -> Iterator[dict[str, Any]]:
-    """Yield the Secrets that volumes and environments name, also in patches that are written as text."""
+    """Yield the references to Secrets in volumes and environment variables, also within patches in a string."""
     if isinstance(value, str) and "\n" in value and "ecret" in value:
         for document in yaml.safe_load_all(value):
             yield from secrets_given_to_pods(document)
@@ -267,7 +267,10 @@ def secrets_given_to_pods(value: object) -> Iterator[dict[str, Any]]:
 
 
 def documents_of_the_installation() -> Iterator[tuple[str, object]]:
-    """Yield the documents of all kustomizations and of the chart, without the actions of its templates."""
+    """Yield each manifest of the installation's kustomizations and of the chart, with its file.
+
+    The chart's template actions are removed or replaced by ``x``.
+    """
     others = {"crd", "runtimes", "samples", "third-party"}
     for path in CONFIG.rglob("*.yaml"):
         if path.relative_to(CONFIG).parts[0] not in others:
@@ -285,7 +288,7 @@ def test_the_key_of_the_authority_is_given_to_no_pod() -> None:
     for path, secret in found:
         items = secret.get("items", [secret])
         assert {each.get("key") for each in items} <= {"ca.crt", "tls.crt", "tls.key"}, path
-        # The keys do not exist until the manager has created them, which must not delay its pod.
+        # The manager creates the keys itself, so its pod must start without them.
         assert secret["optional"], path
 
 
@@ -340,7 +343,7 @@ def test_all_runtimes_of_the_reference_are_shipped() -> None:
     ],
 )
 def test_the_runtimes_of_torchtune_use_a_claim_of_the_namespace(path: str) -> None:
-    """In the reference JobSet creates the claims, which releases before 0.11 cannot."""
+    """In the reference, JobSet creates the claims, which it supports since 0.11."""
     (ours,), (theirs,) = read(f"runtimes/{path}"), read(f"runtimes/{path}", root=reference("v2.3.0"))
     del theirs["spec"]["template"]["spec"]["volumeClaimPolicies"]
     for job in ours["spec"]["template"]["spec"]["replicatedJobs"]:

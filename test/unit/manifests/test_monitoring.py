@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The metrics in dashboards and alerts exist."""
+"""The manager exports every metric that the dashboards and alerts use."""
 
 import json
 import re
@@ -16,7 +16,7 @@ import pkg.util.cert
 
 ROOT = Path(__file__).parents[3]
 PROMETHEUS = ROOT / "config" / "prometheus"
-# A word before a brace, a bracket or the end of an operand that is neither a PromQL function nor a label.
+# The names of metrics: all have one of these prefixes.
 NAME = re.compile(
     r"\b((?:kubeflow_trainer|controller_runtime|workqueue|rest_client|leader_election|certwatcher|process)_\w+)"
 )
@@ -38,7 +38,7 @@ def expressions() -> list[str]:
 
 
 def exported() -> set[str]:
-    """Return the names of all series, with the family that has no samples yet."""
+    """Return the names of all series, including those of a family that has no samples until a kind is degraded."""
     names = {pkg.metrics.KIND_DEGRADED.describe()[0].name}
     for family in REGISTRY.collect():
         names.add(family.name)

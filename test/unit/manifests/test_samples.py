@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Every shipped runtime has a sample that its plugins admit, and whose objects are as the sample says."""
+"""Every shipped runtime has a sample that its plugins admit, and the built objects have the sample's values."""
 
 from pathlib import Path
 from typing import Any

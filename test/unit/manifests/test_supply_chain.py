@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Builds and CI name each download by its digest, never by a name whose content may change."""
+"""Builds and CI pin each download to its digest, because the content behind a name or tag may change."""
 
 import re
 from pathlib import Path
@@ -53,8 +53,8 @@ def test_every_package_is_pinned_by_its_release_and_hashes(lock: Path) -> None:
 def test_every_install_of_a_build_checks_hashes_and_installs_nothing_else() -> None:
     """Only this project and the program that writes lock files are installed without a lock file.
 
-    Without ``--no-deps`` pip resolves dependencies that a complete lock has resolved. It then may choose a newer
-    release for a requirement with extras (``coverage[toml]``) and refuse it, because it is not pinned.
+    Without ``--no-deps``, pip resolves the dependencies again, although the lock is complete. For a requirement with
+    extras (``coverage[toml]``) it may then choose a newer release, and refuse it because it is not pinned.
     """
     files = ("Makefile", "Containerfile", "controller-runtime/Makefile")
     text = "\n".join((ROOT / name).read_text().replace("\\\n", " ") for name in files)

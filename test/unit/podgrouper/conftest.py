@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""A pod, its owners, and a grouper with a client in memory."""
+"""Fixtures that make pods, owners, and a grouper with an in-memory client."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _metadata(name: str, owners: tuple[Unstructured, ...], more: dict[str, Any])
 
 @pytest.fixture
 def clock() -> Clock:
-    """A clock that the test sets."""
+    """Return a clock that the test sets."""
     return Clock()
 
 

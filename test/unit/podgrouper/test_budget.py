@@ -14,7 +14,7 @@ def budget(clock: Clock) -> Budget:
 
 
 def spent(budget: Budget, namespace: str) -> int:
-    """Return how many requests the namespace may make now."""
+    """Spend requests of the namespace until the budget refuses one; return how many were allowed."""
     number = 0
     while True:
         try:
@@ -75,7 +75,7 @@ def test_accounts_that_owe_nothing_are_closed(budget: Budget, clock: Clock) -> N
 
 
 def test_waits_of_several_workers_do_not_put_a_namespace_off_for_longer_than_a_minute() -> None:
-    """Ten workers that each wait five seconds for an unavailable server are charged fifty."""
+    """Ten workers that wait five seconds each for an unavailable server spend fifty seconds of the budget."""
     time = 1000.0
     budget = Budget(lambda: time)
     for _ in range(10):

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Users write owners: whatever they contain, a pod is grouped or has an event that says why not."""
+"""Users write the owners of pods: whatever an owner contains, its pod is grouped or gets an event that says why not."""
 
 from __future__ import annotations
 
@@ -42,7 +42,10 @@ class Workload:
     fields: dict[Path, type]
     labels: dict[str, str] = field(default_factory=dict)
     beside: tuple[str, str] | None = None
-    """Kind and version of the object beside the owner that has ``parts``, named ``beside``; None is the owner."""
+    """The API version and kind of another object that has the ``parts`` and is named ``beside``.
+
+    None if the owner itself has them.
+    """
 
     @property
     def id(self) -> str:
@@ -298,7 +301,7 @@ def reconcile(workload: Workload, parts: dict[str, Any]) -> Outcome:
 
 
 def assert_refused(outcome: Outcome) -> None:
-    """Assert that there is one event on the pod with the error's text, and no other effect."""
+    """Assert that the pod got one event with the error's text, and that nothing was written."""
     assert isinstance(outcome.error, GroupingError), repr(outcome.error)
     assert outcome.events == [("p", "Warning", "PodGrouperWarning", str(outcome.error)[:1024])]
     assert outcome.writes == []
@@ -324,7 +327,7 @@ def paths(value: Any, above: Path = ()) -> Iterator[Path]:
 @pytest.mark.parametrize("workload", [pytest.param(each, id=each.id) for each in WORKLOADS])
 def test_the_workloads_are_well_formed(workload: Workload) -> None:
     if workload.kind == "RayService":
-        return  # its cluster does not exist
+        return  # the RayCluster that it names is not in the test's cluster
     outcome = reconcile(workload, workload.parts)
 
     assert (outcome.error, outcome.events) == (None, [])

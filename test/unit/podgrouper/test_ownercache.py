@@ -31,7 +31,10 @@ async def test_an_owner_is_read_once_for_any_number_of_pods(
         instance = await owners.instance(found, Reads.SPEC)
 
     assert instance["spec"] == {"parallelism": 3}
-    assert cluster.reads == ["Job", "Job"]  # its metadata, before there was a watch, and its spec
+    assert cluster.reads == [
+        "Job",
+        "Job",
+    ]  # once for the metadata, before the watch existed, and once for the spec
 
 
 @pytest.mark.parametrize(("reported", "version"), [("6", "7"), ("7", "7"), ("10", "10")])
@@ -228,7 +231,9 @@ async def test_an_owner_that_is_read_before_its_watch_has_begun_is_not_current(
     job = make_object("batch/v1", "Job", "j")
     cluster.server.add(job)
     found = await owners.metadata(reference(job), "team-a")
-    cluster.informers[JOB].has_synced = True  # it was deleted before the first list, which no event reports
+    cluster.informers[
+        JOB
+    ].has_synced = True  # the Job was deleted before the first list, so no event reports it
 
     assert not await owners.is_current(found, "team-a")
 

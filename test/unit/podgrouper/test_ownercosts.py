@@ -81,7 +81,7 @@ async def test_owners_of_a_kind_without_a_grouper_are_read_one_by_one_in_a_names
             tasks.start_soon(look, widget)
 
     assert len(put_off) == 9
-    assert put_off == sorted(set(put_off))  # each waits for another time
+    assert put_off == sorted(set(put_off))  # all delays are different
     assert cluster.reads == ["Widget", "Widget"]
 
 

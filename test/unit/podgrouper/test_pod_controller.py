@@ -127,13 +127,13 @@ async def test_an_own_mark_is_looked_at_again_when_an_owner_changed_before_it_wa
 async def test_a_pod_that_owns_its_group_leaves_nothing_for_the_next_manager_to_write(
     make_pod: MakePod, make_object: MakeObject, make_reconciler: MakeReconciler, denied: bool
 ) -> None:
-    """The group has the pod's annotations, to which the name of the group is added once the group exists."""
+    """The group copies the pod's annotations, and the pod is annotated with the group's name only afterwards."""
 
     workflow = make_object("argoproj.io/v1alpha1", "Workflow", "w")
     client = FakeClient(workflow, make_pod("db-0", workflow))
     seen = refusing(client, "Workflow") if denied else client
     reconciler = make_reconciler(seen)
-    for _ in range(2):  # for the pod, and for our own annotation
+    for _ in range(2):  # for the new pod, and for the event of our own annotation
         await reconciler.reconcile(REQUEST)
     written = len(client.writes)
 
@@ -146,7 +146,7 @@ async def test_a_pod_that_owns_its_group_leaves_nothing_for_the_next_manager_to_
 async def grouped(
     make_pod: MakePod, stateful_set: Unstructured, make_reconciler: MakeReconciler
 ) -> tuple[FakeClient, PodReconciler]:
-    """Return a reconciler that has grouped a pod, and its client."""
+    """Return a client of a cluster with a grouped pod, and the reconciler that grouped it."""
     client = FakeClient(stateful_set, make_pod("db-0", stateful_set))
     reconciler = make_reconciler(client)
     await reconciler.reconcile(REQUEST)
@@ -315,7 +315,7 @@ async def test_a_pod_that_has_a_group_keeps_it_while_its_owner_may_not_be_read(
 async def test_a_mark_by_another_writer_is_corrected_once_the_owner_may_be_read_again(
     make_pod: MakePod, stateful_set: Unstructured, make_reconciler: MakeReconciler
 ) -> None:
-    """The return of a permission causes no event of the pod."""
+    """There is a retry after a minute, because a permission that is granted again causes no event of the pod."""
     client = FakeClient(stateful_set, make_pod("db-0", stateful_set))
     await make_reconciler(client).reconcile(REQUEST)
     client.add(PodGroup.from_dict({"metadata": {"name": "other", "namespace": "team-a"}}))

@@ -21,7 +21,7 @@ OLD, NEW = schema("minMember"), schema("minMember", "minSubGroup")
 
 
 class Server:
-    """Publishes the schema ``answer``, or raises it if it is an error."""
+    """An API server that publishes the schema ``answer``; an ``answer`` that is an error is raised."""
 
     def __init__(self, answer: PublishedSchema | Exception | None, *, serves: bool = True) -> None:
         self.answer = answer
@@ -118,7 +118,7 @@ async def test_a_pod_group_whose_schema_is_never_published_has_the_oldest_rules(
     await anyio.sleep(MISSING_TTL)
     started = anyio.current_time()
     assert await rules.current() is Rules.V0_13
-    assert anyio.current_time() == started  # it was waited for once
+    assert anyio.current_time() == started  # it waits for the schema only the first time
     server.answer = NEW
     await anyio.sleep(MISSING_TTL)
     assert await rules.current() is Rules.V0_17

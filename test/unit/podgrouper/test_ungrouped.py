@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""After a start, pods that wait for a group pass those that have one."""
+"""After a start, pods that wait for a group are reconciled before pods that have one."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Cached(LazyObject[Any]):
 
 
 class Pods:
-    """An informer of pods, and the reader of its cache."""
+    """Stands for the informers, the informer of pods, and the reader of the cache."""
 
     def __init__(self, pods: dict[str, bytes | Pod], problem: str | None = None) -> None:
         self.pods, self.problem, self.has_synced = pods, problem, False
@@ -67,7 +67,7 @@ def text(name: str, annotations: dict[str, str] | None = None) -> bytes:
 
 
 async def order(pods: Pods) -> list[str]:
-    """Return the names in the order in which workers receive them."""
+    """Enqueue all pods and a new event, and return the names in the order in which workers receive them."""
     queue = PriorityQueue[Request]()
     for name in pods.pods:
         queue.add(Request("ns", name), priority=LOW_PRIORITY)

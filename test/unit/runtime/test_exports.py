@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The names that authors of plugins and our own packages may use."""
+"""The names that the package exports for authors of plugins and for our other packages."""
 
 from __future__ import annotations
 

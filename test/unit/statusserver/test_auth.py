@@ -22,7 +22,7 @@ def authority() -> Authority:
 
 
 class Owners:
-    """A stub that knows the owners of one pod."""
+    """A stub that accepts one pod as belonging to any TrainJob."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, str, Bound]] = []

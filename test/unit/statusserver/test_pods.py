@@ -26,7 +26,7 @@ CHAIN: tuple[tuple[type[Object], str, str], ...] = (
 
 
 def chain(**changed: Any) -> list[Object]:
-    """Return a pod and its owners; ``changed`` replaces the owner reference of a kind, by its name in lower case."""
+    """Return a pod and its owners; ``changed`` has other owner references, by the owned object's lower-case kind."""
     found: list[Object] = []
     owner: dict[str, Any] | None = None
     for kind, name, uid in CHAIN:

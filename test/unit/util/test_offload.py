@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""TrainJobs with a long text are processed in a thread, whichever of their fields is long."""
+"""TrainJobs whose JSON is long are processed in a thread, whichever of their fields is long."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ def test_server_and_client_agree_only_on_allowed_versions(
 
 
 def _shake_hands(server: ssl.SSLContext, client: ssl.SSLContext) -> str | None:
-    """Return the version that both agree on, or None."""
+    """Return the TLS version that server and client agree on, or None if the handshake fails."""
     there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
     ends = [client.wrap_bio(back, there), server.wrap_bio(there, back, server_side=True)]
     for _ in range(4):

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The mutating webhook: times of patches, numbers as numbers, and the mirror of the first generation's fields."""
+"""The mutating webhook: times of patches, numbers in strings, notes, and the mirror of first-generation fields."""
 
 import base64
 import json
@@ -284,22 +284,27 @@ def note_of(stored: Document) -> Any:
     [
         (RUNS, A, {**B, "suspend": True}, "5"),
         (NEW, A, {**B, "suspend": True}, "2"),
-        (RUNS, A, {**A, "suspend": True}, "5"),  # it may have been changed while it ran
+        (RUNS, A, {**A, "suspend": True}, "5"),  # an earlier edit, while it ran, may have changed it
         (
             SECOND,
             {**A, "suspend": True},
             {**B, "suspend": True},
             "3",
-        ),  # the suspension may not have been noted
+        ),  # in generation 2 the suspension may have got no note
         (SECOND, {**A, "suspend": True}, {**B, "suspend": False}, "3"),
-        (RUNS, {**A, "suspend": True}, {**B, "suspend": True}, None),  # the suspension was noted
-        (NEW, A, {**A, "suspend": True}, None),  # its JobSet has its spec, which has never changed
+        (RUNS, {**A, "suspend": True}, {**B, "suspend": True}, None),  # the suspension has a note already
+        (
+            NEW,
+            A,
+            {**A, "suspend": True},
+            None,
+        ),  # generation 1: the spec has never changed, so the JobSet has it
         (
             NEW,
             {**A, "suspend": True},
             {**B, "suspend": False},
             None,
-        ),  # no JobSet has run, as when Kueue starts it
+        ),  # it was created suspended, so no JobSet has run; Kueue starts TrainJobs in this way
         (RUNS, {**A, "suspend": True}, {**A, "suspend": False}, None),
         (RUNS, A, B, None),
         (
@@ -329,7 +334,7 @@ async def test_a_new_train_job_gets_no_note() -> None:
 
 
 async def test_a_note_stays_until_it_is_removed_alone() -> None:
-    """A client that replaces the TrainJob by its own file drops the note without intent."""
+    """A client that replaces the TrainJob with its own file drops the note without wanting to."""
     noted = job({**RUNS, "annotations": {NOTE: "3", "a": "b"}}, suspend=True)
     resumed = await mutated(job({**RUNS, "annotations": {"a": "b"}}, suspend=False), noted)
     assert resumed["metadata"]["annotations"] == {NOTE: "3", "a": "b"}

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""A mirror has the effect of its sources: a TrainJob with either or with both has the same objects."""
+"""The mirrored fields have the effect of their sources: a TrainJob with either or both of them has the same objects."""
 
 from typing import Any
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Values that Trainer v2.3 refuses and v2.1 admits: a warning in one profile, an error in the other."""
+"""Values that Trainer v2.3 refuses and v2.1 admits cause a warning in the profile 2.1, and an error in 2.3."""
 
 import json
 from pathlib import Path
@@ -104,7 +104,7 @@ def test_a_model_is_checked_as_a_dataset_is() -> None:
 
 
 class Admitting:
-    """A runtime without an objection."""
+    """A runtime that admits every TrainJob."""
 
     async def validate_objects(self, _old: Any, _new: Any) -> tuple[list[str], field.ErrorList]:
         return [], field.ErrorList()
@@ -132,7 +132,7 @@ async def test_one_profile_warns_and_the_other_refuses(version: str) -> None:
 @pytest.mark.parametrize("case", [pytest.param(case, id=case["name"]) for case in RECORDED])
 async def test_the_second_profile_refuses_as_the_api_server_does_with_v23s_crd(case: dict[str, Any]) -> None:
     kind = KINDS[case["object"]["kind"]]
-    # No runtime validates, because the API server calls no validating webhook for an object that its CRD refuses.
+    # There are no runtimes: the API server with v2.3's CRD refuses these objects before any webhook validates them.
     validator = validators({}, Configuration(compatibility_version="2.3"))[kind]
     operation = "UPDATE" if "old" in case else "CREATE"
     request = AdmissionRequest(

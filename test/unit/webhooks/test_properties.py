@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Every review has an answer, which is the verdict of the library; accepted TrainJobs can be built."""
+"""Every review gets an answer, with the verdict of a direct call of the validator; accepted TrainJobs can be built."""
 
 import asyncio
 import copy
@@ -32,7 +32,7 @@ PATH = "/validate"
 
 
 def sparse(**fields: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
-    """Return a strategy for maps with some of the fields."""
+    """Return a strategy for maps in which each of the fields may be missing."""
     return st.fixed_dictionaries({}, optional=fields)
 
 
@@ -163,7 +163,7 @@ PATCHES = [
 
 
 class World:
-    """The webhook, its validator and the runtimes behind them, with the shipped runtimes stored."""
+    """The webhooks with their validators, and a cluster with the shipped ClusterTrainingRuntimes."""
 
     async def start(self) -> "World":
         client = FakeClient()
@@ -189,7 +189,7 @@ class World:
         return response.status, json.loads(response.body)
 
     async def verdict(self, old: dict[str, Any] | None, new: dict[str, Any]) -> tuple[bool, str, list[str]]:
-        """Return the library's verdict: if it admits, the error, and the warnings."""
+        """Call the validator; return whether it admits the TrainJob, its error message, and its warnings."""
         try:
             job = TrainJob.from_dict(new)
             if old is None:
@@ -282,7 +282,7 @@ def test_a_review_with_anything_anywhere_is_answered_and_breaks_nothing(
                 for step in parents:
                     where = where[step]
                 where[last] = data.draw(JUNK)
-            except (KeyError, IndexError, TypeError):  # the first change has removed the path of the second
+            except (KeyError, IndexError, TypeError):  # the first replacement removed the path of the second
                 continue
         bodies.append(body)
 
@@ -301,7 +301,7 @@ def test_a_review_with_anything_anywhere_is_answered_and_breaks_nothing(
 
 
 def changed(path: tuple[Any, ...], value: Any) -> dict[str, Any]:
-    """Return a TrainJob whose metadata have a value at a path."""
+    """Return a TrainJob with ``value`` at a path in its metadata."""
     job = {
         "apiVersion": "trainer.kubeflow.org/v1alpha1",
         "kind": "TrainJob",

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Fields that a client drops without knowing them are restored; a client that owns or names them may drop them."""
+"""Fields that a client drops because it does not know them are put back; one that owns or knows them may drop them."""
 
 import base64
 import json
@@ -173,7 +173,10 @@ async def test_a_client_that_owns_one_runtime_patch_drops_only_that_one() -> Non
 
 
 async def test_a_client_that_writes_twice_in_a_second_is_known_by_the_fields_that_it_takes() -> None:
-    """Its entry keeps its time in whole seconds; the entries of others lose the fields that the client drops."""
+    """The time in its entry does not change within a second, and the entries of other owners change, too.
+
+    A client that gains no field is not recognized, and may drop nothing.
+    """
     patch = {"manager": "kueue.x-k8s.io/manager", "time": "2001-01-01T00:00:00Z"}
     held: Document = {
         "f:runtimePatches": {f'k:{{"manager":"{patch["manager"]}"}}': {".": {}}},
@@ -245,7 +248,7 @@ SDKS, ENTRY = (
 
 @pytest.mark.parametrize("suspend", [True, False])
 async def test_the_entry_of_kueue_stays_behind_those_that_are_added_after_it(suspend: bool) -> None:
-    """Patches are applied in the order of their list, and the placement has to be the last."""
+    """Patches are applied in the order of the list, and Kueue's placement has to be the last."""
     old = job(WRITERS, runtimePatches=[ENTRY], suspend=suspend)
     found, _ = await stored(old, job(WRITERS, runtimePatches=[ENTRY, SDKS], suspend=suspend), PUT)
     assert [each["manager"] for each in found["spec"]["runtimePatches"]] == [
@@ -255,14 +258,14 @@ async def test_the_entry_of_kueue_stays_behind_those_that_are_added_after_it(sus
 
 
 async def test_a_train_job_whose_patches_do_not_change_keeps_their_order() -> None:
-    """While it runs, another order would be refused, and with it the whole update."""
+    """While the TrainJob runs, a changed order would be refused together with the rest of the update."""
     old = job(WRITERS, runtimePatches=[ENTRY, SDKS], suspend=False)
     found, _ = await stored(old, job(WRITERS, runtimePatches=[ENTRY, SDKS], suspend=True), PUT)
     assert found["spec"]["runtimePatches"] == [ENTRY, SDKS]
 
 
 async def test_an_owner_that_suspends_running_jobs_drops_nothing_yet() -> None:
-    """The change would be refused, and with it the suspension."""
+    """The removal would be refused while the jobs run, together with the suspension."""
     writers = [entry("kueue", "runtimePatches", "suspend")]
     patches = [
         {"manager": "a.io/b", "trainingRuntimeSpec": {"template": {"metadata": {"labels": {"a": "b"}}}}}

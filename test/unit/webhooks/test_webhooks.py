@@ -89,7 +89,9 @@ async def test_a_template_that_breaks_it_is_refused_with_the_field(
     before = ClusterTrainingRuntime.from_dict(runtime({}))
     with pytest.raises(AggregateError):
         await ClusterTrainingRuntimeWebhook().validate_update(before, cluster)
-    assert await ClusterTrainingRuntimeWebhook().validate_update(cluster, cluster) == []  # metadata alone
+    assert (
+        await ClusterTrainingRuntimeWebhook().validate_update(cluster, cluster) == []
+    )  # only metadata has changed
 
 
 async def test_an_update_of_a_training_runtime_always_passes() -> None:

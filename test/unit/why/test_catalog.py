@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Every cause is documented, and found by a module."""
+"""Every cause is documented, and a module finds it."""
 
 import re
 from pathlib import Path

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Each injected cause is the answer; objects and messages are those that components of Kubernetes write."""
+"""Each injected cause is found; the objects and messages are those that components of Kubernetes write."""
 
 import copy
 import random
@@ -528,7 +528,7 @@ def test_every_cause_is_injected() -> None:
 
 
 def places(data: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, Any]]:
-    """Yield every container within ``data`` with one of its keys or indices."""
+    """Yield each map and list within ``data`` with each key or index, except ``apiVersion``, ``kind`` and ``metadata``."""
     for key, value in list(data.items() if isinstance(data, dict) else enumerate(data)):
         if path or key not in ("apiVersion", "kind", "metadata"):
             yield data, key

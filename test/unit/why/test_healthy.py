@@ -117,7 +117,7 @@ def one_done_and_deleted(world: World) -> None:
 
 
 def steps(world: World) -> None:
-    """Make the initializer run while the trainer's Job waits for it."""
+    """Declare a dataset initializer in the JobSet, for which the step node waits."""
     world.job_set["spec"]["replicatedJobs"] = [
         {"name": "dataset-initializer"}, {"name": "node", "dependsOn": [{"name": "dataset-initializer", "status": "Complete"}]}
     ]  # fmt: skip
@@ -143,7 +143,7 @@ def deleted_secret(world: World) -> None:
 
 
 def optional(kind: str, volume: str, field: str) -> Callable[[World], Any]:
-    """Return the state in which the pods start without an optional object."""
+    """Return the state in which the pods start although an optional object of a volume does not exist."""
 
     def state(world: World) -> None:
         pulling(world)
@@ -254,7 +254,10 @@ def deletion_of_a_replaced_pod(world: World) -> None:
 
 
 def gang_starts(*, members: int = 2, **status: Any) -> Callable[[World], Any]:
-    """Return the state in which all pods of a gang, or those of its first step, have a node and pull their image."""
+    """Return the state in which the pods of a gang pull their image.
+
+    With more ``members`` than pods, they are those of the gang's first step.
+    """
 
     def state(world: World) -> None:
         pulling(world)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Tenants can write events of any size, so the time to find a cause in their messages is bounded."""
+"""The time to find a cause in the message of an event is bounded, because tenants can write events of any size."""
 
 import time
 

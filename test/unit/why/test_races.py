@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Short states before a start, which look like causes, and the causes that start in the same way and last."""
+"""States that look like a cause for a short time during a start, and the causes that look the same and last."""
 
 from collections.abc import Callable
 from typing import Any
@@ -70,7 +70,10 @@ def job_set_restarts(seconds: float) -> Callable[[World], Any]:
 
 
 def provisioned(seconds: float, *, created: float | None = None) -> Callable[[World], Any]:
-    """Return the state in which a provisioner works on a claim; by default, since the claim was created."""
+    """Return the state in which a provisioner has worked on a claim for ``seconds``.
+
+    The claim is ``created`` seconds old, by default as old as the provisioner's first event.
+    """
 
     def build(world: World) -> None:
         claim = world.make(
@@ -120,7 +123,7 @@ def sandbox(failed: float, pulling: float) -> Callable[[World], Any]:
 
 
 def deleted_by_a_taint(world: World) -> None:
-    """Replace the pod of a lost node by one that runs."""
+    """Add the failed pod of a lost node, which the running pod has replaced."""
     old = world.add_pod(0, suffix="old", age=900)
     old["status"] = {
         "phase": "Failed",
@@ -129,7 +132,7 @@ def deleted_by_a_taint(world: World) -> None:
 
 
 def bound(seconds: float) -> Callable[[World], Any]:
-    """Return the state in which pods that waited for room were bound to their nodes."""
+    """Return the state in which pods that waited for an hour were bound to their nodes ``seconds`` ago."""
 
     def build(world: World) -> None:
         for pod in world.pods:
@@ -140,7 +143,7 @@ def bound(seconds: float) -> Callable[[World], Any]:
 
 
 def job_resumed(seconds: float, *, without_events: bool = False) -> Callable[[World], Any]:
-    """Return the state in which JobSet has resumed a Job that was queued for longer than events live."""
+    """Return the state in which JobSet resumed a Job ``seconds`` ago, which waited for longer than events are kept."""
 
     def build(world: World) -> None:
         world.without_pods()
@@ -158,7 +161,7 @@ def job_resumed(seconds: float, *, without_events: bool = False) -> Callable[[Wo
 
 
 def job_set_replaced(seconds: float) -> Callable[[World], Any]:
-    """Return the state in which the JobSet of an edited TrainJob has just been deleted, which took long."""
+    """Return the state in which the JobSet of an edited TrainJob is gone, ``seconds`` after its deletion began."""
 
     def build(world: World) -> None:
         world.without_children()

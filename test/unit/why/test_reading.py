@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The snapshot of a TrainJob: relations, absent references, and kinds that may not be read."""
+"""The snapshot of a TrainJob: related objects, missing references, and kinds without permission to read them."""
 
 from typing import Any
 
@@ -19,7 +19,10 @@ OPTIONAL = ("kueue.x-k8s.io", "scheduling.x-k8s.io", "scheduling.volcano.sh", "s
 
 
 def client_of(world: World, refused: dict[str, Exception] | None = None) -> Any:
-    """Return a client of a cluster with the objects, without gang schedulers and Kueue."""
+    """Return a client of a cluster with the world's objects, without the kinds of gang schedulers and Kueue.
+
+    Reads of the kinds in ``refused`` raise their error.
+    """
     for each in world.objects:
         if each["kind"] in ("Job", "Pod"):
             each["metadata"].setdefault("labels", {})["jobset.sigs.k8s.io/jobset-name"] = "llama"

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Pods that a failed Job has deleted: the remaining events say how their containers ended."""
+"""A failed Job has deleted its pods: the events that remain say how their containers ended."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_the_events_of_removed_pods_and_jobs_are_found_by_their_names() -> None:
         ("Pod", "llama-node-0-11-zzzzz", 5),
         ("Job", "llama-node-1", 5),
         ("JobSet", "llama", 5),
-        ("Pod", "llama-node-0-0-old00", 1000),  # of an earlier TrainJob of the name
+        ("Pod", "llama-node-0-0-old00", 1000),  # of an earlier TrainJob with the same name
         ("Pod", "llama-2-node-0-0-abcde", 5),
         ("Pod", "llama-other-0-0-abcde", 5),
         ("Service", "llama", 5),

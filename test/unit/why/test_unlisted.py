@@ -77,7 +77,7 @@ def suspended_by_both(world: World) -> None:
 
 
 def failed_twice(world: World) -> None:
-    """Make the newest pod fail for another reason than the one before it."""
+    """Make the newest pod fail for a different reason than the pod that it replaced."""
     older = world.add_pod(0, suffix="older", age=900)
     older["status"] = {"phase": "Failed", "reason": "Evicted", "message": "low on memory"}
     world.ended(2)
@@ -97,7 +97,7 @@ def drained(world: World) -> None:
 
 
 def ttl(world: World) -> None:
-    """Make the TTL of a complete TrainJob's JobSet delete it."""
+    """Complete the TrainJob, and remove its JobSet and pods as the JobSet's TTL does."""
     world.train_job["status"]["conditions"] = [condition("Complete")]
     world.without_children()
 
@@ -254,7 +254,7 @@ NO_POOL = no_node_for(
 
 
 def runtime_deleted_later(world: World) -> None:
-    """Delete the runtime of a TrainJob whose JobSet was built, and whose Jobs its controller does not make."""
+    """Delete the runtime of a TrainJob whose JobSet exists, but has no Jobs yet."""
     world.absent.add(Reference("ClusterTrainingRuntime.trainer.kubeflow.org", "", "torch-distributed"))
     world.remove(world.job, *world.pods)
 
@@ -272,7 +272,7 @@ def forbidden(*hidden: str, ready: int) -> Callable[[World], Any]:
 
 
 def refused_once(*hidden: str) -> Callable[[World], Any]:
-    """Return the state in which the first attempts failed, and the objects that were built since may not be read."""
+    """Return the state in which the first attempts failed, and the kinds in ``hidden`` may not be read."""
 
     def state(world: World) -> None:
         world.event(
@@ -292,7 +292,7 @@ def deleted_group(world: World) -> None:
 
 
 def bound_late(world: World) -> None:
-    """Let a pod that fits on no node use a claim that is bound with the first pod."""
+    """Let the pods, which fit on no node, use a claim that is bound only when a pod is scheduled."""
     world.unscheduled(NO_GPU)
     world.make("v1", "PersistentVolumeClaim", "data", spec={}, status={"phase": "Pending"})
     for pod in world.pods:
@@ -423,7 +423,7 @@ def test_workloads_that_may_not_be_read_are_no_reason_to_look_for_kueue() -> Non
 
 
 class CountedList(list[Thing]):
-    """A list that counts how often it is read from its beginning."""
+    """A list that counts how often it is iterated over."""
 
     def __init__(self, things: Sequence[Thing]) -> None:
         super().__init__(things)

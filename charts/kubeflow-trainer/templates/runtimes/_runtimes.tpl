@@ -6,13 +6,13 @@ SPDX-License-Identifier: Apache-2.0
 {{- printf "%s-runtimes-installer" (include "trainer.fullname" .) -}}
 {{- end -}}
 
-{{- /* The runtimes that are installed, as YAML documents; empty without any. */ -}}
+{{- /* The runtimes to install, as YAML documents; empty if none is enabled. */ -}}
 {{- define "trainer.runtimes" -}}
 {{- $all := .Values.runtimes.defaultEnabled -}}
 {{- $tune := .Values.runtimes.torchtuneDistributed -}}
 {{- $cache := .Values.dataCache.runtimes.torchDistributedWithCache.enabled -}}
 {{- if and $cache (not .Values.dataCache.enabled) -}}
-{{- fail "dataCache.runtimes.torchDistributedWithCache.enabled needs dataCache.enabled" -}}
+{{- fail "dataCache.runtimes.torchDistributedWithCache.enabled requires dataCache.enabled" -}}
 {{- end -}}
 {{- $tag := printf "v%s" .Chart.AppVersion -}}
 {{- $images := dict
@@ -52,7 +52,7 @@ SPDX-License-Identifier: Apache-2.0
 {{- end -}}
 {{- end -}}
 
-{{- /* The Job of a hook: (list HOOK SUFFIX SCRIPT CONTEXT). */ -}}
+{{- /* The Job of a hook. Argument: (list HOOK SUFFIX SCRIPT CONTEXT). */ -}}
 {{- define "trainer.installerJob" -}}
 {{- $context := index . 3 -}}
 {{- $installer := $context.Values.runtimes.installer -}}

@@ -112,7 +112,7 @@ async def test_a_real_server_fills_and_follows(
     await live_client.update(changed)
     await live_client.delete(changed)
     await live_client.create(config_map(namespace, "n9"))
-    await eventually(lambda: len(heard) == 3, reason="three events")
+    await eventually(lambda: len(heard) == 3, reason="three events arrive")
     assert heard == ["update n1", "delete n1 False", "add n9 False"]
 
 
@@ -149,7 +149,9 @@ async def test_answers_that_come_after_the_end_of_their_objects_leave_no_trace(
         async with anyio.create_task_group() as tasks:
             patched = config_map(namespace, name, data={"patched": "yes"})
             tasks.start_soon(partial(client.apply, patched, field_owner="test", force=True))
-            found = await eventually(lambda: cache.get(ConfigMap, (namespace, name)), reason="the object")
+            found = await eventually(
+                lambda: cache.get(ConfigMap, (namespace, name)), reason="the object is cached"
+            )
             await live_client.delete(found)
 
     async with anyio.create_task_group() as tasks:
@@ -157,7 +159,7 @@ async def test_answers_that_come_after_the_end_of_their_objects_leave_no_trace(
             tasks.start_soon(patch_and_lose, f"n{number}")
     await live_client.create(config_map(namespace, "last"))
     await eventually(
-        lambda: cache.get(ConfigMap, (namespace, "last")), reason="the watch passing every deletion"
+        lambda: cache.get(ConfigMap, (namespace, "last")), reason="the watch has passed every deletion"
     )
     assert [obj.name for obj in await client.list(ConfigMap)] == ["last"]
 
@@ -199,10 +201,10 @@ async def test_selectors_are_the_servers(live_client: LiveClient, start: Start, 
     assert await cache.list(ConfigMap) == []
     await live_client.create(config_map(namespace, "out"))
     moving = await live_client.create(config_map(namespace, "in", labels={"app": "x"}))
-    await eventually(lambda: _names(cache, ["in"]), reason="the labelled object")
+    await eventually(lambda: _names(cache, ["in"]), reason="the labelled object is cached")
     moving.metadata.labels = {}
     await live_client.update(moving)
-    await eventually(lambda: _names(cache, []), reason="the object leaving with its label")
+    await eventually(lambda: _names(cache, []), reason="the object leaves the cache with its label")
 
 
 async def _names(cache: Cache, names: list[str]) -> bool:
@@ -223,7 +225,7 @@ async def test_a_kind_without_its_crd_heals_when_the_crd_comes(
         assert cache.degraded() == {}
         widget = {"metadata": {"namespace": namespace, "name": "a"}, "size": 3}
         await live_client.create(WIDGET.from_dict(widget))
-        got = await eventually(lambda: cache.get(WIDGET, (namespace, "a")), reason="the widget")
+        got = await eventually(lambda: cache.get(WIDGET, (namespace, "a")), reason="the widget is cached")
         assert got["size"] == 3
     finally:
         await live_client.delete(crd)

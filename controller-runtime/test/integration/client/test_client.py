@@ -39,7 +39,7 @@ def crd() -> Object:
 
 @pytest.fixture(params=["server", "memory"])
 async def client(request: pytest.FixtureRequest, live_client: LiveClient) -> AsyncIterator[Backend]:
-    """Each client in turn; the namespace exists on the server, and in memory none is needed."""
+    """Run each test with a client of the server, and with an in-memory client, which needs no namespace to exist."""
     if request.param == "server":
         yield live_client
     else:
@@ -48,7 +48,7 @@ async def client(request: pytest.FixtureRequest, live_client: LiveClient) -> Asy
 
 @pytest.fixture
 async def widgets(live_client: LiveClient) -> None:
-    """The Widget kind is served."""
+    """Install the Widget kind, and wait until the server serves it."""
     await live_client.apply(crd(), field_owner="test")
 
     async def served() -> list[list[Any]] | None:

@@ -144,7 +144,7 @@ async def test_modules_of_later_programs_are_downloaded_while_the_first_compiles
     _, before_the_second, _ = "".join(each[0] for each in called(environ) if each != "env").split("b", 2)
     assert (
         before_the_second.count("l") >= 3
-    )  # the first program's second, the second's own, and at least one ahead
+    )  # ``go list`` ran once more for the first program, once for the second, and at least once for a later one
     assert builds(environ) == 3
 
 

@@ -111,7 +111,7 @@ async def test_a_service_account_has_the_rights_that_are_bound_to_it(
             except ForbiddenError:
                 return False
 
-        await eventually(may, reason="the service account has no rights")
+        await eventually(may, reason="the service account has its permissions")
 
 
 async def test_an_administrator_may_act_as_somebody_else(control_plane: Environment, namespace: str) -> None:
@@ -155,7 +155,7 @@ async def test_installed_webhooks_are_asked_where_the_environment_says(
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(server.start)
         await server.ready()
-        answer = await eventually(refusal, timeout=20, reason="the webhook is not asked")
+        answer = await eventually(refusal, timeout=20, reason="the webhook is called")
         assert answer == 'admission webhook "no.example.com" denied the request: data: Forbidden: no'
         tasks.cancel_scope.cancel()
     await live_client.delete(HOOKS.from_dict({"metadata": {"name": f"{namespace}-no"}}))

@@ -65,7 +65,7 @@ async def test_the_api_servers_certificate_opens_etcd_and_the_gateway_is_off(
 ) -> None:
     plane = control_plane.control_plane
     port = urlsplit(plane.etcd_url).port or 0
-    assert post(port, "/version", plane.etcd_tls) == 405  # it is read by GET
+    assert post(port, "/version", plane.etcd_tls) == 405  # etcd serves this path, but only to GET
     assert post(port, "/v3/kv/put", plane.etcd_tls) == 404
     made = ConfigMap.from_dict({"metadata": {"namespace": namespace, "name": "c"}})
     assert (await live_client.create(made)).metadata.resource_version

@@ -20,9 +20,9 @@ ROOT = Path(__file__).parents[3]
 def start_example(
     control_plane: Environment, tmp_path: Path
 ) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
-    """Start ``examples/<name>.py`` with all permissions; send SIGTERM after the test if it still runs.
+    """Return a function that starts ``examples/<name>.py`` with all permissions.
 
-    The process must then end by itself with exit code 0.
+    After the test at least one process must still run. Those that do get SIGTERM, and must end with exit code 0.
     """
     kubeconfig = tmp_path / "kubeconfig"
     kubeconfig.write_text(yaml.safe_dump(control_plane.kubeconfig_for("admin", ["system:masters"])))

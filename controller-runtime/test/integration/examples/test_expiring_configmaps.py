@@ -45,21 +45,21 @@ async def test_a_config_map_expires_and_a_bad_ttl_is_refused(
         return None
 
     try:
-        error = await eventually(refusal, timeout=20, reason="the webhook is not asked")
+        error = await eventually(refusal, timeout=20, reason="the webhook is called")
         assert error.message == (
             'admission webhook "expiring-configmaps.example.com" denied the request: '
             'metadata.annotations[example.com/ttl]: Invalid value: "soon": must be a number of seconds'
         )
         brief = await live_client.create(config_map(namespace, "brief", "2"))
         await live_client.create(config_map(namespace, "lasting", "3600"))
-        await eventually(lambda: gone(live_client, namespace, "brief"), reason="it did not expire")
+        await eventually(lambda: gone(live_client, namespace, "brief"), reason="the ConfigMap has expired")
         assert not await gone(live_client, namespace, "lasting")
 
         async def told() -> list[Event]:
             events = await live_client.list(Event, namespace=namespace)
             return [event for event in events if event.reason == "Expired"]
 
-        (event,) = await eventually(told, reason="nobody is told")
+        (event,) = await eventually(told, reason="an event reports it")
         assert event.message == "its 2 seconds are over"
         assert event.involved_object is not None
         assert event.involved_object.name == "brief"

@@ -33,21 +33,21 @@ async def test_the_config_map_is_kept_and_another_replica_takes_over(
 
     arguments = ("team_namespaces", f"--lease-namespace={namespace}")
     first = start_example(*arguments)
-    first_identity = await eventually(leader, timeout=20, reason="nobody leads")
+    first_identity = await eventually(leader, timeout=20, reason="a replica leads")
     second = start_example(*arguments)
     await label("blue")
-    await eventually(lambda: says("blue"), reason="there is no ConfigMap")
+    await eventually(lambda: says("blue"), reason="the ConfigMap exists")
     kept = await live_client.get(ConfigMap, (namespace, "team"))
     assert [(owner.kind, owner.controller) for owner in kept.metadata.owner_references or []] == [
         ("Namespace", True)
     ]
     await live_client.delete(kept)
-    await eventually(lambda: says("blue"), reason="the ConfigMap was not made again")
+    await eventually(lambda: says("blue"), reason="the ConfigMap was created again")
 
     first.terminate()
-    await eventually(lambda: first.poll() is not None, reason="the leader did not end")
+    await eventually(lambda: first.poll() is not None, reason="the leader has ended")
     assert first.returncode == 0
     await label("green")
-    await eventually(lambda: says("green"), timeout=20, reason="the second replica did not take over")
+    await eventually(lambda: says("green"), timeout=20, reason="the second replica has taken over")
     assert await leader() not in {"", first_identity}
     assert second.poll() is None

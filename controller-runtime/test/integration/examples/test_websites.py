@@ -38,18 +38,18 @@ async def test_a_website_becomes_a_deployment_and_counts_its_replicas(
         {"metadata": {"namespace": namespace, "name": "blog"}, "spec": {"image": "web:1", "replicas": 2}}
     )
     site = await live_client.create(site)
-    made = await eventually(lambda: deployment("web:1"), timeout=20, reason="there is no Deployment")
+    made = await eventually(lambda: deployment("web:1"), timeout=20, reason="the Deployment exists")
     assert made.nested("spec", "replicas") == 2
     assert [owner.uid for owner in made.metadata.owner_references or []] == [site.metadata.uid]
-    await eventually(lambda: ready(0), reason="the Website tells no status")
+    await eventually(lambda: ready(0), reason="the Website has a status")
 
     changed = made.deep_copy()
     changed["status"] = {"replicas": 2, "readyReplicas": 2}
     await live_client.status.patch(changed, merge_from(made))
-    await eventually(lambda: ready(2), reason="the Website does not see its Deployment's pods")
+    await eventually(lambda: ready(2), reason="the Website shows its Deployment's pods")
 
     site = await live_client.get(WEBSITE, key)
     newer = site.deep_copy()
     newer["spec"] = {"image": "web:2", "replicas": 2}
     await live_client.patch(newer, merge_from(site))
-    await eventually(lambda: deployment("web:2"), reason="the Deployment has the old image")
+    await eventually(lambda: deployment("web:2"), reason="the Deployment has the new image")

@@ -11,7 +11,7 @@ from controller_runtime.machinery import NamespacedName
 pytestmark = pytest.mark.integration
 BRIEF = Timing(lease_duration=2, renew_deadline=1.5, retry_period=0.2)
 RENEWED = Timing(lease_duration=6, renew_deadline=5, retry_period=0.2)
-"""Of a holder that renews: its lease outlasts a machine that stands still for a moment."""
+"""For a holder that must keep the lease: the lease outlasts a short pause of the machine."""
 
 
 async def test_the_lease_passes_on_by_release_and_by_lapse(live_client: LiveClient, namespace: str) -> None:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Every type of field: its structural schema, and the values that the class and an API server with its definition take."""
+"""Each type of field has the expected schema, and its class and an API server accept the same values."""
 
 import dataclasses
 import datetime
@@ -196,7 +196,7 @@ FIELDS: Final = [
     Field("generic struct", Box[int] | None, _object(["content"], content=INTEGER), [{"content": 1}], [{}, {"content": "1"}]),
     Field("required", int, INTEGER, [1], ["1"], default=...),
 ]  # fmt: skip
-"""Of each JSON value in ``good``, the class and the API server take it; of each in ``bad``, neither does."""
+"""The class and the API server accept every value in ``good``, and neither accepts a value in ``bad``."""
 
 WITHOUT_SCHEMA: Final = [
     Field("a fixed tuple", tuple[int, str] | None),
@@ -267,7 +267,7 @@ VALUES = {msgspec.json.encode(each): each for field in FIELDS for each in (*fiel
 
 
 async def admitted(client: LiveClient, kind: type[Object], namespace: str, value: JSON) -> bool:
-    """Return True if the API server takes an object with the value."""
+    """Return True if the API server accepts an object with the value (in a dry run)."""
     made = unstructured(kind.gvk).from_dict(
         {"metadata": {"name": "a", "namespace": namespace}, "spec": {"value": value}}
     )
@@ -303,13 +303,18 @@ async def test_class_and_server_agree(
 async def _disagreements(
     client: LiveClient, kind: type[Object], namespace: str, field: Field, others: list[JSON]
 ) -> list[str]:
-    """Return the values that are not taken as the field says, or by one of class and server alone."""
+    """Return a line for each value on which class and server disagree, with each other or with ``good`` and ``bad``.
+
+    Among ``others``, values that only the class accepts are no disagreement if the server accepts their encoding by
+    the class.
+    """
     found = []
     known = [(each, True) for each in field.good] + [(each, False) for each in field.bad]
     for value, wanted in (*known, *((each, None) for each in others)):
         server = await admitted(client, kind, namespace, value)
         obj = decoded(kind, value)
-        # A class may take more, as long as it writes it as the server does: it rounds quantities, and knows more times.
+        # A class may accept more values if the server accepts the form in which the class writes them: a class rounds
+        # quantities, and reads more formats of times.
         if (server and obj is None) or (wanted is not None and {wanted} != {server, obj is not None}):
             found.append(f"{field.name} {value!r}: server {server}, class {obj is not None}, wanted {wanted}")
         elif obj is not None and not await admitted(

@@ -83,13 +83,13 @@ async def test_a_controller_works_tells_and_hands_over(
         await first.elected.wait()
         tasks.start_soon(second.start)
         await ask_for_stamp(live_client, namespace, "one")
-        await eventually(lambda: stamped(live_client, namespace, "one"), reason="one was not stamped")
+        await eventually(lambda: stamped(live_client, namespace, "one"), reason="one is stamped")
         assert not second.elected.is_set()
         first.stop()
-        with anyio.fail_after(20):  # it is released: the lease would lapse much later
+        with anyio.fail_after(20):  # the first manager released the lease, which would expire much later
             await second.elected.wait()
         await ask_for_stamp(live_client, namespace, "two")
-        await eventually(lambda: stamped(live_client, namespace, "two"), reason="two was not stamped")
+        await eventually(lambda: stamped(live_client, namespace, "two"), reason="two is stamped")
         second.stop()
     lease = await live_client.get(Lease, NamespacedName(namespace, "stamps"))
     assert (lease.spec.holder_identity, lease.spec.lease_transitions) == ("", 1)
@@ -103,7 +103,7 @@ async def test_a_controller_works_tells_and_hands_over(
 
 
 def stall(seconds: float, until: Callable[[], bool] = lambda: False) -> None:
-    """Block the event loop, and keep the interpreter busy, for so long or ``until`` something is the case."""
+    """Block the event loop and keep the interpreter busy, for ``seconds`` or until ``until()`` is true."""
     end = time.monotonic() + seconds
     while time.monotonic() < end and not until():
         sum(range(1000))
@@ -119,7 +119,7 @@ async def test_a_busy_event_loop_does_not_cost_the_lease(
         before = await live_client.get(Lease, NamespacedName(namespace, "stamps"))
         stall(5.5)  # longer than the renew deadline
         await ask_for_stamp(live_client, namespace, "one")
-        await eventually(lambda: stamped(live_client, namespace, "one"), reason="one was not stamped")
+        await eventually(lambda: stamped(live_client, namespace, "one"), reason="one is stamped")
         after = await live_client.get(Lease, NamespacedName(namespace, "stamps"))
         assert after.spec.holder_identity == before.spec.holder_identity
         assert after.spec.lease_transitions == before.spec.lease_transitions
@@ -144,7 +144,7 @@ async def test_an_event_loop_that_stands_still_for_longer_than_the_lease_ends_it
                 ConfigMap.from_dict({"metadata": {"namespace": namespace, "name": "one"}})
             )
     lease = await live_client.get(Lease, NamespacedName(namespace, "stamps"))
-    # It is not released: requests that the process sent before it blocked may still arrive.
+    # The lease is not released: requests that the process sent before it blocked may still arrive.
     assert lease.spec.holder_identity
 
 
@@ -159,7 +159,7 @@ async def test_a_kind_that_nobody_serves_degrades_itself_alone_and_is_named(
         with anyio.fail_after(20):
             await mgr.elected.wait()
         await ask_for_stamp(live_client, namespace, "one")
-        await eventually(lambda: stamped(live_client, namespace, "one"), reason="one was not stamped")
+        await eventually(lambda: stamped(live_client, namespace, "one"), reason="one is stamped")
         response = await mgr.health_server._routes["/readyz"](HTTPRequest(path="/readyz"))
         assert response.status == 200
         assert b"Nothing.nobody.example.com is degraded" in response.body

@@ -42,7 +42,7 @@ class NoSpoons(webhook.CustomValidator[ConfigMap]):
 
 @asynccontextmanager
 async def hooked(live_client: LiveClient, namespace: str, tmp_path: Path) -> AsyncIterator[None]:
-    """Have the validator called for the namespace's ConfigMaps."""
+    """Serve the validator, and register it for the ConfigMaps of the namespace."""
     cert, key = webhook.SelfSigned("localhost", "127.0.0.1").pair()
     (tmp_path / "tls.crt").write_bytes(cert)
     (tmp_path / "tls.key").write_bytes(key)
@@ -95,7 +95,7 @@ async def test_the_users_see_the_validators_verdict(
         return await refusal(live_client, namespace, spoon="1")
 
     async with hooked(live_client, namespace, tmp_path):
-        error = await eventually(refused, reason="the API server has not learned of the webhook")
+        error = await eventually(refused, reason="the API server calls the webhook")
         fork = await refusal(live_client, namespace, fork="1")
         broken = await refusal(live_client, namespace, bug="1")
     assert isinstance(error, ForbiddenError)

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.integration
 
 @asynccontextmanager
 async def both_versions(control_plane: Environment) -> AsyncIterator[None]:
-    """Have a manager convert the kind, which the API server serves in both versions."""
+    """Install the kind in both versions, and run a manager that converts between them."""
     serving = control_plane.webhook_serving
     options = ctrl.Options(
         metrics_bind_address="0",

@@ -105,7 +105,7 @@ async def test_versions_are_converted_at_one_path_for_all_kinds(mgr: manager.Man
 
 async def test_every_version_that_the_scheme_knows_must_convert() -> None:
     class BoatV2(Object, group="fleets.example.org", version="v2", kind="Boat", plural="boats"):
-        """Nothing converts it."""
+        """A version without a converter."""
 
     mgr = manager_of(Boat, BoatV1alpha1, BoatV2, Lease)
     with pytest.raises(ValueError, match=r"conversion of Boat\.fleets\.example\.org: no converter for v2$"):

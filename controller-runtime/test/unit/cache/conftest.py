@@ -176,7 +176,10 @@ Start = Callable[..., Awaitable[cache.Cache]]
 
 @pytest.fixture
 async def start(server: Server) -> AsyncIterator[Start]:
-    """Run a cache on the server until the test ends; options by keyword; no jitter."""
+    """Return a function that starts a cache of the server without jitter; its keywords are the cache's options.
+
+    The caches run until the test ends.
+    """
     running: list[asyncio.Task[None]] = []
 
     async def start_one(**options: Any) -> cache.Cache:
@@ -206,7 +209,7 @@ async def watched(server: Server, start: Start, heard: Heard) -> cache.Cache:
 
 @pytest.fixture
 def settle() -> Callable[[], Awaitable[None]]:
-    """Let every task run until nothing is ready, without time passing."""
+    """Return a function that lets all tasks run until none is ready, while the virtual clock stands still."""
 
     async def settle_now() -> None:
         for _ in range(50):

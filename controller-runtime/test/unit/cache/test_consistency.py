@@ -82,7 +82,7 @@ async def test_cache_and_handlers_converge(server: Any, start: Any, seed: int, s
         elif writes and dice.random() < 0.3:
             writes.pop(dice.randrange(len(writes))).__exit__(None, None, None)
         name = dice.choice("abcdefgh")
-        # Changes that no open watch hears of come with a cut, as on a real network.
+        # A change that is not sent to the open watches comes with a broken connection, as on a real network.
         silent = dice.random() < 0.2
         if ("team-a", name) in server.objects and dice.random() < 0.4:
             server.remove(name, silent=silent)
@@ -110,12 +110,13 @@ async def test_cache_and_handlers_converge(server: Any, start: Any, seed: int, s
             await anyio.sleep(dice.choice([0, 0.5, 5, 60]))
     while writes:
         writes.pop().__exit__(None, None, None)
-    # A change without an event stays unnoticed while its 410 is pending: deliver the 410 now, and no other fault.
+    # The cache misses a change without an event until the 410 that belongs to it: deliver it now, without other faults.
     server.faults.clear()
     server.faults.append(refusal(410, "Expired"))
     server.hang_up()
     await anyio.sleep(200)
-    # Responses that arrive after the watch event change nothing, even if their objects were changed or deleted.
+    # Responses to writes that arrive after the watch's events change nothing, even if the object has changed since or
+    # is deleted.
     for answer in answers:
         cache.remember_write(answer)
     truth = {name: obj["metadata"]["resourceVersion"] for (_, name), obj in server.objects.items()}

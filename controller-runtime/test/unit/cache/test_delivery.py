@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Entries of a store as handlers of several classes see them."""
+"""Events of a store's entries, delivered to handlers that expect objects of different classes."""
 
 import msgspec
 import pytest

@@ -30,7 +30,7 @@ def lines() -> Iterator[list[Any]]:
 
 
 def reports(lines: list[Any]) -> list[str]:
-    """The lines of the default level; taken away."""
+    """Return the messages of level info and above, and clear all captured lines."""
     taken = [line["event"] for line in lines if line["log_level"] in ("info", "warning", "error")]
     lines.clear()
     return taken

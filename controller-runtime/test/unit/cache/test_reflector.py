@@ -105,7 +105,7 @@ async def test_a_watch_that_works_between_its_failures_is_back_as_soon_each_time
         server.hang_up(LOST)
         await settle()
         before = len(server.transport.requests)
-        # 0.8 s after the cut and 1.6 s after the refused connection; 0.8 s after the 410
+        # It waits 0.8 s after the cut, 1.6 s after the lost connection, and 0.8 s after the 410.
         await anyio.sleep(3.3)
         assert len(server.transport.requests) == before + 3
         (obj,) = await watched.list(ConfigMap)
@@ -219,7 +219,7 @@ async def test_a_silent_watch_is_declared_dead_where_bookmarks_are_usual(
 ) -> None:
     server.bookmark()
     await settle()
-    server.streams.clear()  # half open: the peer has ended without closing the connection
+    server.streams.clear()  # half open: the server is gone, and the connection was not closed
     server.put("missed")
     await anyio.sleep(69.9)
     assert len(server.transport.requests) == 1
@@ -232,7 +232,7 @@ async def test_a_quiet_watch_with_bookmarks_lives_as_long_as_the_server_lets_it(
     server: Any, watched: Any
 ) -> None:
     for _ in range(60):
-        await anyio.sleep(62.5)  # a minute, and the time by which real servers exceed it
+        await anyio.sleep(62.5)  # real servers send a bookmark every minute, and a little later than that
         server.bookmark()
     assert len(server.transport.requests) == 1
 
@@ -346,7 +346,7 @@ async def test_streams_of_all_objects_that_break_twice_are_replaced_by_a_list(
     cache = await start(read_timeout=20.0)
     assert [obj.name for obj in await cache.list(ConfigMap)] == ["a"]
     assert lists() == ["stream", "stream", "pages"]
-    # The next time, one stream is tried: the network may have been at fault.
+    # The next time it tries one stream again, because the network may have broken the earlier ones.
     server.faults.append(refusal(410, "Expired"))
     server.hang_up()
     await anyio.sleep(30)

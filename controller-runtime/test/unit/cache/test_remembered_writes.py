@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Own writes: read before the watch delivers them, and forgotten after."""
+"""The cache returns this process's own writes before the watch delivers them, and forgets them afterwards."""
 
 from typing import Any
 
@@ -39,7 +39,7 @@ class TestOwnWrites:
     async def test_outlast_older_events_that_arrive_late(
         self, server: Any, watched: Any, settle: Any
     ) -> None:
-        server.version = 98  # the next are 99 and 100: numbers, not text
+        server.version = 98  # the next versions are 99 and 100, which compare differently as text
         older = server.put("a", data={"n": "1"}, silent=True)
         newest = server.put("a", data={"n": "2"}, silent=True)
         watched.remember_write(ConfigMap.from_dict(newest))
@@ -75,7 +75,7 @@ class TestOwnWrites:
             ConfigMap.from_dict(server.put("a", metadata={"labels": {"x": "y"}}, silent=True))
         )
         assert (await watched.get(partial, ("team-a", "a"))).labels == {"x": "y"}
-        # and metadata alone never stands in for the whole object
+        # A remembered write of metadata is not returned in place of the whole object.
         watched.remember_write(partial.from_dict(server.put("b", silent=True)))
         assert names(await watched.list(ConfigMap)) == ["a"]
 

@@ -12,7 +12,7 @@ from ctrl_testkit.small import names
 
 
 class View(msgspec.Struct):
-    """The only key that the indices read."""
+    """Declares the only field that the index functions read."""
 
     data: dict[str, str] = msgspec.field(default_factory=dict)
 

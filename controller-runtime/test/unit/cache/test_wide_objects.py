@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""An object whose shape would block the process is never decoded; its name, owners and deletion are known."""
+"""An object that would take too long to decode is never decoded; its name, owners and deletion are still known."""
 
 from typing import Any
 

@@ -64,4 +64,4 @@ def test_the_exported_names_are_these() -> None:
 def test_what_tests_use_is_imported_when_asked_for() -> None:
     assert client.interceptor.__name__ == "controller_runtime.client.interceptor"
     with pytest.raises(AttributeError, match="has no attribute 'Nonsense'"):
-        client.Nonsense  # type: ignore[attr-defined]  # noqa: B018 -- that is the test
+        client.Nonsense  # type: ignore[attr-defined]  # noqa: B018 -- the access must fail

@@ -28,7 +28,7 @@ def test_metadata_are_read_without_the_rest() -> None:
     assert (stored.metadata.uid, stored.metadata.managed_fields) == ("u", None)
     assert stored.known is None
     with pytest.raises(rest.AnswerError, match="data: Input should be an object"):
-        stored.object  # noqa: B018  # looking at it decodes it
+        stored.object  # noqa: B018  # reading it decodes it
 
 
 def test_the_object_is_decoded_once() -> None:

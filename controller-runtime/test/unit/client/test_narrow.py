@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Clients with restricted capabilities."""
+"""Clients that allow only some of the calls."""
 
 import pytest
 

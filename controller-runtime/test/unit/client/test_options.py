@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Options of the verbs: an unknown one is a TypeError of every client, and an error of the type checker.
+"""Options of the verbs: every client raises TypeError for an unknown option, and the type checker reports it.
 
-The ``type: ignore`` comments below are part of the test: mypy reports one that it does not need.
+The ``type: ignore`` comments below are part of the test: mypy complains about a comment that suppresses no error.
 """
 
 from collections.abc import Awaitable, Callable

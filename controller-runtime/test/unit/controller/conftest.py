@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Makes controllers."""
+"""A fixture that creates controllers with predictable reconcile IDs."""
 
 from __future__ import annotations
 

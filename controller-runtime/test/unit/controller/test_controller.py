@@ -129,7 +129,7 @@ async def test_failures_of_the_server_alone_are_retried_ever_later_up_to_a_minut
 
 
 async def test_events_while_the_server_fails_do_not_put_the_retry_off(make: Make) -> None:
-    """Each event of a changing object is one more failure: twenty of them counted as an outage of an hour."""
+    """Each event of a changing object causes another failure; twenty of these once delayed the retry by an hour."""
     script = Script(*[BUSY] * 40)
     async with running(make(script)) as made:
         for _ in range(20):
@@ -361,7 +361,7 @@ async def test_a_request_keeps_its_priority_until_the_reconciler_changes_it(make
 
     async with running(made):
         made.queue.add(A, priority=LOW_PRIORITY)
-        made.queue.add = spy  # type: ignore[method-assign]  # watching one call of a working queue
+        made.queue.add = spy  # type: ignore[method-assign]  # records one call of a working queue
         await anyio.sleep(10)
     assert seen == [LOW_PRIORITY, 5]
 

@@ -10,7 +10,7 @@ FIRST, SECOND = "example.com/first", "example.com/second"
 
 
 class Cleaner(Finalizer[ConfigMap]):
-    """Notes that it ran; fails or reports a change where the test wants it."""
+    """A finalizer that counts its runs, and returns the given result or raises the given error."""
 
     def __init__(self, result: FinalizeResult | Exception = NOTHING) -> None:
         self.result = result

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""When a controller starts and ends, and its sources with it."""
+"""When a controller and its sources start and end."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Any exception of a reconcile is one failed reconcile: said once in the log, and tried again."""
+"""A reconcile that raises any exception has failed once: the log reports it once, and the request is retried."""
 
 from __future__ import annotations
 

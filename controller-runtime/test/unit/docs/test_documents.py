@@ -24,10 +24,10 @@ NOT_DOCUMENTED = {"apis", "tools"}
 
 @pytest.mark.parametrize("block", BLOCKS)
 def test_python_in_the_documents_runs(block: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OTEL_TRACES_EXPORTER", "none")  # an exporter has a thread
+    monkeypatch.setenv("OTEL_TRACES_EXPORTER", "none")  # an exporter would start a thread
     before = threading.enumerate()
     exec(compile(block, "<document>", "exec"), {"__name__": "document"})
-    # Beside another thread, the virtual clock of each later test waits in real time.
+    # If a thread were left, the virtual clock of every later test would wait in real time for it.
     assert threading.enumerate() == before
 
 

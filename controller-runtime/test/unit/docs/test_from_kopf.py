@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The operator of the page for users of kopf does what the page says, in memory."""
+"""The operator on the page for users of kopf does what the page says, against an in-memory API server."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -41,7 +41,7 @@ class Queue:
 
 @pytest.fixture
 def page(tmp_path: Path) -> Iterator[dict[str, Any]]:
-    """The names that the page's operator defines."""
+    """Import the page's operator, and return its names with their values."""
     with imported_page(tmp_path) as module:
         yield vars(module)
 

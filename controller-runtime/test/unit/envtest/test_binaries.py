@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The places where binaries are searched, and the inputs of their cache key."""
+"""Where binaries are looked for, and from which inputs their cache key is computed."""
 
 import json
 from collections.abc import Callable

@@ -40,7 +40,7 @@ def test_only_old_directories_of_owners_that_are_gone_are_removed(tmp_path: Path
 
 def test_a_directory_that_another_process_removes_meanwhile_is_skipped(tmp_path: Path) -> None:
     gone = tmp_path / "run-gone"
-    gone.symlink_to(tmp_path / "removed")  # it is listed, and there is nothing behind the name
+    gone.symlink_to(tmp_path / "removed")  # a dangling link: it is listed, but leads nowhere
     dead = Identity("owner", os.getpid(), [], "0")
     for name in ("a", "z"):
         run_directory(tmp_path, name, dead, old=True)
@@ -66,7 +66,7 @@ def test_a_script_is_recognized_whether_or_not_it_replaces_itself(body: str, tmp
 def test_processes_that_were_recorded_in_the_same_instant_are_in_the_order_of_their_numbers(
     tmp_path: Path,
 ) -> None:
-    """The clock of a file system advances every few milliseconds only."""
+    """Files written within a few milliseconds may have the same time, because a file system's clock is coarse."""
     names = ["etcd", "kube-apiserver", "kwok", "a", "z", "m"]
     for number, name in enumerate(names):
         PidFiles(tmp_path).write(Identity(name, 1000 + number, [name], "1"))

@@ -221,7 +221,7 @@ class TestApply:
         assert caught.value.causes[0]["field"] == ".data.a"
         assert (await client.apply(mine, field_owner="two", force=True)).data == {"a": "2"}
         stored = await client.apply(config_map(), field_owner="one")
-        assert stored.data == {"a": "2"}, "who lost a field cannot remove it"
+        assert stored.data == {"a": "2"}, "a manager that lost a field cannot remove it"
 
     async def test_each_field_in_conflict_is_named(self, client: FakeClient) -> None:
         await client.apply(config_map(data={"a": "1", "b": "1"}), field_owner="one")

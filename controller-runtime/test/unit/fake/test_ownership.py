@@ -45,7 +45,7 @@ def applied(live: Any, before: ownership.FieldSet, config: Any) -> Any:
 
 
 def ordered(value: Any) -> Any:
-    """The same with lists of named items sorted, because a merge keeps the order of existing items."""
+    """Return the value with its lists of named items sorted, because a merge keeps the order of existing items."""
     if isinstance(value, dict):
         return {key: ordered(each) for key, each in value.items()}
     if isinstance(value, list):

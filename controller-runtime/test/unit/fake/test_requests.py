@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Which objects a request to the server in memory is about."""
+"""Which kind and objects a request to the in-memory server addresses."""
 
 import pytest
 

@@ -74,7 +74,7 @@ async def test_the_second_waits_for_the_lease_to_lapse_from_when_it_saw_it_whate
     began = anyio.current_time()
     other = elector(server, "b", skew=-3600)
     await other.acquire()
-    # Not at 16 s, though one looks every two.
+    # Not after 16 s, although a candidate reads the lease only every 2 s.
     assert anyio.current_time() - began == 15
     spec = (await server.lease()).spec
     assert (spec.holder_identity, spec.lease_transitions) == ("b", 1)
@@ -287,7 +287,7 @@ garbage = pytest.mark.parametrize("answer", GARBAGE.values(), ids=GARBAGE)
 
 
 class Proxy:
-    """Answers in the API server's place while it is ``on``."""
+    """An API server with one lease; while ``on`` is set, it gives the same ``answer`` to every request."""
 
     def __init__(self, answer: FakeResponse) -> None:
         self.on = False
@@ -314,7 +314,7 @@ async def test_a_candidate_survives_any_answer(answer: FakeResponse) -> None:
     assert waited.cancelled_caught
     assert not one.is_leader
     proxy.on = False
-    if one.leader != "b":  # as in the lease without an end
+    if one.leader != "b":  # the answer "a lease without an end" says that "b" holds it
         await one.acquire()
         assert one.is_leader
 

@@ -29,11 +29,11 @@ from ctrl_testkit.leases import KEY, Server
 pytestmark = pytest.mark.real_time
 FAST = Timing(lease_duration=2.0, renew_deadline=1.5, retry_period=0.2)
 STEADY = Timing(lease_duration=5.0, renew_deadline=4.5, retry_period=0.2)
-"""Of leases that must be kept: they outlast a machine that stands still for a moment."""
+"""For tests in which the lease must be kept: it outlasts a short pause of the machine."""
 
 
 def stall(seconds: float, until: Callable[[], bool] = lambda: False) -> None:
-    """Keep the event loop from running, and the interpreter busy, for so long or ``until`` something is the case."""
+    """Block the event loop and keep the interpreter busy, for ``seconds`` or until ``until()`` is true."""
     end = time.monotonic() + seconds
     while time.monotonic() < end and not until():
         sum(range(1000))
@@ -47,7 +47,7 @@ def may_act(elector: ThreadedElector) -> bool:
 async def renewed(
     server: Server, timing: Timing = STEADY
 ) -> AsyncIterator[tuple[ThreadedElector, asyncio.Task[None]]]:
-    """Hold the lease with an elector, and renew it in a task that has begun."""
+    """Acquire the lease with an elector, and start a task that renews it; yield both."""
     async with ThreadedElector(server.connect, KEY, "a", timing) as elector:
         await elector.acquire()
         renewing = asyncio.ensure_future(elector.renew())
@@ -139,7 +139,9 @@ async def test_a_candidate_that_is_stopped_takes_no_lease_later() -> None:
         with anyio.move_on_after(0.3) as waited:
             await one.acquire()
         assert waited.cancelled_caught
-        assert may_act(one)  # it never led, and followers write too: events, certificates
+        assert may_act(
+            one
+        )  # writes are blocked only after a lost lease: followers write events and certificates
         await anyio.sleep(STEADY.lease_duration + 0.5)
         assert (await server.lease()).spec.holder_identity == "b"
     await one.release()
@@ -160,7 +162,7 @@ async def test_what_keeps_the_thread_from_starting_is_raised() -> None:
 
 async def test_a_bug_in_the_thread_reaches_the_program() -> None:
     server = Server()
-    server._pass = None  # type: ignore[method-assign, assignment] # unused from here on
+    server._pass = None  # type: ignore[method-assign, assignment]  # the client below does not use it
 
     async def broken(client: FakeClient, *args: Any, **options: Any) -> Any:
         raise ZeroDivisionError
@@ -190,7 +192,7 @@ async def test_a_release_returns_when_the_loop_of_the_thread_has_ended(closed: b
         inner, thread, ended = one._inner, one._thread, asyncio.new_event_loop()
         if closed:
             ended.close()
-        # The thread outlives its loop for a moment.
+        # The thread still runs for a moment after its loop has ended.
         one._inner, one._thread = ended, threading.Thread(target=time.sleep, args=(0.3,))
         one._thread.start()
         try:

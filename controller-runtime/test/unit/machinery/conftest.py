@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Recorded results of Go's code: k8s.io/apimachinery v0.34.1 and k8s.io/api v0.34.1."""
+"""Results recorded from Go's k8s.io/apimachinery v0.34.1 and k8s.io/api v0.34.1."""
 
 import json
 from pathlib import Path

@@ -370,7 +370,7 @@ def test_an_object_has_its_names_however_it_is_made() -> None:
 
 
 class Shares(TypedDict):
-    """A typed dict with values that JSON cannot hold, or holds in any order."""
+    """A typed dict with values that JSON cannot express, or whose order in JSON is not fixed."""
 
     by_ratio: float
     zones: set[str]
@@ -384,7 +384,7 @@ class Term:
 
 
 class Measured(Struct):
-    """A struct with values that JSON cannot hold, or holds in any order."""
+    """A struct with values that JSON cannot express, or whose order in JSON is not fixed."""
 
     ratio: float | None = None
     at: datetime.datetime | None = None
@@ -439,7 +439,7 @@ def test_a_text_with_such_a_value_is_refused(text: str, error: str) -> None:
 
 
 class Typed(Struct):
-    """A struct whose tag, and whose fields, have names that pydantic's schemas have, too."""
+    """A struct whose tag and fields have names that also occur as keys in pydantic's schemas."""
 
     type: Literal["type"] = "type"
     default: set[int] | None = None

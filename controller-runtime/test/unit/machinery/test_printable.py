@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Strangers' text on a terminal: every character can be seen, and no line is theirs alone."""
+"""Untrusted text is printed with every character visible, and no line of it looks like a line of the text around it."""
 
 import json
 import sys
@@ -14,12 +14,12 @@ IGNORABLE = (
     "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b\u180f\u200b\u200d\u202e\u2060\u2065\u3164\ufe00\ufe0f\ufeff"
     "\uffa0\ufff0\U0001bca0\U0001d173\U000e0000\U000e0041\U000e007f\U000e0100\U000e01ef\U000e0fff"
 )
-"""Characters that Unicode declares to be invisible, of every range."""
+"""At least one character of each range that Unicode declares to be invisible (default-ignorable)."""
 BREAKS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
 
 
 def hidden() -> set[str]:
-    """Return the characters whose category is that of controls, formats, halves, private use and line breaks."""
+    """Return all control, format, surrogate and private-use characters, and the line and paragraph separators."""
     every = map(chr, range(sys.maxunicode + 1))
     return {each for each in every if unicodedata.category(each) in {"Cc", "Cf", "Cs", "Co", "Zl", "Zp"}}
 

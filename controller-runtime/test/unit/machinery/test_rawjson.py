@@ -1,6 +1,9 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Texts that cost far more to decode than their bytes are refused, large ordinary objects pass, and texts are cut."""
+"""JSON that would cost far more to decode than its size suggests is refused, and large ordinary objects are accepted.
+
+``fields`` and ``items`` return the undecoded parts of an object and of a list.
+"""
 
 import json
 import random
@@ -115,7 +118,7 @@ def test_a_stored_object_full_of_small_values_is_refused(filler: str) -> None:
 
 
 def counted(data: bytes, limits: Limits) -> str | None:
-    """The same bounds, one byte after the other."""
+    """Return which bound ``data`` exceeds, by a simple implementation that looks at one byte after the other."""
     depth = containers = items = string = digits = 0
     inside = escaped = False
     for byte in data:

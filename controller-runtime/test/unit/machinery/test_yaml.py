@@ -157,13 +157,13 @@ def test_what_is_no_unicode_is_refused(text: str | bytes) -> None:
 
 
 def bomb(width: int, levels: int) -> str:
-    """Return lists of which each refers ``width`` times to the one before."""
+    """Return a map of lists; each list contains ``width`` aliases of the list before it."""
     lines = (f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * width)}]\n" for n in range(1, levels + 1))
     return "a0: &a0 {}\n" + "".join(lines)
 
 
 def merges(width: int, levels: int, keys: int = 1) -> str:
-    """Return maps of which each merges the one before ``width`` times."""
+    """Return a map of maps; each merges the map before it ``width`` times, and the first has ``keys`` keys."""
     first = "a0: &a0 {" + ", ".join(f"k{number}: 1" for number in range(keys)) + "}\n"
     return first + "".join(
         f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * width)}], x{n}: 1}}\n" for n in range(1, levels + 1)
@@ -171,7 +171,7 @@ def merges(width: int, levels: int, keys: int = 1) -> str:
 
 
 def chain(levels: int) -> str:
-    """Return lists of which each is one level deeper than the one before, by an alias."""
+    """Return a map of lists; each list contains an alias of the list before it, and so is one level deeper."""
     return "a0: &a0 []\n" + "\n".join(f"a{n}: &a{n} [*a{n - 1}]" for n in range(1, levels))
 
 
@@ -218,7 +218,7 @@ def test_a_bomb_is_refused_before_it_is_built(text: str | bytes, problem: str, s
     with pytest.raises(yaml.YAMLError, match=problem) as caught:
         yaml.load(text, strict=strict)
     assert len(str(caught.value)) < 500
-    # In KiB: the values that are built before the bound is reached take little memory.
+    # At most 100 MiB (the numbers are KiB): little is built before the bound is reached.
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100 << 10
 
 
@@ -394,7 +394,9 @@ def test_a_recorded_text_is_read_as_go_reads_it(case: dict[str, Any]) -> None:
             if levels_of(text) <= yaml.MOST_LEVELS
             else {**case, "error": "deep"}
         )
-    if case.get("scanner"):  # libyaml 0.2.5 and Go's copy of an older one disagree
+    if case.get(
+        "scanner"
+    ):  # libyaml 0.2.5 and the older libyaml that Go's reader was translated from disagree
         with contextlib.suppress(yaml.YAMLError):
             read()
     elif "error" in case:

@@ -221,7 +221,7 @@ async def test_the_clients_writes_say_how_fields_are_validated() -> None:
 
 
 class Cancelled:
-    """A runnable in which one step raises a CancelledError that cancels nothing."""
+    """A runnable of which one step raises CancelledError although nothing cancelled it."""
 
     name = "cancelled"
 
@@ -336,7 +336,7 @@ async def test_a_review_in_flight_reads_what_the_stopped_cache_holds(world: Any,
     reads: list[str] = []
 
     class Reviewing(webhook.Server):
-        """Answers its last review when it is stopped."""
+        """Takes a second to answer its last review after it is stopped, and reads an object for the answer."""
 
         async def ready(self) -> None:
             return

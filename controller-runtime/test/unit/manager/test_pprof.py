@@ -65,7 +65,7 @@ def spinning() -> Iterator[None]:
 @pytest.mark.real_time
 @pytest.mark.usefixtures("spinning")
 def test_a_profile_shows_what_a_thread_does() -> None:
-    # A busy process leaves samples out.
+    # Overdue samples are left out, so a profile on a busy machine may have too few: try again.
     profile = next(
         taken for _ in range(60) if (taken := pprof.sample(1.0, 50, threading.Event())).samples > 1
     )

@@ -21,7 +21,7 @@ from controller_runtime import metrics
 
 
 class Families(Collector):
-    """Families as they are."""
+    """A collector that returns the given metric families."""
 
     def __init__(self, *families: Metric) -> None:
         self._families = families

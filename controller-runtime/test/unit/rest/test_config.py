@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Client configuration: found in the same places as by kubectl; errors name the file on one line."""
+"""Client configuration is looked for in the same places as by kubectl, and errors name the file, on one line."""
 
 import base64
 import dataclasses

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Token files: read again when they may have been rewritten, and never lost."""
+"""Token files are read again when they may have been rewritten; if that fails, the last token is used."""
 
 from pathlib import Path
 
@@ -47,7 +47,7 @@ async def test_a_rewritten_token_is_used_after_a_minute(token: Token) -> None:
 async def test_a_refused_token_is_read_again_at_once(token: Token) -> None:
     credentials = token.credentials
     await credentials.headers()
-    assert not await credentials.refresh(), "the file is as it was"
+    assert not await credentials.refresh(), "the file has not changed"
     token.write("two")
     assert await credentials.refresh()
     assert await bearer(credentials) == "two"

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Discovery of kinds: results are cached, misses only for a while."""
+"""Discovery of kinds: found kinds are cached, and missing ones only for a while."""
 
 import anyio
 import pytest
@@ -75,7 +75,7 @@ async def test_kinds_of_a_group_that_is_no_longer_served_are_forgotten_once_it_i
     await mapper.resource_for(WIDGET)
     server.kinds = []
     await anyio.sleep(10)
-    for kind in (GADGET, WIDGET):  # the question about another kind shows that the group is gone
+    for kind in (GADGET, WIDGET):  # the request for another kind shows that the group is gone
         with pytest.raises(rest.NoKindMatchError):
             await mapper.resource_for(kind)
 

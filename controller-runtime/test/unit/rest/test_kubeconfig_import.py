@@ -40,7 +40,7 @@ def test_the_generated_modules_are_not_loaded_and_the_real_library_can_be() -> N
     seen = json.loads(answer.stdout)
     assert seen["left"] == []
     assert seen["models"] == 0
-    assert seen["count"] < 700, "something brought the 1,260 generated modules, or as many others"
+    assert seen["count"] < 700, "the import loaded the 1,260 generated modules, or as many others"
     assert seen["real"]
     assert seen["same"]
     assert (seen["early"], seen["late"]) == (False, True)

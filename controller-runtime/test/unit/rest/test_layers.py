@@ -17,7 +17,7 @@ GET = rest.Request("GET", "/x")
 
 
 def answers(*responses: rest.Response | Exception) -> rest.FakeTransport:
-    """One answer after the other, the last one for ever."""
+    """Return a transport that gives one answer after the other, and repeats the last one."""
     queue = list(responses)
 
     def handler(request: rest.Request) -> rest.Response:
@@ -30,7 +30,7 @@ def answers(*responses: rest.Response | Exception) -> rest.FakeTransport:
 
 
 class Renewable(rest.Credentials):
-    """A token that a refresh replaces by the next."""
+    """Credentials with several tokens; each refresh changes to the next."""
 
     def __init__(self, *tokens: str) -> None:
         self.tokens = list(tokens)
@@ -117,7 +117,7 @@ async def test_a_server_that_stays_busy_is_believed_in_the_end() -> None:
     assert anyio.current_time() - began == 4
     with pytest.raises(TooManyRequestsError) as refused:
         await response.raise_for_status()
-    assert refused.value.retry_after == 0  # it has been waited for
+    assert refused.value.retry_after == 0  # the layer has waited already
 
 
 async def test_a_refused_identity_is_renewed_once_for_all_who_were_refused() -> None:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Credentials of exec plugins: run once for all that wait, and again when they are refused or have expired."""
+"""An exec plugin runs once for all requests that wait for it, and again when its credentials expire or are refused."""
 
 import dataclasses
 import json
@@ -20,7 +20,7 @@ from ctrl_testkit.small import WriteKubeconfig as Write
 
 
 def plugin(tmp_path: Path, *statuses: dict[str, Any]) -> dict[str, Any]:
-    """An exec plugin that answers with one status after the other, the last one for ever."""
+    """Write an exec plugin that returns one status after the other and repeats the last; return its configuration."""
     script = tmp_path / "plugin.py"
     script.write_text(
         "import json, pathlib, sys\n"

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Requests are values: the request line, headers and body of each call."""
+"""The request line, headers and body of each call."""
 
 from collections.abc import Callable
 

@@ -29,7 +29,7 @@ GET = rest.Request("GET", "/x")
 
 @asynccontextmanager
 async def serving(answer: Answer, tls: ssl.SSLContext | None = None) -> AsyncIterator[str]:
-    """A server that hands the request's head to ``answer``, once per connection."""
+    """Run a server that calls ``answer`` with the head of each request; yield its URL."""
     writers: list[asyncio.StreamWriter] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -80,7 +80,7 @@ async def test_a_connection_that_cannot_be_prepared_fails_the_next_request_alone
         await transport.prepare()
         with pytest.raises(rest.ConnectError, match="connection refused"):
             await transport.send(GET)
-    await transport.prepare()  # after the end
+    await transport.prepare()  # does nothing after the transport is closed
 
 
 async def test_an_answer_is_read_whole_and_the_request_is_sent_as_it_is() -> None:
@@ -348,7 +348,10 @@ async def test_leaving_with_open_streams_leaves_nothing_behind() -> None:
 
 
 def showing(users: list[str], folder: Path, host: str) -> tuple[Authority, ssl.SSLContext, Any]:
-    """Return an authority, and the context and answers of a server for ``host`` that adds its clients to ``users``."""
+    """Return an authority, the TLS context of a server for ``host``, and a function that answers its requests.
+
+    The function appends the name on the client's certificate to ``users``.
+    """
     authority = Authority.create("test-ca")
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cadata=authority.certificate.decode())
     context.load_cert_chain(*authority.server(host, [host]).write(folder, "server"))
@@ -437,7 +440,7 @@ async def test_a_write_that_waited_for_its_connection_is_not_sent_after_the_fenc
 
     @asynccontextmanager
     async def slowly(host: str) -> AsyncIterator[str]:
-        """A way to ``host`` on which the TLS handshake takes a while."""
+        """Run a relay to ``host`` that delays the TLS handshake; yield its URL."""
 
         async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             with contextlib.suppress(ConnectionError):
@@ -453,7 +456,7 @@ async def test_a_write_that_waited_for_its_connection_is_not_sent_after_the_fenc
 
         async with await asyncio.start_server(relay, "127.0.0.1", 0) as server:
             yield f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-            await asyncio.sleep(0.1)  # the relay notices that both ends are closed
+            await asyncio.sleep(0.1)  # time for the relay to notice that both sides are closed
 
     async with serving(answer, context) as near, slowly(near) as far:
         config = rest.Config(far, tls=rest.TLSConfig(ca=authority.certificate))

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""A service and a client of it."""
+"""Fixtures: an HTTP service and a connected client."""
 
 from collections.abc import AsyncIterator
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Bodies of requests: how much a server keeps of them, and which connection gives way."""
+"""How much of request bodies a server keeps in memory, and which connection it closes when that is too much."""
 
 import asyncio
 import contextlib

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Heads of requests that Go's server refuses are refused, as are those that two servers could read in two ways."""
+"""The server refuses request heads that Go's server refuses, and heads that two servers could read differently."""
 
 import tracemalloc
 
@@ -26,7 +26,10 @@ def post(*fields: bytes, body: bytes = b"abc", version: bytes = b"1.1") -> bytes
 
 
 async def assert_refused(service: Service, data: bytes, answer: bytes) -> None:
-    """Expect the answer and the connection's end, wherever the bytes are cut, and no request that follows."""
+    """Assert that the server gives the answer and closes the connection, and handles neither this request nor the next.
+
+    The bytes are sent one at a time, in pieces of seven, and at once.
+    """
     for size in (1, 7, len(data)):
         client = await service.connect()
         for at in range(0, len(data), size):

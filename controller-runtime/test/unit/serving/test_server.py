@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The whole server over loopback, on both event loops, with and without TLS."""
+"""The whole server on loopback, on asyncio's event loop and on uvloop, with and without TLS."""
 
 import asyncio
 import http.client
@@ -34,7 +34,7 @@ def open_files() -> int:
 
 
 def run(loop_factory: Callable[[], asyncio.AbstractEventLoop], body: Body, *, tls: bool) -> None:
-    """Run ``body`` with a server, and pass it the event loop's error reports."""
+    """Call ``body`` with a running server and the list of errors that the event loop has reported."""
 
     async def main() -> None:
         complaints: list[dict[str, Any]] = []
@@ -73,7 +73,11 @@ def test_bodies_of_any_size_are_read_whole_or_refused(
             else:
                 connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
             answers = []
-            for count in [*sizes, 3_000_000, 5]:  # the one but last ends its connection, the last has another
+            for count in [
+                *sizes,
+                3_000_000,
+                5,
+            ]:  # 3 MB is too much and closes the connection; 5 uses a new one
                 connection.request("POST", "/size", b"x" * count)
                 answers.append(connection.getresponse().read())
             connection.close()
@@ -105,7 +109,7 @@ def test_what_is_no_tls_at_a_tls_port_is_nobodys_trouble(
                         pass
 
         for said in (b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01", b""):
-            if len(said) == 3:  # waits for the rest of a hello that never comes
+            if len(said) == 3:  # the server waits for the rest of this TLS hello, so do not wait for it
                 with socket.create_connection(("127.0.0.1", server.port)) as client:
                     client.sendall(said)
             else:
@@ -181,7 +185,9 @@ def test_idle_connections_and_handshakes_without_end_leave_room_for_those_who_as
                 await asyncio.get_running_loop().sock_connect(each, ("127.0.0.1", server.port))
             for _ in range(3):
                 assert await anyio.to_thread.run_sync(ask) == b"0 False"
-            assert open_files() - before - len(idle) <= 8 + 12  # its own, and the loop's
+            assert (
+                open_files() - before - len(idle) <= 8 + 12
+            )  # 8 connections, and 12 files of the listener and the event loop
             for each in idle:
                 each.close()
             tasks.cancel_scope.cancel()

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""TLS options, seen by clients over loopback."""
+"""The effects of the TLS options, as clients on loopback see them."""
 
 import asyncio
 import http.client
@@ -36,7 +36,7 @@ def tls_1_2() -> ssl.SSLContext:
 
 
 def seen(port: int, context: ssl.SSLContext) -> tuple[str | None, str, str | None] | None:
-    """Return version, cipher and protocol of a request's connection, or None where the server refused it."""
+    """Return the TLS version, the cipher and the ALPN protocol of a connection, or None if the server refused it."""
     connection = http.client.HTTPSConnection("127.0.0.1", port, context=context, timeout=20)
     try:
         connection.request("GET", "/")

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Webhooks of simulated managers: reviews in bytes, defaults that are stored, denials, and replicas that do not answer."""
+"""Webhooks of simulated managers: encoded reviews, stored defaults, denials, and replicas that do not answer."""
 
 import functools
 import gc
@@ -66,7 +66,7 @@ def configuration(kind: str, path: str, policy: str = "Fail", **options: Any) ->
 def lived(
     work: Callable[[Simulation], Awaitable[None]], policy: str = "Fail", seed: int = 1, **options: Any
 ) -> None:
-    """Do something in a cluster whose managers' webhooks are configured, ten seconds after its beginning."""
+    """Simulate a cluster with the managers' webhooks, and call ``work`` after ten seconds; raise any failure."""
 
     def scenario(sim: Simulation) -> None:
         sim.serve(ConfigMap)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The rules of the library find what breaks them."""
+"""The rules of the simulation report each violation."""
 
 import random
 from collections.abc import Callable
@@ -36,7 +36,7 @@ LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
 
 
 def engine_at(version: str) -> Any:
-    """Return a cache whose watch has reached a version, and which keeps an own write at version 5."""
+    """Return an informer whose watch has reached a version, and which remembers an own write at version 5."""
     made = SharedInformer(ConfigMap, cache.Options(), Outage())
     made._informers[""].synced, made._informers[""]._reached = True, version
     entry = codec.entry_of(b'{"metadata":{"namespace":"default","name":"a","uid":"u","resourceVersion":"5"}}')
@@ -118,7 +118,7 @@ def test_a_leader_ends_when_it_sees_that_another_holds_its_lease(shown: str, fou
     look = rest.Request("GET", LEASES + "/leader")
 
     holders.answered(process, look, Answer(200, msgspec.json.encode(lease("other"))))
-    holders.sends(process, look)  # it waits for the lease
+    holders.sends(process, look)  # it reads the lease again, as a manager does that waits for it
     holders.answered(process, sent_lease("me", "4"), Answer(200, msgspec.json.encode(lease("me"))))
     holders.answered(process, look, Answer(200, msgspec.json.encode(lease(shown))))
     holders.sends(process, look)
@@ -258,7 +258,7 @@ def test_the_lease_of_another_may_be_given_up_only_when_it_has_lapsed(
     process = Process("manager-0")
     holders.follow(process, "me")
 
-    holders.arrives(process, sent_lease("", "4"))  # which the server refuses
+    holders.arrives(process, sent_lease("", "4"))  # the server refuses this version
     holders.arrives(process, sent_lease("", "5"))
 
     assert len(problems) == found
@@ -363,7 +363,7 @@ class Failing:
 def failure_of(
     reconciler: Failing, then: Callable[[], object] = lambda: None, **options: Any
 ) -> BaseException | None:
-    """Return how a life with one object fails; ``then`` is called when it has been reconciled."""
+    """Return the failure of a simulation with one object, or None; ``then`` is called 5 s after its creation."""
 
     def scenario(sim: simtest.Simulation) -> None:
         async def look(sim: simtest.Simulation) -> None:

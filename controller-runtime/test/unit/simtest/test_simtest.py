@@ -129,16 +129,14 @@ def test_a_search_whose_process_ends_early_fails(monkeypatch: pytest.MonkeyPatch
         raise SystemExit(seed)
 
     monkeypatch.setenv("SIM_WORKERS", "2")
-    monkeypatch.setattr(
-        threading, "active_count", lambda: 1
-    )  # an earlier test may have left one that is idle
+    monkeypatch.setattr(threading, "active_count", lambda: 1)  # an earlier test may have left an idle thread
     with pytest.raises(RuntimeError, match="ended with 1"):
         first_failure(live, range(2))
 
 
 @pytest.fixture(autouse=True)
 def _own_path(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The folders of loaded scenarios leave ``sys.path`` after the test."""
+    """Restore ``sys.path`` after the test: loading a scenario adds its folder."""
     monkeypatch.setattr(sys, "path", sys.path[:])
 
 

@@ -32,7 +32,7 @@ class Labeller:
 
 
 class Stuck(Observer):
-    """Lets the first patch of the ConfigMap take many seconds to the server."""
+    """Delays the first patch of the ConfigMap by many seconds on its way to the server."""
 
     def __init__(self, sim: Simulation) -> None:
         self._weather = sim.network.weather
@@ -48,7 +48,7 @@ class Stuck(Observer):
 
 
 def lived(grace: float) -> Outcome:
-    """Stop the leader a moment after it has sent a write, which arrives many seconds later."""
+    """Stop the leader as soon as it has sent a write, which arrives many seconds later; return the outcome."""
 
     async def setup(mgr: ctrl.Manager) -> None:
         ctrl.new_controller_managed_by(mgr).for_(ConfigMap).complete(Labeller(mgr.client))

@@ -29,7 +29,7 @@ UID = "6f9619ff-8b86-4d01-b42d-00cf4fc964ff"
 
 
 class Spans:
-    """A tracing, and what it recorded."""
+    """A tracing and the spans that it recorded."""
 
     def __init__(self, sampler: Sampler | None = None) -> None:
         self._exporter = InMemorySpanExporter()
@@ -51,7 +51,7 @@ def spans() -> Iterator[Spans]:
 
 
 class Server:
-    """The simulated world, with writes of pods and reads of one object beside its watches."""
+    """Passes watches on to the simulated API server, and answers other GETs with 404 and writes with their object."""
 
     def __init__(self, world: Any) -> None:
         self.world = world
@@ -68,7 +68,7 @@ class Server:
 
 
 class Parent(Reconciler):
-    """Looks for a Secret, which does not exist, and creates a pod once."""
+    """Creates a pod in its first reconcile, and fails in its second."""
 
     def __init__(self, mgr: ctrl.Manager) -> None:
         self._client = mgr.client
@@ -100,7 +100,7 @@ def child(of: ConfigMap) -> Pod:
 
 
 async def live(server: Server, tracing: Tracing | None) -> Parent:
-    """Reconcile a new ConfigMap, and again when its pod appears."""
+    """Run a manager that reconciles a new ConfigMap, and again when its pod appears; return its reconciler."""
     mgr = new_manager(server, tracing=tracing)
     parent = Parent(mgr)
     ctrl.new_controller_managed_by(mgr).for_(ConfigMap).owns(Pod).complete(parent)
@@ -142,7 +142,7 @@ async def test_the_childs_event_is_the_trigger_of_the_next_reconcile_in_the_same
     world: Any, spans: Spans
 ) -> None:
     parent = await live(Server(world), spans.tracing)
-    expected = trace_id("uid-ns/parent")  # not a UUID, so a hash of it
+    expected = trace_id("uid-ns/parent")  # the owner's UID is not a UUID, so the ID is a hash of it
     assert {span.context.trace_id for span in spans.all() if span.context} == {expected}
     assert parent.fields == [trace.format_trace_id(expected)] * len(parent.fields)
     triggers = [(event.attributes or {})["trigger"] for event in spans.named("queue")[1].events]
@@ -167,7 +167,10 @@ async def test_an_exception_of_any_shape_is_recorded_and_is_still_the_one_that_w
             raise raised[0]
 
     subject = Subject("odd", None, PriorityQueue(), lambda _kind, _key: "")
-    with anyio.fail_after(10), pytest.raises(BaseException) as caught:  # of any kind
+    with (
+        anyio.fail_after(10),
+        pytest.raises(BaseException) as caught,
+    ):  # the exceptions of ``odd`` are of any class
         await spans.tracing.reconciler(Failing(), subject).reconcile(Request("ns", "a"))
     assert caught.value is raised[0]
     if isinstance(raised[0], Exception):
@@ -179,7 +182,7 @@ async def test_the_api_server_receives_the_context_of_the_request(world: Any, sp
     await live(server, spans.tracing)
     (post,) = spans.named("POST pods")
     assert post.context is not None
-    # The flags are 01: Go's parser in API servers up to Kubernetes 1.36 drops a header with the flag of random IDs.
+    # The flags are 01: API servers up to Kubernetes 1.36 ignore a header that also has the flag for random trace IDs.
     header = f"00-{trace_id('uid-ns/parent'):032x}-{post.context.span_id:016x}-01"
     assert [request.headers.get("traceparent") for request in server.sent] == [header]
 

@@ -37,7 +37,7 @@ def rsa_pair(name: str) -> tuple[bytes, bytes]:
 
 
 def subject(context: ssl.SSLContext) -> str:
-    """Return the name on the certificate that a client of context sees, by a handshake in memory."""
+    """Return the subject of the certificate that a server with the context shows to clients."""
     seen = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     seen.check_hostname, seen.verify_mode = False, ssl.CERT_NONE
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -63,7 +63,7 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
 
 @asynccontextmanager
 async def watched(files: tuple[Path, Path]) -> AsyncIterator[CertWatcher]:
-    """Follow the files."""
+    """Run a watcher of the two files and yield it."""
     watcher = CertWatcher(*files)
     assert watcher.context() is watcher.context()
     async with anyio.create_task_group() as tasks:

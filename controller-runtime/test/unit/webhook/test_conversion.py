@@ -17,7 +17,7 @@ GROUP = "fleets.example.org"
 
 
 class BoatV0(Object, group=GROUP, version="v0", kind="Boat", plural="boats"):
-    """A version whose converters are functions."""
+    """A version that is converted by functions instead of methods of its class."""
 
     oars: int | None = None
 

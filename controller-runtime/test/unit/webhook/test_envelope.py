@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Reviews are decoded without their objects, and bodies that are no reviews are refused."""
+"""A review is decoded without the objects in it, and a body that is not a review is refused."""
 
 import json
 from typing import Any

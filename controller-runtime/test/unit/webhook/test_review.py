@@ -375,7 +375,7 @@ async def test_lines_of_the_log_name_the_request_as_it_was_sent() -> None:
         assert (await verdict(judge := Chatty(), smaller))["allowed"]
     finally:
         structlog.reset_defaults()
-    assert judge.asked == ["create b {'k': 'v'}"]  # the former object is left out
+    assert judge.asked == ["create b {'k': 'v'}"]  # the old object is too wide and is not passed on
     line = json.loads(stream.getvalue())
     found = {name: line[name] for name in ("webhook", "operation", "user", "name", "requestID", "resource")}
     assert found == {

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""A cheap client: it sends bodies as they are, and decodes only metadata and conditions of watch events."""
+"""A client that costs little: it sends bodies unchanged, and decodes only metadata and conditions of watch events."""
 
 from __future__ import annotations
 

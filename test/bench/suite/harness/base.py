@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""An earlier commit as the alternative, to find out whether a change makes the manager more expensive.
+"""Measure an earlier commit as the alternative, to find out whether a change makes the manager more expensive.
 
 CPU, requests and memory have targets. Rates and quantiles depend on the API server and the machine, and are only shown.
 """

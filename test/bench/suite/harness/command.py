@@ -141,7 +141,7 @@ def _plan(options: argparse.Namespace) -> Plan:
         ValueError: a program, a commit or the number of rounds is not valid.
     """
     if options.rounds < 1:
-        raise ValueError("there must be a round")
+        raise ValueError("--rounds must be at least 1")
     sizes = QUICK if options.quick else FULL if options.full else base.SIZES if options.base else MODERATE
     chosen = {
         name: value
@@ -182,38 +182,48 @@ def _parser() -> argparse.ArgumentParser:
     add(
         "--base",
         metavar="COMMIT",
-        help="measure a commit, too; a cost that is 5 %% higher is a missed target",
+        help="also measure a commit; costs more than 5 %% above those of the commit miss their target",
     )
-    add("--json", type=Path, metavar="FILE", help="write the figures there, too")
-    add("--charts", type=Path, metavar="DIR", help="draw the figures there")
-    add("--table", action="store_true", help="print what matters most, in Markdown")
+    add("--json", type=Path, metavar="FILE", help="also write the figures to FILE, as JSON")
+    add("--charts", type=Path, metavar="DIR", help="draw the figures into DIR")
+    add("--table", action="store_true", help="print the main figures as a Markdown table")
     add(
         "--draw",
         type=Path,
         metavar="FILE",
         help="measure nothing; draw an earlier run's figures into --charts",
     )
-    add("--list", action="store_true", help="say what each workload measures")
+    add("--list", action="store_true", help="list the workloads, and what each measures")
     managers = parser.add_argument_group("workloads on managers")
     add = managers.add_argument
-    add("--manager", action="append", default=[], metavar="NAME=CMD", help="measure this manager, too")
+    add("--manager", action="append", default=[], metavar="NAME=CMD", help="also measure this manager")
     add(
         "--go",
         type=_releases,
         default=(),
         metavar="RELEASE,…",
-        help=f"measure Trainer's Go manager of these releases, too ({', '.join(gomanagers.RELEASES)})",
+        help=f"also measure Trainer's Go managers of these releases ({', '.join(gomanagers.RELEASES)})",
     )
-    add("--ceiling", action="store_true", help="measure the burst of a bare loop of applies, too")
-    add("--grouper", action="append", default=[], metavar="NAME=CMD", help="measure this pod grouper, too")
-    add("--quick", action="store_true", help="a handful of each: whether it works")
-    add("--full", action="store_true", help="3,000 TrainJobs at once, starts with 10,000, 10,000 pods")
+    add("--ceiling", action="store_true", help="also measure bursts by a bare loop of applies")
+    add("--grouper", action="append", default=[], metavar="NAME=CMD", help="also measure this pod grouper")
+    add("--quick", action="store_true", help="a few objects of each kind, to check that everything works")
+    add("--full", action="store_true", help="bursts of 3,000 TrainJobs, starts with 10,000, and 10,000 pods")
     add("--jobs", type=_counts, metavar="N,…", help="TrainJobs of burst and status (200,1000)")
     add("--few", type=int, metavar="N", help="TrainJobs of other runtimes, paced, drift, resync (200)")
     add("--existing", type=_counts, metavar="N,…", help="TrainJobs before a cold start (0,2000)")
     add("--pods", type=int, metavar="N", help="pods to group (1000)")
-    add("--loaded-pods", type=int, metavar="N", help="grouped pods of a loaded start (2000)")
-    add("--secrets", type=int, metavar="N", help="foreign Secrets of a loaded start (500)")
+    add(
+        "--loaded-pods",
+        type=int,
+        metavar="N",
+        help="grouped pods in the cluster of the workload loaded (2000)",
+    )
+    add(
+        "--secrets",
+        type=int,
+        metavar="N",
+        help="unrelated Secrets in the cluster of the workload loaded (500)",
+    )
     add("--scale", type=int, metavar="N", help="TrainJobs of the workload scale (50000)")
-    add("--reviews", type=int, metavar="N", help="creates and reviews of admission (1000)")
+    add("--reviews", type=int, metavar="N", help="creates, and reviews, of the workload admission (1000)")
     return parser

@@ -63,7 +63,7 @@ class Found:
 async def phase(
     found: Found, name: str, manager: Manager, count: int | None = None, unit: str = "job"
 ) -> AsyncIterator[None]:
-    """Record the body's cost and the memory after it: per 1,000 objects if ``count`` is given, else in total."""
+    """Record the cost of the body, per 1,000 objects with ``count`` or else in total, and the memory after it."""
     cluster = manager.cluster
 
     def read() -> dict[str, float]:
@@ -123,14 +123,14 @@ async def contest(
                 whole[name].append(found)
         order = order[1:] + order[:1]
     if not any(whole.values()):
-        raise ManagerError("no round was whole")
+        raise ManagerError("every round failed")
     return {name: found for name, found in whole.items() if found}
 
 
 def combine(
     prefix: str, whole: Mapping[str, Sequence[Found]], targets: Mapping[str, str] = MappingProxyType({})
 ) -> list[figures.Figure]:
-    """Return the first entrant's figures, once beside those of each other entrant, or alone without another one."""
+    """Return the first entrant's figures compared with each other entrant's, or alone without others."""
     (first, ours), *others = whole.items()
     names = _names(found for arm in whole.values() for found in arm)
     made = []
@@ -158,7 +158,7 @@ def combine(
 
 
 def _names(every: Iterable[Found]) -> list[str]:
-    """Return all names in order; requests that only later entrants make follow the other requests of their phase."""
+    """Return all names in order; requests that only later entrants send follow the other requests of their phase."""
     names: list[str] = []
     for found in every:
         for name in found.values:

@@ -53,7 +53,7 @@ class Figure:
 
     @property
     def more_is_better(self) -> bool:
-        """True for rates, of which a higher value is better."""
+        """True for rates: a higher value is better."""
         return self.unit.split()[0].endswith("/s") or self.unit.endswith("/CPU s")
 
     @property

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Pods that are to be grouped, and their owners, which exist in the API server."""
+"""Pods to be grouped, and their owners, which exist in the API server before them."""
 
 from __future__ import annotations
 

@@ -139,7 +139,7 @@ class Manager:
             tasks.cancel_scope.cancel()
         if answer:
             return answer[0]
-        why = f"ended with {self._process.returncode}" if ended else f"did not get there in {seconds:.0f} s"
+        why = f"ended with {self._process.returncode}" if ended else f"was not done within {seconds:.0f} s"
         raise ManagerError(f"{self.name} {why}:\n{self._tail()}")
 
     async def settled(self, quiet: float) -> float:
@@ -264,13 +264,13 @@ def _configuration(
     }
     if entrant.ours:
         configuration["notStartedAfter"] = (
-            "1h"  # JobSets do not start here; on a slow machine, events would report that
+            "1h"  # JobSets never start here, and on a slow machine events would report that
         )
     if grouper:
         configuration["podGrouper"] = {
             "enable": True,
             "schedulerName": "kai-scheduler",
             "maxConcurrentReconciles": 10,
-            "rules": "v0.13",  # those of the Go grouper that is measured beside it
+            "rules": "v0.13",  # the rules of the Go grouper that is measured beside it
         }
     return configuration

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Measurements of wall and CPU seconds: in rounds in which alternatives take turns, and in child processes."""
+"""Measure wall and CPU seconds, in rounds in which alternatives take turns, and in child processes."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ Arm = Callable[[int], Awaitable[Spent]]
 
 
 async def take_turns(rounds: int, arms: Mapping[str, Arm]) -> dict[str, list[Spent]]:
-    """Run every arm once a round, in an order that changes; return the seconds that each spent, round by round.
+    """Run every arm once in each round, in a changing order; return the seconds that each arm spent, round by round.
 
     A round before the first one warms everything up and is not counted.
     """

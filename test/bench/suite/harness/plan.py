@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The size of a run and the programs that it measures, from the command line; every workload on managers gets them."""
+"""The size of a run and the programs that it measures, from the command line; each workload on managers gets a plan."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Plan:
     managers: tuple[Entrant, ...] = (Entrant(OURS, _PROGRAM, ours=True),)
     groupers: tuple[Entrant, ...] = (Entrant(OURS, f"{_PROGRAM} --controllers=podgrouper", ours=True),)
     ceiling: bool = False
-    """True to measure a burst by a bare loop, too."""
+    """True to also measure bursts by a bare loop."""
     patience: float = 600.0
     """Seconds after which a manager that has not done its work counts as failed."""
     quiet: float = 2.0
@@ -86,7 +86,7 @@ def entrants(
     """Return our own program, ``others``, and those given as ``NAME=CMD``.
 
     Raises:
-        ValueError: a program has no name or no command, or two have the same name.
+        ValueError: a program has no name or no command, two have the same name, or one has that of the bare loop.
     """
     found = [*default, *others]
     for each in given:

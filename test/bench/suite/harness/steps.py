@@ -49,7 +49,7 @@ async def preload(
     entrants: Sequence[Entrant],
     make: Callable[[Manager], Awaitable[object]],
 ) -> None:
-    """Call ``make`` with the first program; then let each program start once, and make the changes that it wants."""
+    """Call ``make`` while the first program runs; then let each program start once and change objects as it needs."""
     async with running(entrants[0], where) as manager:
         await manager.ready()
         await make(manager)

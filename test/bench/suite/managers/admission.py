@@ -95,7 +95,10 @@ async def _direct(manager: Manager, found: Found, count: int, at_once: int) -> N
 
 
 async def _second_webhook(manager: Manager, found: Found, count: int) -> None:
-    """Compare the CPU time of creates that one webhook reviews and of creates that two review; they take turns."""
+    """Compare the manager's CPU time for validating reviews alone and for pairs of a mutating and a validating review.
+
+    Both take turns.
+    """
     validating, mutating = _review(), _review(_MUTATING)
     if not await _admits(manager.port, mutating):
         return  # Trainer v2.1 has no mutating webhook

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Memory of a start in a full cluster: unrelated Secrets of 32 KiB, and pods that have their groups.
 
-``cold_start`` measures the same with TrainJobs. MPI TrainJobs exist, so that a manager that ever reads Secrets reads
-them.
+``cold_start`` measures a start with TrainJobs. A few MPI TrainJobs exist, so that a manager that reads Secrets for them
+does so.
 """
 
 from __future__ import annotations

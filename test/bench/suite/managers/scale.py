@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Many TrainJobs: the cost of a manager while they are created, at rest, at work, and after its watches have ended.
 
-A third of the TrainJobs is suspended, a third runs, and a third is complete. They are in 100 namespaces; of 100, two
-are MPI jobs and two are gangs; every second one has a field of Trainer v2.1, the others have one of v2.3. Those that are
-created later have neither: such fields need the mutating webhook, which v2.1 does not have. Each program has an API
-server of its own, so the figures of one are kept if another fails. These phases are measured one after another:
+A third of the TrainJobs is suspended, a third runs, and a third is complete. They are in 100 namespaces. Two of 100 are
+MPI jobs and two are gangs; every second one has a field of Trainer v2.1, and the others have one of v2.3. Those that are
+created later have neither: such fields need the mutating webhook, which v2.1 does not have. Each program has a separate
+API server, so its figures are kept if another program fails. These phases are measured one after another:
 
 - ``fill``: the TrainJobs are created, and their JobSets report;
 - ``rest``: nothing happens for half a minute;
@@ -160,7 +160,7 @@ async def _restart(plan: Plan, where: Cluster, entrant: Entrant, found: Found, n
 
 @asynccontextmanager
 async def _recovery(plan: Plan, manager: Manager, found: Found, name: str) -> AsyncIterator[None]:
-    """Measure from the body's begin until a new TrainJob has its JobSet and the manager has nothing left to do."""
+    """Measure from the beginning of the body until a new TrainJob has its JobSet, and until the manager is idle."""
     where, new = manager.cluster, f"after-{name}"
     async with phase(found, name, manager):
         began = time.perf_counter()
@@ -176,7 +176,7 @@ async def _recovery(plan: Plan, manager: Manager, found: Found, name: str) -> As
 
 @asynccontextmanager
 async def _answering(manager: Manager, found: Found, name: str) -> AsyncIterator[None]:
-    """Record the longest time that the manager took to answer a liveness probe: it was not blocked for longer."""
+    """Record the longest time that the manager took to answer a liveness probe; it was never blocked for longer."""
     longest = 0.0
 
     async def ask() -> None:
@@ -196,7 +196,7 @@ async def _answering(manager: Manager, found: Found, name: str) -> AsyncIterator
 
 @asynccontextmanager
 async def _machine(found: Found) -> AsyncIterator[None]:
-    """Record the peak of the memory that is used on the machine, minus the memory that was used before."""
+    """Record the peak of the machine's used memory, minus the memory that was used before."""
     before = most = psutil.virtual_memory().used
 
     async def look() -> None:

@@ -22,7 +22,7 @@ OBJECTS: Final = 2_000
 async def run(rounds: int) -> list[figures.Figure]:
     """Measure, and return the figures."""
     decoded = [json.loads(pods.line(number))["object"] for number in range(OBJECTS)]
-    for each in decoded:  # a cache of dicts would drop them, too
+    for each in decoded:  # a cache of dicts would drop these fields as well
         del each["metadata"]["managedFields"]
     keys = [(each["metadata"]["namespace"], each["metadata"]["name"]) for each in decoded]
     dicts = dict(zip(keys, decoded, strict=True))

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""KAI's kinds: the values that their CRDs accept, as tests install them."""
+"""The values that the CRDs of KAI's kinds accept; tests install the CRDs that are generated from the models."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The group of a pod, by the grouper that the hub chooses."""
+"""Fixtures that return the group of a pod, as the grouper makes it that the hub chooses."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Group = Callable[..., Awaitable[Metadata]]
 
 @pytest.fixture
 def group() -> Group:
-    """Return a function that returns the group of the pod in a cluster with the pod and further objects."""
+    """Return a function that returns the group of a pod in a cluster with this pod and ``objects``."""
 
     async def group_of(
         pod: Pod, *objects: Object, options: HubOptions | None = None, rules: Rules = Rules.V0_13
@@ -33,7 +33,7 @@ def group() -> Group:
 
 
 def sub_groups(metadata: Metadata) -> dict[str, tuple[int, str | None, list[str]]]:
-    """Return the minimum, the parent and the pods of each subgroup, by its name."""
+    """Return the minimum, the parent and the pods of each subgroup, by the subgroup's name."""
     return {
         each.name: (each.min_available, each.parent, each.pods_references) for each in metadata.sub_groups
     }

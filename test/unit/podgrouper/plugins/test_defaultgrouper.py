@@ -18,7 +18,7 @@ GroupSet = Callable[..., Awaitable[Metadata]]
 
 @pytest.fixture
 def group_set(make_object: Any, make_pod: Any, group: Any) -> GroupSet:
-    """Return a function that returns the group of a StatefulSet's pod, with a ConfigMap of defaults if one is given."""
+    """Return a function that returns the group of a StatefulSet's pod; ``types`` are the defaults in the ConfigMap."""
 
     async def group_set(
         *others: Object, pod: dict[str, Any] | None = None, types: str | None = None, **metadata: Any

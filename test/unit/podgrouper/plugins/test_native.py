@@ -112,7 +112,7 @@ async def test_an_older_version_of_the_api_is_found(make_object: Any, make_pod: 
 async def test_a_version_that_the_server_has_ceased_to_serve_is_passed_over(
     make_object: Any, make_pod: Any
 ) -> None:
-    """Discovery caches a version, whose path does not exist after an upgrade of the API server."""
+    """Discovery still returns a cached version whose path the API server no longer serves after an upgrade."""
     served = "v1alpha2"
 
     async def get(inner: Any, kind: Any, key: Any) -> Any:

@@ -78,7 +78,7 @@ async def test_the_priority_class_is_that_of_the_owners_below(
 
     metadata = await group(make_pod("p", stateful_set), gold, workflow, stateful_set)
 
-    # The default grouper reads the owners as they are stored, in which the set has no such label.
+    # The default grouper reads the stored owners, and the stored StatefulSet does not have the label.
     assert metadata.labels == {"priorityClassName": "gold"}
     assert metadata.priority_class_name == "train"
 

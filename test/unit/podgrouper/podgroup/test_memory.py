@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""A memory that tenants fill is bounded, and each keeps its own part of it."""
+"""A memory that tenants fill is bounded, and no tenant can evict the entries of others."""
 
 from __future__ import annotations
 

@@ -1,6 +1,9 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""With ``runtimePatches: {securityContext: deny}`` no pod gets the securityContext of a TrainJob, even unreviewed."""
+"""With ``runtimePatches: {securityContext: deny}``, no pod gets the securityContext of a TrainJob.
+
+This holds for TrainJobs that no webhook has reviewed as well.
+"""
 
 from __future__ import annotations
 

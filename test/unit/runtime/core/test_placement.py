@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Kueue's placement of pods is applied after the user's, whichever of the two fields each of them writes."""
+"""Kueue's placement of pods is applied after the user's, whether they are in runtimePatches or podTemplateOverrides."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Objects of the second API generation that differ from Trainer v2.3's on purpose."""
+"""Deliberate differences from Trainer v2.3 in the objects and verdicts of the second API generation."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def variables(only: dict[str, Any]) -> dict[str, str]:
 async def test_gpus_are_those_that_the_container_gets(
     policy: dict[str, Any], variable: str, replaced: str, merged: str
 ) -> None:
-    """The resources of the runtime are replaced in version 2.1 and merged in version 2.3."""
+    """The TrainJob's resources replace the runtime's in version 2.1, and are merged into them in version 2.3."""
     for version, gpus, processes in (("2.1", False, replaced), ("2.3", True, merged)):
         only = await container(policy, {"resources": TWO_GPUS}, {"trainer": ONLY_CPU}, version)
 
@@ -76,7 +76,7 @@ async def test_gpus_are_those_that_the_container_gets(
 
 
 async def test_an_empty_value_counts_no_gpus_in_version_2_1() -> None:
-    """Trainer v2.1 keeps the container's resources then, and counts those of the TrainJob."""
+    """For empty resources, Trainer v2.1 keeps the container's resources, but counts the GPUs in the TrainJob's."""
     trainer: dict[str, Any] = {"trainer": {"resourcesPerNode": {}}}
     for version, processes in (("2.1", "1"), ("2.3", "auto")):
         only = await container({"torch": {}}, {"resources": TWO_GPUS}, trainer, version)
@@ -115,7 +115,7 @@ async def test_the_names_of_a_missing_injection_target_are_quoted() -> None:
 
 
 async def test_validation_counts_the_gpus_that_the_container_gets() -> None:
-    """QLoRA of a small model needs one device: that of the runtime is replaced, or merged."""
+    """QLoRA of a small model needs one device. The runtime's is lost in version 2.1, and is merged in version 2.3."""
     arguments = ["model.lora_attn_modules=[q_proj]", "model.quantize_base=True"]
     trainer = {"numNodes": 1, "numProcPerNode": "auto", "command": ["tune", "run"], "args": arguments}
     one_gpu = {"resources": {"limits": {"nvidia.com/gpu": "1"}}}

@@ -31,7 +31,10 @@ from pkg.util.testing import (
 
 
 class Store(FakeClient):
-    """A client that reads metadata from a cache, which is not recorded as a request and fails while it may not watch."""
+    """A client whose reads of metadata come from a cache: they are not recorded as requests.
+
+    They fail while ``denied`` is set, because the cache then may not watch.
+    """
 
     denied = False
 
@@ -85,7 +88,7 @@ def reading(runtime: ClusterTrainingRuntime) -> Callable[[], Any]:
 
 
 async def used(held: Snapshots, store: FakeClient, live: ClusterTrainingRuntime) -> tuple[list[str], str]:
-    """Return the requests for the TrainJob's runtime, and the version of it that the TrainJob gets."""
+    """Get the TrainJob's runtime; return the verbs of the requests for it, and its version."""
     before = len(store.calls)
     found = await held.runtime_of(job(), ClusterTrainingRuntime, reading(live))
     return [call.verb for call in store.calls[before:]], _version(found)
@@ -312,7 +315,7 @@ def test_a_text_without_a_runtime_is_refused(text: str, reason: str) -> None:
 async def test_a_train_job_is_reviewed_by_its_snapshot_after_its_runtime_was_deleted(
     kind: type[ClusterTrainingRuntime | TrainingRuntime], version: str
 ) -> None:
-    """Otherwise it could be neither suspended nor resumed, though its objects are built from the snapshot."""
+    """Without the snapshot it could be neither suspended nor resumed, although its objects are built from it."""
     spec = make_training_runtime_spec()
     namespaced = kind is TrainingRuntime
     used = (

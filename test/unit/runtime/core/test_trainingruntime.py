@@ -128,7 +128,7 @@ async def test_an_override_that_does_not_fit_is_an_error_of_that_field(client: F
 
 
 class _Keeping(framework.CustomValidationPlugin):
-    """Records the Info that it has to validate."""
+    """A plugin that keeps the Info that it gets for validation."""
 
     name = "Keeping"
     info: Info
@@ -160,7 +160,7 @@ async def test_validation_builds_the_template_only_when_a_plugin_reads_it(
     monkeypatch.setattr(Struct, "from_json", classmethod(counting))
     assert await served.validate_against(spec, None, train_job) == ([], [])
     assert decoded == []
-    # The template that is read is a copy of the runtime's.
+    # Reading the template decodes a copy of the runtime's.
     (pod_set,) = keeping.info.template_spec.pod_sets
     assert (pod_set.name, pod_set.count) == ("node", 2)
     copy = template_spec_apply(keeping.info, JobSetSpec)

@@ -91,7 +91,7 @@ def train_job() -> TrainJob:
 
 
 async def outcome(plugins: Sequence[Plugin], spec: str, train_job: TrainJob, client: FakeClient) -> str:
-    await anyio.lowlevel.checkpoint()  # there are many orders
+    await anyio.lowlevel.checkpoint()  # lets other tasks run: there are many orders
     runtime = runtimes.TrainingRuntime(core.Framework(plugins), client)
     objects = await runtime.objects_from(SPECS[spec], train_job)
     _, errors = await runtime.validate_against(SPECS[spec], None, train_job)
@@ -102,7 +102,7 @@ async def outcome(plugins: Sequence[Plugin], spec: str, train_job: TrainJob, cli
 
 @pytest.mark.parametrize("spec", SPECS)
 async def test_the_order_of_plugins_does_not_matter(spec: str, train_job: TrainJob) -> None:
-    # Without it every run would generate other keys.
+    # With these Secrets stored, no plugin generates random keys.
     keys = [
         Secret(metadata=ObjectMeta(namespace="team-a", name=f"job-{suffix}"))
         for suffix in ("mpi-ssh-auth", "flux-curve")
@@ -112,7 +112,7 @@ async def test_the_order_of_plugins_does_not_matter(spec: str, train_job: TrainJ
     client = FakeClient(*keys)
     made = [await factory(client, client) for factory in registry.new_registry(found=()).values()]
 
-    # An order of the nine plugins matters only by the order of two of them: each pair is tried both ways.
+    # If the order matters, it matters for two of the nine plugins: each pair is tried in both orders, first and last.
     orders = [made, made[::-1]]
     for first, second in itertools.permutations(range(len(made)), 2):
         order = [plugin for index, plugin in enumerate(made) if index not in (first, second)]

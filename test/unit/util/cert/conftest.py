@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""A cluster in memory with the Secret and the webhook configuration, and replicas that share it on a virtual clock."""
+"""An in-memory cluster with the Secret and the webhook configuration, which replicas share on a virtual clock."""
 
 import base64
 import contextlib
@@ -71,7 +71,7 @@ class World:
     async def watch(self, changed: Callable[[], None]) -> None:
         async def follow(kind: type[Object]) -> None:
             following = self.server.watch(kind, resource_version=self.server.storage.version)
-            changed()  # a list comes before a watch
+            changed()  # a real watch begins with a list
             async for _ in following:
                 changed()
 
@@ -137,7 +137,7 @@ def world() -> World:
 
 @pytest.fixture
 def admits() -> Callable[..., bool]:
-    """Return a function that returns True if a client with a bundle accepts a replica's certificate for a name."""
+    """Return a function that says whether a client that trusts a bundle accepts a replica's certificate for a host."""
 
     def ask(replica: Certificates, bundle: bytes, name: str = HOST) -> bool:
         client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

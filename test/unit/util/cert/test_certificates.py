@@ -92,7 +92,7 @@ async def test_who_loses_the_race_for_the_secret_takes_the_winners(world: Any, a
 async def test_no_admission_fails_while_the_authority_changes_however_late_the_api_server_hears(
     world: Any, admits: Any
 ) -> None:
-    """The API server's copy of its configuration is 8 s old; it calls every replica twice a second."""
+    """The API server calls every replica twice a second, with a configuration that is 8 s old."""
     async with world.replicas(3, settle=10.0) as replicas:
         for replica in replicas:
             await replica.served()
@@ -139,7 +139,7 @@ async def test_the_secret_holds_the_former_authority_for_a_day(world: Any, admit
         await replica.served()
         data = await stored()
         assert data[pki.FORMER] == first.ca_crt != data["ca.crt"]
-        # A client trusts replicas before and after the change.
+        # Clients that have only one of the two authorities' bundles trust the replica, before and after the change.
         assert admits(replica, data["ca.crt"] + data[pki.FORMER])
         assert admits(replica, data[pki.FORMER] + data["ca.crt"])
         await anyio.sleep(configurations.OVERLAP.total_seconds() - 60)
@@ -255,7 +255,7 @@ def usage(**chosen: bool) -> x509.KeyUsage:
 
 
 def signed(good: Material, *, of_authority: bool = False, usage: x509.ExtensionType) -> Material:
-    """Return ``good`` with another usage in one of its certificates."""
+    """Return ``good`` with another (extended) key usage in its authority's or its serving certificate."""
     old = pki.certificate(good.ca_crt if of_authority else good.tls_crt)
     key: Any = serialization.load_pem_private_key(good.ca_key, None)
     public: Any = old.public_key()
@@ -333,7 +333,7 @@ async def test_a_certificate_with_another_type_of_key_is_served_as_well(world: A
 
 
 def rsa_served(material: Material, names: list[str], now: datetime, bits: int = 2048) -> Material:
-    """Return ``material`` with a serving certificate as Go's cert-controller issues it."""
+    """Return ``material`` with an RSA serving certificate like those that Go's cert-controller issues."""
     authority = pki.certificate(material.ca_crt)
     signing: Any = serialization.load_pem_private_key(material.ca_key, None)
     key = rsa.generate_private_key(public_exponent=65537, key_size=bits)
@@ -550,7 +550,7 @@ def test_hooks_that_trust_different_authorities_come_to_trust_all_of_them(world:
 
 
 def test_what_we_still_serve_with_stays_trusted_whatever_became_of_the_configuration(world: Any) -> None:
-    """A Secret that is restored from a backup contains an old authority, and the overlap starts again."""
+    """A Secret restored from a backup has an old authority: the overlap with the served one starts again."""
     old, served = (Authority.create(name).certificate for name in ("old", "served"))
     configuration = configuration_with(old)
     now = world.began + timedelta(days=30)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The watches of the Secret and the webhook configurations, with a transport in memory."""
+"""The watches of the Secret and of the webhook configurations, with an in-memory transport."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Server:
 
     @property
     def requests(self) -> list[str]:
-        """Return the requests for MutatingWebhookConfigurations."""
+        """Return the paths of the requests for MutatingWebhookConfigurations."""
         return [each.path for each in self.transport.requests if "mutating" in each.path]
 
     def _answer(self, request: rest.Request) -> rest.FakeResponse:

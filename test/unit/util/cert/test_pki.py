@@ -36,7 +36,7 @@ def test_the_chain_holds_for_the_names_and_no_others(made: Material) -> None:
 
 
 def test_a_go_manager_can_take_the_secret_over(made: Material) -> None:
-    """It reads the authority's key as PKCS#1, and looks for the authority's name among its alternative names."""
+    """A Go manager expects the authority's key as PKCS#1, and its name also as a subject alternative name."""
     assert made.ca_key.startswith(b"-----BEGIN RSA PRIVATE KEY-----")
     ca = pki.certificate(made.ca_crt)
     alternatives = ca.extensions.get_extension_for_class(x509.SubjectAlternativeName).value

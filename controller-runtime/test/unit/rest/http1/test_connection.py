@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""One connection, byte by byte: responses split at any position, and every way to fail."""
+"""One connection: responses that are split at any byte, and every way in which it can fail."""
 
 import asyncio
 import gzip
@@ -56,7 +56,7 @@ WHOLE = [
 
 
 def arrive(connection: Connection, data: bytes) -> None:
-    """Let a transport read ``data``, as much at a time as the connection takes."""
+    """Pass ``data`` to the connection as a transport does: in pieces of the size of the connection's buffer."""
     while data:
         room = connection.get_buffer(-1)
         taken, data = data[: len(room)], data[len(room) :]
@@ -410,7 +410,7 @@ async def test_an_answer_that_is_too_large_is_given_up(status: int, stream: bool
     await asyncio.sleep(0)
     assert wire.told == []
     if stream and status == 200:
-        # A stream has no end: its reader sees to it that it does not grow.
+        # A stream has no maximum size: its reader consumes what arrives.
         assert (await asking).status == 200
         return
     arrive(wire.connection, b"1\r\nx\r\n")

@@ -34,7 +34,7 @@ def run(request: pytest.FixtureRequest) -> Run:
 
 
 class Trust:
-    """An authority, and contexts of servers it vouches for."""
+    """A certificate authority, the TLS configuration of clients that trust it, and TLS contexts of its servers."""
 
     def __init__(self, folder: Path) -> None:
         self.authority = Authority.create("test-ca")
@@ -54,7 +54,7 @@ def trust(tmp_path: Path) -> Trust:
 
 @asynccontextmanager
 async def listening(serve: Serve, tls: ssl.SSLContext | None = None) -> AsyncIterator[int]:
-    """A server on loopback; its connections end with it."""
+    """Run a server on loopback and yield its port; its connections are aborted at the end."""
     writers = set[asyncio.StreamWriter]()
 
     async def guarded(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -83,7 +83,7 @@ async def answering(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) 
 
 
 class Proxy:
-    """Answers plain requests itself, and makes tunnels unless it is to refuse them."""
+    """A proxy that answers plain requests itself and opens a tunnel for CONNECT, or answers it with ``refusal``."""
 
     def __init__(self, refusal: bytes = b"") -> None:
         self.heads: list[str] = []
@@ -121,7 +121,7 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 
 async def reason(config: rest.Config) -> str:
-    """Return the reason why no connection is made with ``config``."""
+    """Return the error message, without the host, of a connection with ``config`` that fails."""
     with pytest.raises(rest.ConnectError) as raised:
         async with rest.Transport(config) as transport:
             await transport.send(GET)

@@ -15,7 +15,7 @@ from ctrl_testkit.connections import Line
 
 
 class Instant(Dialer):
-    """Makes connections in no time, or fails."""
+    """Makes connections after ``takes`` seconds, or raises ``error``."""
 
     def __init__(self) -> None:
         self.made: list[http1.Connection] = []
@@ -194,7 +194,7 @@ async def test_streams_take_no_room_from_requests(new_pool: NewPool, dialer: Ins
     assert not waiting.done()
     pool.free(requests[0])
     assert await waiting is requests[0]
-    # Streams that end in good order are kept no more than others are.
+    # Connections of streams are closed at the end, although these streams ended without an error.
     for stream in streams:
         pool.free(stream)
     await asyncio.sleep(0)
@@ -223,7 +223,7 @@ async def test_a_connection_that_ends_before_it_is_handed_out_takes_no_room(
     async def dial(owner: Any, context: ssl.SSLContext | None) -> http1.Connection:
         connection = await Instant.dial(dialer, owner, context)
         connection.transport.abort()
-        await asyncio.sleep(0)  # until the loop has reported the end
+        await asyncio.sleep(0)  # lets the event loop report that the connection has ended
         return connection
 
     pool, dialer.dial = new_pool(limit=1), dial  # type: ignore[method-assign] # one that ends

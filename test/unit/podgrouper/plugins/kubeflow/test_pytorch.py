@@ -174,7 +174,7 @@ async def test_with_a_policy_the_replica_specs_are_looked_at_for_subgroups_only(
 async def test_the_workers_require_the_number_of_segments_even_a_negative_one(
     size: str, needed: int | None, group_pytorch: GroupPyTorch
 ) -> None:
-    """The API server refuses the group, as it does upstream's."""
+    """The API server refuses a group with a negative number; upstream sends it, too."""
     workers = (await group_pytorch(None, 3, size=size, rules=Rules.V0_17)).sub_groups[0]
 
     assert (workers.name, workers.min_sub_group) == ("worker", needed)

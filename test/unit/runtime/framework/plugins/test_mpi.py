@@ -183,7 +183,7 @@ async def test_the_host_file(spec: TrainingRuntimeSpec, train_job: TrainJob, lin
 async def test_the_gpus_of_the_train_job_are_slots_although_the_nodes_do_not_get_them(
     jobs: tuple[str, ...],
 ) -> None:
-    """Trainer v2.3 merges the TrainJob's resources only into the labelled job, but counts them nevertheless."""
+    """Trainer v2.3 merges the TrainJob's resources only into the labelled job, but counts them for the slots."""
     spec, train_job = spec_of(*jobs, num_proc_per_node=1), job(resources_per_node=GPUS)
 
     for version in ("2.1", "2.3"):

@@ -235,7 +235,7 @@ async def test_nothing_is_watched_before_the_first_gang_scheduled_job(
     runtime = runtimes.TrainingRuntime(framework.Framework([made]), reader)
 
     async def needed() -> int:
-        """Return the number of kinds whose watches may start."""
+        """Return the number of watched kinds whose watch may start by now."""
         over = 0
         for options in notes.options.values():
             with anyio.move_on_after(1):
@@ -251,7 +251,7 @@ async def test_nothing_is_watched_before_the_first_gang_scheduled_job(
 
 
 class Informer:
-    """An informer of a kind that is served from the start, or later."""
+    """An informer of a kind that is served from the start, or once ``served`` is set."""
 
     def __init__(self, *, served: bool) -> None:
         self.has_synced = served

@@ -38,7 +38,7 @@ def test_plugins_of_others_run_after_ours_by_name() -> None:
 
 
 def module(source: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> EntryPoint:
-    """Return an entry point to ``new`` of a module with that source."""
+    """Return an entry point to the function ``new`` in a module with this source."""
     (folder / "plugin_of_others.py").write_text(source)
     monkeypatch.syspath_prepend(str(folder))
     monkeypatch.delitem(sys.modules, "plugin_of_others", raising=False)

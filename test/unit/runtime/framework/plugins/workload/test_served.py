@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The version in which gangs are written, which the schemas of the API server determine."""
+"""The schemas of the API server determine the version in which gangs are written."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ KINDS: dict[str, type[Object]] = {
 
 
 def job_set(*pod_fields: str) -> dict[str, Any]:
-    """Return the properties of a JobSet whose pods have these fields."""
+    """Return the schema properties of a JobSet whose pod specs have these fields."""
     schema: dict[str, Any] = {"type": "object", "properties": {key: {"type": "object"} for key in pod_fields}}
     for step in ("spec", "template", "spec", "template"):
         schema = {"type": "object", "properties": {step: schema}}
@@ -154,7 +154,7 @@ async def test_an_interrupted_watch_of_gangs_makes_it_read_the_api_again_once() 
     assert read > before
     for _ in range(9):
         await served.current()
-    assert server.requests == read, "a watch that is denied for long is not a request for each reconcile"
+    assert server.requests == read, "a watch that stays denied must not cost a request for each reconcile"
 
     server.now, server.served = 5, set()
     interrupted[v1beta1.PodGroup] = 4

@@ -81,7 +81,7 @@ async def built(plugin: Workload, info: Info, train_job: TrainJob) -> list[Objec
 
 
 def pod_specs(info: Info) -> dict[str, dict[str, Any]]:
-    """Return the pod specs of the template by the name of their job, without the containers."""
+    """Return the pod specs in the template, without the containers, by the name of the replicated job."""
     spec = template_spec_apply(info, JobSetSpec)
     assert spec is not None
     found = {job.name: job.template.spec.template.spec.to_dict() for job in spec.replicated_jobs or ()}
