@@ -88,7 +88,7 @@ async def _measure(plan: Plan, where: Cluster, entrant: Entrant, found: Found) -
     for number in range(1, RESTARTS + 1):
         await _restart(plan, where, entrant, found, f"restart.{number}")
     async with running(entrant, where) as manager:
-        await manager.ready()
+        await _serve(plan, manager, "before-behind")  # it may wait for a list, which would count as settled
         await manager.within(patience, manager.settled(plan.quiet))
         manager.pause()
         await api.each(jobs, _touching(where.api, "behind"))
@@ -161,17 +161,20 @@ async def _restart(plan: Plan, where: Cluster, entrant: Entrant, found: Found, n
 @asynccontextmanager
 async def _recovery(plan: Plan, manager: Manager, found: Found, name: str) -> AsyncIterator[None]:
     """Measure from the beginning of the body until a new TrainJob has its JobSet, and until the manager is idle."""
-    where, new = manager.cluster, f"after-{name}"
     async with phase(found, name, manager):
         began = time.perf_counter()
         yield
-        async with where.api.watching(_ALL_JOB_SETS, [new]) as watch:
-            created = time.perf_counter()
-            await _creating(where.api)(new)
-            seen = await manager.within(plan.patience, watch.all())
-        found.add(f"{name}.first_jobset", seen[new] - created, "s")
+        found.add(f"{name}.first_jobset", await _serve(plan, manager, f"after-{name}"), "s")
         last = await manager.within(plan.patience, manager.settled(plan.quiet))
         found.add(f"{name}.settled", last - began, "s")
+
+
+async def _serve(plan: Plan, manager: Manager, new: str) -> float:
+    """Create a TrainJob, and return the seconds until its JobSet exists."""
+    async with manager.cluster.api.watching(_ALL_JOB_SETS, [new]) as watch:
+        began = time.perf_counter()
+        await _creating(manager.cluster.api)(new)
+        return (await manager.within(plan.patience, watch.all()))[new] - began
 
 
 @asynccontextmanager
