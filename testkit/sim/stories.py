@@ -124,7 +124,9 @@ class Stories:
             ended = is_true(job, "Complete") or is_true(job, "Failed")
             if ended or obstacle(sim, job) is not None or lacks_runtime(sim, job):
                 return
-            assert sim.loop.time() < until, f"a TrainJob is not woken when its obstacle ends: {name}"
+            assert sim.loop.time() < until, (
+                f"a TrainJob is not reconciled when the conflicting object is deleted: {name}"
+            )
             await anyio.sleep(1.0)
 
     async def unblock(self, sim: Simulation, rng: random.Random, name: str) -> None:

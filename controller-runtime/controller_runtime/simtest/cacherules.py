@@ -46,7 +46,7 @@ def disagreements(server: Server, engine: SharedInformer) -> Iterator[str]:
                 if index.values.get(key, ()) != values.get(field, ()):
                     yield f"an index is wrong: {kind} {key.name} by {field}"
     for key in sorted(store._writes):
-        yield f"a cache does not let go of an own write: {kind} {key.name}"
+        yield f"a cache keeps our own write after the watch has confirmed it: {kind} {key.name}"
 
 
 def missed(server: Server, engine: SharedInformer) -> Iterator[str]:

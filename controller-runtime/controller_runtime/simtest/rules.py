@@ -293,10 +293,10 @@ class Rules(Observer):
         if expected is not None and uid == expected.uid and version < expected.version:
             self.fail(f"a read is older than an own write: {kind.gvk.kind} {key[1]}")
         if expected is not None and uid == expected.uid and expected.ended:
-            self.fail(f"a read finds an object that an own write has ended: {kind.gvk.kind} {key[1]}")
+            self.fail(f"a read returns an object whose deletion our own write completed: {kind.gvk.kind} {key[1]}")
         engine = _engine(replica, kind)
         if engine is not None and cacherules.is_ghost(engine, place[1]):
-            self.fail(f"a read finds an own write that the watch has passed: {kind.gvk.kind} {key[1]}")
+            self.fail(f"a read returns our own write although the watch has reported newer states: {kind.gvk.kind} {key[1]}")
         reported = engine.store.observed(place[1]) if engine is not None else None
         if reported is not None and uid == reported.uid and version < int(reported.resource_version):
             self.fail(f"a read is older than the last event: {kind.gvk.kind} {key[1]}")
