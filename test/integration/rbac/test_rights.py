@@ -111,7 +111,7 @@ FEATURES: Final[dict[str, scenarios.Scenario]] = {
     "MPI": scenarios.mpi,
     "ClusterTrainingRuntimes in use are kept": scenarios.cluster_runtime,
     "gangs of scheduler-plugins": scenarios.coscheduling,
-    "an edit of a suspended TrainJob that its JobSet cannot follow": rebuild,
+    "an edit of a suspended TrainJob that needs a new JobSet": rebuild,
     "gangs of Volcano with a priority class": scenarios.volcano,
     "gangs of Kubernetes (`podGroupPolicy.workload`)": scenarios.workload,
     "the mutating webhook (`config/webhook`)": defaulter,
