@@ -40,7 +40,7 @@ class RestError(Exception):
 
 
 class ConfigError(RestError):
-    """The settings of a connection cannot be used; one line that names the file."""
+    """The settings of a connection cannot be used. The message is one line."""
 
 
 class InvalidRequestError(RestError, ValueError):
@@ -56,7 +56,7 @@ class NoKindMatchError(RestError):
 
 
 class TransportError(RestError):
-    """No response, or only a part of it, was received; the request may have taken effect."""
+    """No response, or only a part of one, was received; the request may have taken effect."""
 
     def __init__(self, message: str, *, host: str = "") -> None:
         super().__init__(f"{host}: {message}" if host else message)
@@ -98,7 +98,7 @@ def decoded(decode: Callable[[bytes], T], body: bytes) -> T:
 
 
 def _reason(error: Exception) -> str:
-    """Return on one line why a body is invalid, without any value of it."""
+    """Return on one line why a body is invalid, without quoting a value from it."""
     if isinstance(error, pydantic_core.ValidationError):
         first = error.errors(include_input=False, include_url=False)[0]
         return f"{'.'.join(map(str, first['loc']))}: {first['msg']}".lstrip(": ")

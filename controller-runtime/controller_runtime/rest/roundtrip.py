@@ -43,11 +43,12 @@ class Response(ABC):
     async def raise_for_status(self, *, media_type: str = "json") -> None:
         """Return if the request succeeded; otherwise close the response and raise.
 
-        ``media_type`` is a part of the media type that a success must have, in lower case: logs of pods are not JSON.
+        If a successful response has a media type, it must contain ``media_type``, which is in lower case. Logs of pods,
+        for instance, are not JSON.
 
         Raises:
             StatusError: the status code is 400 or more.
-            AnswerError: the response is neither an error nor a success of this media type.
+            AnswerError: the response is neither an error nor a success, or has another media type.
         """
         if self.status >= 400:
             try:
