@@ -73,7 +73,7 @@ class Writer(Protocol):
         ...
 
     async def update(self, obj: T, **options: Unpack[opts.UpdateOptions]) -> T:
-        """Replace the stored object; ConflictError if ``resourceVersion`` is not the newest."""
+        """Replace the stored object; ConflictError if ``resourceVersion`` is set and not the newest."""
         ...
 
     async def patch(self, obj: T, patch: Patch, **options: Unpack[opts.PatchOptions]) -> T:
@@ -204,8 +204,9 @@ class FieldIndexer(Protocol):
         """Index ``kind`` by the values that ``extract`` returns. Call it before the cache starts.
 
         ``reads`` declares the fields that ``extract`` reads. A cache then passes such a struct instead of the object,
-        because it takes a tenth of the time to decode. If it has decoded the object already, it passes the object, as
-        other indexers, such as the fake client, always do. So the fields must have the same names as in the kind.
+        because it takes a tenth of the time to decode. A cache that has already decoded the object passes the object,
+        and other indexers, such as the fake client, always do. Therefore the fields must have the same names in the
+        struct as in the kind.
 
         Raises:
             ValueError: the kind already has an index of that name.

@@ -41,7 +41,11 @@ class MergePatch(msgspec.Struct, frozen=True):
         return MERGE
 
     def data(self, obj: Object) -> bytes:
-        """Return the changes from ``old`` to ``obj``; ``{}`` if nothing changed."""
+        """Return the changes from ``old`` to ``obj``; ``{}`` if nothing changed.
+
+        Raises:
+            ValueError: an optimistic lock is wanted, and ``old`` has no resourceVersion.
+        """
         patch = self._changes(self.old.to_dict(), obj.to_dict())
         if self.optimistic_lock:
             version = self.old.metadata.resource_version
@@ -69,7 +73,7 @@ class StrategicMergePatch(MergePatch, frozen=True):
 
 
 def merge_from(old: Object, *, optimistic_lock: bool = False) -> MergePatch:
-    """Return a merge patch of the changes since ``old``, which the caller must not change meanwhile.
+    """Return a merge patch of the changes since ``old``, which the caller must not change until the patch is sent.
 
     With ``optimistic_lock`` the server rejects the patch (ConflictError) if the object has changed since ``old``.
     """
