@@ -276,7 +276,7 @@ _compact: Final = _Compact()
 
 
 def outline(text: bytes) -> bytes:
-    """Return the text of an object with only its metadata; raises BadObjectError if there is no metadata."""
+    """Return the text of an object with only its metadata; raises BadObjectError if the metadata is missing."""
     try:
         return b'{"metadata":' + metadata_text(text) + b"}"
     except (msgspec.DecodeError, KeyError, RecursionError) as error:

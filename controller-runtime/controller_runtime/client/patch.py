@@ -91,7 +91,9 @@ def strategic_merge_from(old: Object, *, optimistic_lock: bool = False) -> Strat
     """
     schema = openapi.merge_schema_of_kind(type(old).gvk)
     if schema is None:
-        raise ValueError(f"{type(old).gvk}: no strategic merge patch of this kind; use merge_from")
+        raise ValueError(
+            f"{type(old).gvk}: strategic merge patches are not supported for this kind; use merge_from"
+        )
     return StrategicMergePatch(old, optimistic_lock, schema)
 
 

@@ -145,7 +145,7 @@ def place_of(request: Request, tables: Tables) -> Place:
     matcher = _matcher(query.get("labelSelector") or None)
     fields = [_requirement(part) for part in query.get("fieldSelector", "").split(",") if part]
     for path, value, _ in fields:
-        _has_field(table, {}, path, value)  # refuse it also where no object exists
+        _has_field(table, {}, path, value)  # refuse it even if no object exists
 
     def picks(document: Document) -> bool:
         metadata = document["metadata"]

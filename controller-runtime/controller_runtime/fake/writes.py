@@ -298,7 +298,9 @@ def patched(table: Table, document: Document, body: JSON, content_type: str) -> 
 def _check_type(table: Table, body: JSON, content_type: str) -> None:
     custom = table.facts.custom
     if content_type == STRATEGIC and not custom and openapi.merge_schema_of_kind(table.facts.gvk) is None:
-        raise NotImplementedError(f"{table.facts.gvk}: no strategic merge patch of this kind in memory")
+        raise NotImplementedError(
+            f"{table.facts.gvk}: strategic merge patches are not supported for this kind in memory"
+        )
     if content_type not in (MERGE, JSON_PATCH) and (content_type != STRATEGIC or custom):
         message = "415: Unsupported Media Type"
         if custom:

@@ -355,7 +355,7 @@ def _has_none(annotation: Any) -> bool:
 
 def _nullable(schema: Schema) -> Schema:
     if "enum" in schema:
-        raise _NoSchemaError("the API server does not take null as one of the values of an enum")
+        raise _NoSchemaError("the API server does not accept null as one of the values of an enum")
     return {**schema, "nullable": True}
 
 
@@ -441,7 +441,7 @@ def _array(schema: Schema, definitions: Mapping[str, Schema], above: tuple[str, 
     if not schema.get("uniqueItems"):
         return {"items": items}
     if "nullable" in items:
-        raise _NoSchemaError("the API server does not take null in a set")
+        raise _NoSchemaError("the API server does not accept null in a set")
     return {"items": items, openapi.LIST_TYPE: "set"}
 
 

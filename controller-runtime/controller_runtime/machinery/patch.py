@@ -161,7 +161,7 @@ def _get(document: JSON, path: list[str]) -> JSON:
         elif isinstance(document, list):
             document = document[_index(document, step, end=len(document))]
         else:
-            raise PatchError(f"nothing below a scalar: {step!r}")
+            raise PatchError(f"a scalar has no key or index {step!r}")
     return document
 
 
@@ -175,7 +175,7 @@ def _add(document: JSON, path: list[str], value: JSON) -> JSON:
     elif isinstance(parent, list):
         parent.insert(len(parent) if step == "-" else _index(parent, step, end=len(parent) + 1), value)
     else:
-        raise PatchError(f"nothing below a scalar: {step!r}")
+        raise PatchError(f"a scalar has no key or index {step!r}")
     return document
 
 

@@ -215,4 +215,4 @@ def _members(text: bytes, opening: bytes) -> Iterator[bytes]:
             case b"," if depth == 1:
                 yield text[start : token.start()].strip()
                 start = token.end()
-    raise msgspec.DecodeError("a text has no end")
+    raise msgspec.DecodeError("a list or object is not closed")

@@ -180,7 +180,7 @@ def load_all(
 
 
 def line_of(text: str | bytes, number: int, path: Iterable[str | int]) -> int | None:
-    """Return the line of a value in document ``number``, or None if there is no such document.
+    """Return the line of a value in document ``number``, or None if the document does not exist.
 
     If the text does not contain the value, the line is that of its nearest ancestor in the text. Documents and lines
     are counted from one. The lines of the last two texts are kept, so further lookups do not parse them.
@@ -457,7 +457,7 @@ class _Composer:
         frame.key = key
         if self._strict:
             if key in frame.lines:
-                raise YAMLError(f"key is given twice, before at line {frame.lines[key]}")
+                raise YAMLError(f"key is given twice, first at line {frame.lines[key]}")
             frame.lines[key] = mark.line + 1
 
     def _merge(self, into: dict[str, JSON], value: Any, *, is_alias: bool) -> None:
@@ -632,7 +632,7 @@ def _json_values(text: str | bytes, *, strict: bool) -> list[JSON]:
         error.line = error.line_in(decoded)
         raise
     except YAMLError:
-        with _located(decoded):  # read as YAML, the error has a line
+        with _located(decoded):  # read it again as YAML, because YAML's errors have a line
             for _ in _documents(decoded, strict=strict, most_values=MOST_VALUES_OF_FILES):
                 pass
         raise

@@ -131,7 +131,7 @@ def parse_retry_after(value: str | None, now: datetime | None = None) -> float |
         # A longer number exceeds the bound, and Python refuses to parse one of thousands of digits.
         negative, long = value.startswith("-"), len(value) > _LONGEST_NUMBER
         return errors.bounded_wait(0 if negative else errors.MAX_RETRY_AFTER if long else int(value))
-    from email.utils import parsedate_to_datetime  # rare, and loads the codecs of mail
+    from email.utils import parsedate_to_datetime  # rarely needed, and imports the codecs of mail
 
     try:
         moment = parsedate_to_datetime(value)

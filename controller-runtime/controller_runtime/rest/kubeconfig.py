@@ -247,7 +247,7 @@ def _bad_address(host: str) -> str:
     if address.scheme not in ("http", "https"):
         return "must begin with https:// or http://"
     if not address.hostname or port == 0:
-        return "has no host or no port"
+        return "has no valid host or port"
     return ""
 
 

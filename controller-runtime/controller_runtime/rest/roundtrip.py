@@ -65,8 +65,8 @@ def _problem(status: int, headers: Mapping[str, str], expected: str) -> str:
     """Return why a response below 400 is not one of an API server, or an empty string."""
     if not 200 <= status < 300:
         location = headers.get("Location", "")[:_LONGEST_SHOWN]
-        return f"the response is {status}, not the Kubernetes API's" + (
-            f"; it points to {location!r}" if location else ""
+        return f"the response has status {status} and is not from the Kubernetes API" + (
+            f"; it redirects to {location!r}" if location else ""
         )
     media_type = headers.get("Content-Type", "")
     if media_type and expected not in media_type.lower():

@@ -50,7 +50,7 @@ class Connection(asyncio.BufferedProtocol):
         self._task: asyncio.Task[None] | None = None
         self._rest = b""
         self._paused = False
-        self._held_up = False  # until there is room for more of the body
+        self._held_up = False  # True: do not read until there is room for more of the body
         self._room: anyio.Event | None = None
         self._ended = False  # the last answer is written
         self._eof = False

@@ -151,7 +151,7 @@ class Pool:
                 made.abort()
                 raise Error("the transport was closed")
             if made.usable:
-                # A connection already closed does not report its loss again: it would count for ever.
+                # A connection that is already closed does not report its loss again, so it would count for ever.
                 self._open.add(made)
                 if stream:
                     self._streaming.add(made)
