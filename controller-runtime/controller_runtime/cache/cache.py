@@ -184,7 +184,7 @@ class Cache:
     # Reading.
 
     async def get(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> T:
-        """Return the object at (namespace, name) as the watch reported it or this process wrote it, the newer of both.
+        """Return the object at (namespace, name): the newest state that the watch reported or this process wrote.
 
         Raises:
             NotFoundError: the object does not exist.

@@ -359,7 +359,7 @@ async def _cut(body: bytes) -> Page | None:
             cut = body.find(between, begin, end) + 1
             items.append(msgspec.Raw(body[begin : cut or end]))
             begin = cut + 1 if cut else end
-            # If the text was cut in another place than between two items, this is not valid JSON.
+            # If the text was not cut between two items, this is not valid JSON.
             _check(items[-1])
             await anyio.lowlevel.checkpoint()
     except (msgspec.DecodeError, RecursionError, errors.BadObjectError):

@@ -61,7 +61,7 @@ class IndexMissingError(CacheError):
 
 
 class UndecodableObjectError(CacheError):
-    """A stored object has another shape than the class it is read as, or is too large to be decoded."""
+    """A stored object does not fit the class that it is read as, or is too large to be decoded."""
 
     needs_no_stack = True
 

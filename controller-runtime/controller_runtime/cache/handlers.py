@@ -154,7 +154,7 @@ class HeldEvents:
     def writing(self, key: NamespacedName) -> Iterator[None]:
         """Hold changes of ``key`` back until the body is done, but at most :data:`HOLD` seconds each.
 
-        A change that is delivered before the response to our write arrived counts as another writer's.
+        A change that is delivered before the response to our write has arrived counts as a change by another writer.
         """
         writing = self._writing.setdefault(key, _Writing())
         writing.count += 1

@@ -96,7 +96,7 @@ def _metadata(text: bytes) -> ObjectMeta:
 
 
 def _check_kind(text: bytes, kind: str) -> None:
-    """Raise StatusError for a Status of a failure, AnswerError for an object of another kind than ``kind``."""
+    """Raise StatusError for a Status of a failure, AnswerError for an object whose kind is not ``kind``."""
     found = rest.decoded(_decode_names, text)
     if found.kind == "Status" != kind and found.status != "Success":
         raise errors.from_status(rest.decoded(msgspec.json.decode, text), http_code=500)

@@ -3,7 +3,8 @@
 """Reader, Writer, StatusClient, and Client, which combines them; annotate parameters with the smallest one.
 
 Every call raises :class:`controller_runtime.machinery.errors.StatusError` if the API server rejects it, and
-:class:`controller_runtime.rest.TransportError` if the server is not reached. The caller owns returned objects.
+:class:`controller_runtime.rest.TransportError` if the server is not reached. Reads from a cache may raise
+:class:`controller_runtime.cache.CacheError`. The caller owns returned objects.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class Patch(Protocol):
 
 
 class Reader(Protocol):
-    """Reads objects from the cache if the kind is cached, otherwise from the API server."""
+    """Reads objects from a cache or from the API server, which depends on the client and the kind."""
 
     async def get(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> T:
         """Return the object at (namespace, name).

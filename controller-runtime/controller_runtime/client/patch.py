@@ -30,21 +30,21 @@ class RawPatch(msgspec.Struct, frozen=True):
 
 
 class MergePatch(msgspec.Struct, frozen=True):
-    """The merge patch that turns ``old`` into the object that is sent."""
+    """The merge patch that turns ``old`` into the object passed to :meth:`data`."""
 
     old: Object
     optimistic_lock: bool = False
 
     @property
     def content_type(self) -> str:
-        """A merge patch."""
+        """The content type of merge patches."""
         return MERGE
 
     def data(self, obj: Object) -> bytes:
         """Return the changes from ``old`` to ``obj``; ``{}`` if nothing changed.
 
         Raises:
-            ValueError: an optimistic lock is wanted, and ``old`` has no resourceVersion.
+            ValueError: ``optimistic_lock`` is set, and ``old`` has no resourceVersion.
         """
         patch = self._changes(self.old.to_dict(), obj.to_dict())
         if self.optimistic_lock:
@@ -59,13 +59,13 @@ class MergePatch(msgspec.Struct, frozen=True):
 
 
 class StrategicMergePatch(MergePatch, frozen=True):
-    """The strategic merge patch that turns ``old`` into the object that is sent."""
+    """The strategic merge patch that turns ``old`` into the object passed to :meth:`data`."""
 
     schema: openapi.MergeSchema = openapi.UNKNOWN
 
     @property
     def content_type(self) -> str:
-        """A strategic merge patch."""
+        """The content type of strategic merge patches."""
         return STRATEGIC
 
     def _changes(self, old: Document, new: Document) -> Document:

@@ -111,7 +111,7 @@ class Struct(BaseModel):
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """Add the rules of the wire to pydantic's schema of the class."""
+        """Add the rules that the module's docstring lists to pydantic's schema of the class."""
         return _with_rules_of_the_wire(cls, handler(source), handler)
 
     @classmethod

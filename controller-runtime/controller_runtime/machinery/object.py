@@ -86,7 +86,7 @@ class Object(Struct):
         """Set ``apiVersion`` and ``kind`` if the caller did not.
 
         Raises:
-            ValueError: ``kind`` is not that of the class; PartialObjectMetadata takes any kind.
+            ValueError: ``kind`` is not that of the class; PartialObjectMetadata accepts any kind.
         """
         gvk = getattr(type(self), "gvk", None)
         if gvk is None:
@@ -234,7 +234,7 @@ def unstructured(gvk: GVK) -> type[Unstructured]:
 def metadata_only(kind: type[Object] | GVK) -> type[PartialObjectMetadata]:
     """Return the class that represents ``kind`` when only metadata is listed, watched and read.
 
-    Its instances have the ``apiVersion`` and ``kind`` of ``kind``.
+    Objects that clients return have the ``apiVersion`` and ``kind`` of ``kind``, not those of PartialObjectMetadata.
     """
     if isinstance(kind, GVK):
         return _of(PartialObjectMetadata, kind)
@@ -285,7 +285,7 @@ class LazyObject(Generic[T_co]):
         self.kind = kind
         self.text = text
         self.own_write = False
-        """True if a write through the cache's own client produced this state, and nothing changed it since."""
+        """True if a write through the client of its cache produced this state, and nothing has changed it since."""
         self._object = known
         self._metadata: ObjectMeta | None = None
         self._view: msgspec.Struct | None = None

@@ -205,7 +205,7 @@ class StrategicMergeError(ValueError):
 def strategic_merge_patch(original: Document, patch: Document, schema: MergeSchema) -> Document:
     """Return ``original`` with ``patch`` merged into it.
 
-    Both arguments are consumed: the result shares parts with them, and they must not be used afterwards.
+    Both arguments are consumed: the result shares parts with them, so they must not be used afterwards.
 
     Raises:
         StrategicMergeError: an item of a merged list lacks its key, or a directive is not valid.

@@ -144,7 +144,7 @@ def _is_printable(error: BaseException) -> bool:
 
 
 class StrayExitError(Exception):
-    """Code raised ``SystemExit`` although the process is not its own."""
+    """Code raised ``SystemExit`` in a process that it does not own."""
 
 
 class StrayCancellationError(Exception):

@@ -157,7 +157,7 @@ def load_map(text: str | bytes, *, most_values: int = MOST_VALUES) -> dict[str, 
 def load_all(
     text: str | bytes, *, strict: bool = True, most_values: int = MOST_VALUES_OF_FILES, is_json: bool = False
 ) -> Iterator[tuple[int, JSON]]:
-    """Yield each document with its number, counted from one. Empty documents are counted and skipped.
+    """Yield each document with its number, counted from one. Empty YAML documents are counted and skipped.
 
     A text that begins with a bracket is read as JSON values if it is JSON, as kubectl does. With ``is_json``, a text
     that is not JSON is an error. Raises like :func:`load`.

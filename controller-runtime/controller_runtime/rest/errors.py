@@ -7,7 +7,7 @@ RestError
 ├── InvalidRequestError     a group, version, namespace or name is not valid in a URL; also a ValueError
 ├── NoKindMatchError        the server does not serve this kind, e.g. because its CRD is not installed yet
 └── TransportError          the server was not reached, or the response was cut off
-    ├── ConnectError        no connection was made, and nothing was sent
+    ├── ConnectError        nothing was sent: no connection was made, or this replica may not write
     ├── TransportTimeoutError
     └── AnswerError         the response is not one of the Kubernetes API: a redirect, a proxy's page
 
@@ -64,7 +64,7 @@ class TransportError(RestError):
 
 
 class ConnectError(TransportError):
-    """No connection to the server was made; nothing was sent."""
+    """Nothing was sent: no connection to the server was made, or this replica may not write."""
 
 
 class TransportTimeoutError(TransportError):

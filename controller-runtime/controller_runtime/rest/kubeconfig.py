@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Read kubeconfigs: files are merged and checked, and one context is selected, with its server, TLS and identity.
 
-kubernetes-asyncio merges files and runs exec plugins, OIDC and gcloud logins. This module does the rest itself:
+kubernetes-asyncio merges files and runs exec plugins, OIDC and gcloud logins. This module replaces its other parts:
 kubernetes-asyncio writes inline certificates to temporary files, while here they stay in memory, and it reads a token
 file only once, while here it is read again from time to time.
 """
@@ -201,7 +201,7 @@ class Entry:
         return self._folder / value if value else None
 
     def pem(self, key: str) -> bytes | Path | None:
-        """Return the inline bytes, else the named file, in the same order as kubectl."""
+        """Return the inline bytes or, without them, the path of the file; kubectl prefers the inline bytes, too."""
         if data := self.text(f"{key}-data"):
             try:
                 return base64.b64decode(data, validate=True)

@@ -32,11 +32,11 @@ _WARNING: Final = re.compile(r'299 \S+ "((?:[^"\\]|\\.)*)"')
 _log: Final = log.logger_from("rest")
 
 Observe = Callable[[str, str, str], None]
-"""Called after each request with code, method and host; the code is ``<error>`` if no response was received."""
+"""Called after each attempt with code, method and host; the code is ``<error>`` if no response was received."""
 
 
 class Meter:
-    """Reports each outcome to ``observe``."""
+    """Reports the outcome of each attempt to ``observe``."""
 
     def __init__(self, inner: RoundTripper, host: str, observe: Observe) -> None:
         self._inner = inner

@@ -29,7 +29,7 @@ TLS_CHECK_PERIOD: Final = 10.0
 class Transport:
     """Sends requests to the server of ``config``; an async context manager that owns the connections.
 
-    Requests pass the layers of ``controller_runtime.rest.layers``. ``observe`` is called after every request,
+    Requests pass the layers of ``controller_runtime.rest.layers``. ``observe`` is called after every attempt,
     ``may_write`` before each write, and ``unanswered`` after each write that got no response.
     """
 

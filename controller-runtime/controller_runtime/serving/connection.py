@@ -21,8 +21,8 @@ from .reader import Reader, State
 from .sharedstate import SharedState
 
 KEEP_ALIVE: Final = 120.0
-"""Seconds for which an idle connection is kept. An API server keeps it for 90 s, so it never uses a connection that we
-have closed. A client may pause for as long while it sends a body or reads a response."""
+"""Seconds for which an idle connection is kept. An API server keeps it for 90 s, so it does not use a connection that
+we have closed. A client may pause for as long while it sends a body or reads a response."""
 HEAD_TIMEOUT: Final = 30.0
 """Seconds from the first byte of a request within which its head must be complete."""
 _LINGER: Final = 10.0

@@ -145,7 +145,7 @@ class SharedState:
             return _BROKEN
 
     def render(self, answer: HTTPResponse, connection: bytes, *, headless: bool) -> bytes:
-        """Return the bytes of an answer, or of 500 if its headers cannot be written."""
+        """Return the bytes of a response, or of a 500 if its headers cannot be written."""
         second = int(self.now())
         try:
             return message.render(answer, connection, second, headless=headless)
