@@ -22,7 +22,7 @@ T = TypeVar("T", bound=Object)
 K = TypeVar("K", bound=Object)
 V = TypeVar("V", bound=msgspec.Struct)
 SHARED: Final = 32
-"""The most objects kept for lazy reads; enough for those of running reconciles, and those that many reconciles read."""
+"""The most objects kept for lazy reads: enough for what running reconciles read, and for what many of them read."""
 SHARED_BYTES: Final = 32 << 10
 """The most bytes of JSON of such an object: decoded, it may need several hundred times as much memory."""
 _log = log.logger_from("cache")

@@ -103,7 +103,7 @@ def leaves(error: BaseException) -> Iterator[BaseException]:
 
 
 def first_of(kinds: tuple[type[Exception], ...], error: BaseException) -> BaseException | None:
-    """Return the first leaf of ``error`` if every leaf is an instance of one of ``kinds``, else None."""
+    """Return the first leaf of ``error`` if every leaf is an instance of one of ``kinds``, otherwise None."""
     found = list(leaves(error))
     return found[0] if found and all(issubclass(type(each), kinds) for each in found) else None
 

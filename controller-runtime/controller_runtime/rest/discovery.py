@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a server serves: the resources of kinds, and their schemas.
 
-`RESTMapper` maps kinds to resources, from the class if it declares one, else by discovery. `published_schema` reads the
+`RESTMapper` maps kinds to resources, from the class if it declares one, otherwise by discovery. `published_schema` reads the
 schema of a kind, which, unlike a CustomResourceDefinition, every authenticated client of an ordinary cluster may read.
 """
 

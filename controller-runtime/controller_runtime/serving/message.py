@@ -78,7 +78,7 @@ class HTTPResponse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Inspection(Protocol):
-    """Inspects bodies while they arrive, so that the rest of a rejected body is neither kept nor parsed."""
+    """Inspects bodies while they arrive, so that the rest of a rejected body is discarded and not kept."""
 
     size: int
     """Minimum size in bytes of the bodies that are inspected; smaller ones go to their handler uninspected."""

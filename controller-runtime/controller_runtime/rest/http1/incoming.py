@@ -28,7 +28,7 @@ class Bounds(NamedTuple):
     size: int
     seconds: float
     unread: int = 0
-    """A response that is larger than ``size`` but no error is read and discarded, up to this many bytes."""
+    """A response larger than ``size`` that is not an error is read and discarded, up to this many bytes."""
 
 
 ORDINARY: Final = Bounds(1 << 24, 120.0)
