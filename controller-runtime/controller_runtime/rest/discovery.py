@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a server serves: the resources of kinds, and their schemas.
 
-`RESTMapper` maps kinds to resources, from the class if it declares one, otherwise by discovery. `published_schema` reads the
-schema of a kind, which, unlike a CustomResourceDefinition, every authenticated client of an ordinary cluster may read.
+`RESTMapper` maps kinds to resources, from the class if it declares one, otherwise by discovery. `published_schema`
+reads the schema of a kind. Every authenticated client of an ordinary cluster may read it, unlike the
+CustomResourceDefinition.
 """
 
 from __future__ import annotations
