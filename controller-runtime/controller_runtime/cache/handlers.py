@@ -32,15 +32,15 @@ class EventHandlerFuncs(msgspec.Struct, Generic[T], frozen=True):
     """Functions that receive changes. They must return quickly, and must not change the objects, which are shared."""
 
     on_add: Callable[[T, bool], None] | None = None
-    """Receives an object, and whether it is from the initial list and unchanged since the handler was registered."""
+    """Receives an object, and True if it is in the initial list, or unchanged since the handler was registered."""
     on_update: Callable[[T, T], None] | None = None
     """Receives an object before and after a change; equal resourceVersions mean a resync."""
     on_delete: Callable[[T, bool], None] | None = None
-    """Receives the last known state of an object, and whether its final state was missed."""
+    """Receives the last known state of an object, and True if the watch missed its final state."""
 
 
 class LazyHandlerFuncs(msgspec.Struct, Generic[T], frozen=True):
-    """Functions as in :class:`EventHandlerFuncs` that receive lazy objects: only the fields they read are decoded."""
+    """Functions like those of :class:`EventHandlerFuncs` that receive lazy objects: only what they read is decoded."""
 
     on_add: Callable[[LazyObject[T], bool], None]
     on_update: Callable[[LazyObject[T], LazyObject[T]], None]
@@ -65,12 +65,12 @@ class Registration:
         self._informer_synced: Callable[[], bool] = lambda: False
 
     def bind(self, synced: Callable[[], bool]) -> None:
-        """Use ``synced`` to find out if the informer has reported every existing object."""
+        """Set the function that returns True if the informer has reported every existing object."""
         self._informer_synced = synced
 
     @property
     def has_synced(self) -> bool:
-        """Whether the handler has received every object that existed when it was registered."""
+        """True if the handler has received every object that existed when it was registered."""
         return self._informer_synced() and not any(self.backlog.values())
 
     def remove(self) -> None:
@@ -154,7 +154,7 @@ class HeldEvents:
     def writing(self, key: NamespacedName) -> Iterator[None]:
         """Hold changes of ``key`` back until the body is done, but at most :data:`HOLD` seconds each.
 
-        A change that is delivered before the response to our write arrived counts as another writer's.
+        A change that is delivered before the response to our write has arrived counts as a change by another writer.
         """
         writing = self._writing.setdefault(key, _Writing())
         writing.count += 1
@@ -220,11 +220,11 @@ class Processor:
     # Own writes.
 
     def writing(self, key: NamespacedName) -> AbstractContextManager[None]:
-        """Report changes of ``key`` when the body is done: by then our own writes are known."""
+        """Delay changes of ``key`` until the body is done, because our own writes are known by then."""
         return self._held.writing(key)
 
     def answered(self, entry: Entry) -> None:
-        """Recognize the change that reports ``entry``, which the server returned for a write."""
+        """Record ``entry``, which the server returned for a write, to recognize the change that reports it."""
         self._held.answered(entry.key, entry.uid, entry.resource_version)
 
     # Changes.
@@ -272,7 +272,7 @@ class Processor:
     # Handlers.
 
     def register(self, kind: type[T], handler: EventHandlerFuncs[T] | LazyHandlerFuncs[T]) -> Registration:
-        """Report every existing object, and every change, to ``handler``."""
+        """Report every existing object, in the background, and every change to ``handler``."""
         self._held.release_all()  # the new handler must not receive stored objects twice
         registration = Registration(kind, handler, self._unregister)
         registration.bind(self._synced)
@@ -321,7 +321,7 @@ class Processor:
 
 
 def writing(processors: Sequence[Processor], key: NamespacedName) -> AbstractContextManager[None]:
-    """Report changes of ``key`` to the handlers of all ``processors`` when the body is done."""
+    """Delay changes of ``key`` until the body is done, for the handlers of all ``processors``."""
     return processors[0].writing(key) if len(processors) == 1 else _writing(processors, key)
 
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The objects of a store as readers and handlers get them: decoded once for all of them, or not at all."""
+"""The objects of a store as readers and handlers share them: decoded once, when one of them needs it."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ T = TypeVar("T", bound=Object)
 K = TypeVar("K", bound=Object)
 V = TypeVar("V", bound=msgspec.Struct)
 SHARED: Final = 32
-"""How many decoded objects are kept for lazy reads: those of running reconciles, and those that many of them read."""
+"""The most objects kept for lazy reads: enough for what running reconciles read, and for what many of them read."""
 SHARED_BYTES: Final = 32 << 10
 """The most bytes of JSON of such an object: decoded, it may need several hundred times as much memory."""
 _log = log.logger_from("cache")
 MAX_REPORTED: Final = 1024
-"""For how many undecodable objects of a kind the last report is remembered, so that it is not repeated."""
+"""The most undecodable objects of a kind for which the last report is remembered, so that it is not repeated."""
 
 
 class CachedObject(LazyObject[T]):
@@ -140,7 +140,7 @@ class SharedObjects:
 
 
 class Unreadable:
-    """The objects of a kind that cannot be read."""
+    """Counts and logs objects of a kind that cannot be read; an object counts each time it is read."""
 
     def __init__(self, gvk: GVK) -> None:
         self.skipped = 0
@@ -148,7 +148,10 @@ class Unreadable:
         self._reported: dict[NamespacedName, str] = {}
 
     def skip(self, error: CacheError) -> None:
-        """Count an object that cannot be read, and log the reason unless it was the last one logged for the object."""
+        """Count and log an object that cannot be read.
+
+        An UndecodableObjectError is not logged if its reason is the one that was last logged for the object.
+        """
         self.count()
         if isinstance(error, UndecodableObjectError) and not self._is_news(error.key, str(error)):
             return

@@ -140,7 +140,7 @@ State = Streaming | Listing | Watching | Waiting
 
 
 class Silence(Exception):  # noqa: N818 -- an observation rather than an error
-    """A connection was silent for too long, or ended early: the peer is unreachable, or does not stream."""
+    """A connection was silent for too long or ended early: the peer is unreachable or does not stream."""
 
 
 def after_failure(state: Streaming | Listing | Watching, error: Exception, known: str) -> State | None:
@@ -234,7 +234,7 @@ class EventDecoder:
         self.known = ""
         """The resourceVersion that a watch resumes from."""
         self.has_bookmarks = False
-        """Whether the server sends bookmarks to watches."""
+        """True if the server sends bookmarks to watches."""
         self._sink = sink
         self._transform = transform
         self._limits = limits
@@ -516,9 +516,9 @@ class Reflector:
         return min(silence * 2.0 ** min(self._quiet, 10), 2 * self._target.watch_timeout + 30)
 
     async def _consume(self, lines: Lines, silence: Callable[[], float], *, initial: bool) -> bool:
-        """Report lines to the sink until they end; return False then.
+        """Report lines to the sink until they end, and return False.
 
-        With ``initial``, return True as soon as every existing object was reported.
+        With ``initial``, return True as soon as every existing object has been reported.
 
         Raises:
             Silence: no line came for too long.

@@ -33,9 +33,9 @@ _log = log.logger_from("client")
 class Answer(LazyObject[T]):
     """The object in the response to a request.
 
-    ``object`` raises AnswerError if the response is not an object of ``kind`` called ``name`` (if given) or exceeds the
-    limits of ``machinery.rawjson``, and StatusError if it is a Status that reports a failure. ``metadata`` raises
-    AnswerError if it cannot be decoded or has another name.
+    ``object`` raises AnswerError if the response is not an object of ``kind``, is not called ``name`` (if given), or
+    exceeds the limits of ``machinery.rawjson``. It raises StatusError if the response is a Status that reports a
+    failure. ``metadata`` raises AnswerError if the metadata cannot be decoded or has another name.
     """
 
     __slots__ = ("_name",)
@@ -70,7 +70,7 @@ def bounded(text: bytes) -> bytes:
     """Return an object's JSON, without managedFields if only these exceed the limits of ``machinery.rawjson``.
 
     Raises:
-        AnswerError: the object exceeds the limits without them, too; decoding it would block the process.
+        AnswerError: the object exceeds the limits even without managedFields; decoding it would block the process.
     """
     if rawjson.check(text, rawjson.WIDE) is not None:
         text = rest.decoded(_without_managed_fields, text)
@@ -96,7 +96,7 @@ def _metadata(text: bytes) -> ObjectMeta:
 
 
 def _check_kind(text: bytes, kind: str) -> None:
-    """Raise StatusError for a Status of a failure, AnswerError for an object of another kind than ``kind``."""
+    """Raise StatusError for a Status of a failure, AnswerError for an object whose kind is not ``kind``."""
     found = rest.decoded(_decode_names, text)
     if found.kind == "Status" != kind and found.status != "Success":
         raise errors.from_status(rest.decoded(msgspec.json.decode, text), http_code=500)

@@ -102,7 +102,8 @@ class LiveClient:
 
         A connection that ends, breaks or is silent is replaced, with a growing delay after failures, and the watch
         continues after the last event, without losing or repeating any. Bookmarks are not returned; they advance the
-        iterator's ``resource_version``, so that a quiet watch also continues from a recent version.
+        iterator's ``resource_version``, so that a quiet watch also continues from a recent version. Objects that exceed
+        the limits of ``machinery.rawjson`` are logged and left out.
 
         Iterating raises:
             ExpiredError (410): the version has been compacted. Changes since then are unknown: list again.
@@ -127,7 +128,7 @@ class LiveClient:
         return Answer(kind, await self._send(request), name=obj.name).object
 
     async def update(self, obj: T, **options: Unpack[UpdateOptions]) -> T:
-        """Replace the stored object; ConflictError if ``resourceVersion`` is not the newest."""
+        """Replace the stored object; ConflictError if ``resourceVersion`` is set and not the newest."""
         return await self._update(obj, "", options)
 
     async def patch(self, obj: T, patch: interfaces.Patch, **options: Unpack[PatchOptions]) -> T:
@@ -153,7 +154,7 @@ class LiveClient:
         await self.remove(obj, **options)
 
     async def remove(self, obj: T, **options: Unpack[DeleteOptions]) -> T | None:
-        """Delete as :meth:`delete` does; return the object while it still exists, None once it is deleted."""
+        """Delete as :meth:`delete` does; return the object if it still exists, e.g. due to a finalizer, or None."""
         check_options(DeleteOptions, options)
         kind = type(obj)
         resource = await self.mapper.resource_for(kind)

@@ -172,12 +172,12 @@ def with_field_owner(client: interfaces.Client, owner: str) -> WithSettings:
 
 
 def with_field_validation(client: interfaces.Client, validation: opts.FieldValidation) -> WithSettings:
-    """Return ``client`` with ``validation`` of unknown and duplicate fields in each write that does not set one."""
+    """Return ``client`` with ``validation`` as the field validation of each write that does not set one."""
     return WithSettings(client, Settings(field_validation=validation))
 
 
 def dry_run(client: interfaces.Client) -> WithSettings:
-    """Return ``client`` with every write and deletion as a dry run, regardless of its own options."""
+    """Return ``client`` with every write and deletion as a dry run, regardless of the options of the call."""
     return WithSettings(client, Settings(dry_run=True))
 
 

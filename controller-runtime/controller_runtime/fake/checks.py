@@ -92,7 +92,7 @@ def _problems_of_owners(path: field.Path, owners: list[OwnerReference]) -> Itera
 
 
 def check_version(table: Table, document: Document, live: Document) -> None:
-    """Raise ConflictError if a write's resourceVersion is not the newest; ServerError if it is not a number."""
+    """Raise ConflictError if a write has a resourceVersion that is not the newest; ServerError if it is malformed."""
     given = document["metadata"].get("resourceVersion")
     if not given or given == live["metadata"].get("resourceVersion"):
         return

@@ -52,12 +52,14 @@ class Call:
 class FakeClient(client.LiveClient):
     """A LiveClient of an API server in memory that records its calls; also a FieldIndexer.
 
-    ``objects`` are stored unchanged, including their status. Fields that a server sets are set only on objects that are
-    created later, except for a missing resourceVersion. ``indexes`` maps (kind, field) to the function that extracts
-    the values, as in a cache; a list whose field selector names such a field uses the index.
+    ``objects`` are stored unchanged, including their status, except that a missing resourceVersion is set. The other
+    fields that a server sets, such as ``uid``, are set only on objects that are created later with a write.
+    ``indexes`` maps (kind, field) to the function that extracts the values, as in a cache; a list whose field selector
+    names such a field uses the index.
     ``crds`` are CustomResourceDefinitions, which define a kind's scope, its status subresource and which of its lists
-    merge. ``with_status`` lists the other custom kinds whose status is a subresource. If it is None, the model decides:
-    its ``crd_kind`` markers, or without markers whether it has a status; kinds without a model have the subresource.
+    merge. ``with_status`` lists the other custom kinds whose status is a subresource. If it is None, a kind with a
+    model has the subresource if its ``crd_kind`` markers say so or, without markers, if it has a status. A kind without
+    a model has it.
     """
 
     def __init__(
@@ -95,7 +97,7 @@ class FakeClient(client.LiveClient):
         return FakeSubResource(self, "status")
 
     def subresource(self, name: str) -> FakeSubResource:
-        """Return a subresource: ``status``, or ``eviction`` of a Pod, which deletes it; intercept any other."""
+        """Return a subresource: ``status``, or ``eviction``, which deletes the Pod; others need an interceptor."""
         return FakeSubResource(self, name)
 
     def add(self, obj: Object) -> None:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Parse the requests to an API server in memory, and encode its answers."""
+"""Parse the requests to an API server in memory, and encode its responses."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def place_of(request: Request, tables: Tables) -> Place:
     matcher = _matcher(query.get("labelSelector") or None)
     fields = [_requirement(part) for part in query.get("fieldSelector", "").split(",") if part]
     for path, value, _ in fields:
-        _has_field(table, {}, path, value)  # refuse it also where no object exists
+        _has_field(table, {}, path, value)  # refuse it even if no object exists
 
     def picks(document: Document) -> bool:
         metadata = document["metadata"]
@@ -167,13 +167,13 @@ def not_served() -> errors.NotFoundError:
 
 
 def kind_of(path: str, tables: Tables) -> GVK | None:
-    """Return the kind whose objects a path names; None when it is not served."""
+    """Return the kind whose objects a path names, or None if it is not served."""
     table, _, _ = _table_of(path, tables)
     return table.facts.gvk if table is not None else None
 
 
 def part_of(path: str, tables: Tables) -> tuple[GVK | None, str]:
-    """Return the kind whose objects a path names, None when it is not served, and the subresource."""
+    """Return the kind whose objects a path names, or None if it is not served, and the subresource."""
     table, _, rest = _table_of(path, tables)
     return (table.facts.gvk if table is not None else None), (*rest[2:3], "")[0]
 
@@ -265,7 +265,7 @@ def _decoded(body: bytes) -> JSON:
 
 
 def discovery(path: str, tables: Tables) -> Document | None:
-    """Return the answer to a discovery path; None for all other paths."""
+    """Return the response for a discovery path, or None for all other paths."""
     if path == "/version":
         return {"major": "1", "minor": "35", "gitVersion": "v1.35.0"}
     if path.count("/") > 3:
@@ -307,7 +307,7 @@ _HEADERS: Final = {"Content-Type": "application/json"}
 
 
 class Answer(Response):
-    """A whole answer."""
+    """A complete response."""
 
     def __init__(self, status: int, body: bytes, headers: Mapping[str, str] | None = None) -> None:
         self.status = status
@@ -324,11 +324,11 @@ class Answer(Response):
             yield line
 
     async def close(self) -> None:
-        """Do nothing: the answer holds no connection."""
+        """Do nothing: the response holds no connection."""
 
 
 class Stream(Response):
-    """An answer whose lines come over time."""
+    """A response whose lines arrive over time."""
 
     def __init__(self, lines: AsyncIterator[bytes], on_close: Callable[[], None]) -> None:
         self.status = 200
@@ -341,7 +341,7 @@ class Stream(Response):
         return b"\n".join([line async for line in self._lines])
 
     def lines(self) -> AsyncIterator[bytes]:
-        """Yield lines as they come."""
+        """Yield lines as they arrive."""
         return self._lines
 
     async def close(self) -> None:
@@ -350,12 +350,12 @@ class Stream(Response):
 
 
 def success(body: Any, status: int = 200) -> Answer:
-    """Return an answer in JSON."""
+    """Return a response with ``body`` as JSON."""
     return Answer(status, msgspec.json.encode(body))
 
 
 def refusal(error: errors.StatusError) -> Answer:
-    """Return an error as an answer with a metav1.Status."""
+    """Return the response for an error: its metav1.Status, and its Retry-After header if it has one."""
     headers = dict(_HEADERS)
     if error.retry_after is not None:
         headers["Retry-After"] = str(int(error.retry_after))

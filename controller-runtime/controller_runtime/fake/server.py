@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""An API server in memory: like a real one, it gets requests and returns answers as bytes.
+"""An API server in memory: like a real one, it gets requests and returns responses as bytes.
 
 Objects are stored by the rules of :mod:`.storage`. This module adds the other parts of a server: paths, discovery,
 lists with pages, watches with bookmarks and streaming lists, compaction, and kinds that are added or changed later.
@@ -29,13 +29,13 @@ _TOO_NEW: Final = 3.0
 
 
 class Server:
-    """The objects of a cluster, and the answers to requests about them.
+    """The objects of a cluster, and the responses to requests about them.
 
-    ``complete`` maps a kind to a function through which each of its objects passes before it is stored. It sets
-    defaults and drops unknown fields, and must not change an object that it has completed before. ``admit`` maps a kind
-    to the functions that are called one after the other for each write of an object. ``admit_subresource`` maps a kind
-    and the name of a subresource to the functions for writes of that subresource. With ``check_namespaces``, the
-    namespace of a new object must exist.
+    ``complete`` maps a kind to a function that sets defaults and drops unknown fields of each object before it is
+    stored. A second call must not change the object again. ``admit`` maps a kind to the functions that are called one
+    after the other for each write of an object. ``admit_subresource`` maps a kind and the name of a subresource to the
+    functions for writes of that subresource. With ``check_namespaces``, the namespace of a new object must exist and
+    must not be terminating.
     """
 
     def __init__(
@@ -89,7 +89,11 @@ class Server:
     # Requests.
 
     async def handle(self, request: Request, user: str, view: View | None = None) -> Response:
-        """Return the answer to a request; lists and watches read ``view``, by default the stored objects."""
+        """Return the response to a request.
+
+        Watches, and lists that set a resourceVersion, read ``view``, by default the stored objects. Other reads always
+        read the stored objects.
+        """
         view = view or self._current
         try:
             place = self._understood(request, user)
@@ -103,14 +107,14 @@ class Server:
             return _refusal(error)
 
     def handle_at_once(self, request: Request, user: str, view: View) -> Response:
-        """Return the answer to a request without waiting for a version in ``view`` and without reviews of writes."""
+        """Return the response to a request without waiting for a version in ``view`` and without reviews of writes."""
         try:
             return self._answer(self._understood(request, user), user, view)
         except (errors.StatusError, ValueError) as error:
             return _refusal(error)
 
     def _understood(self, request: Request, user: str) -> Place | requests.Answer:
-        """Return the parsed request of a user, or the answer if it asks for discovery."""
+        """Return the parsed request of a user, or the response if it is a discovery request."""
         tables = self.served_to(user)
         if (found := requests.discovery(request.path, tables)) is not None:
             return requests.success(found)
@@ -136,12 +140,12 @@ class Server:
                 return _written(place, self.writes.unreviewed(place, user), known=known)
 
     def served_to(self, user: str) -> requests.Tables:
-        """Return the tables of the kinds that are served to a user: all, unless a subclass hides some."""
+        """Return the tables of the kinds that are served to a user: all of them, unless a subclass hides some."""
         del user
         return self.tables
 
     def check_permission(self, place: Place, user: str) -> None:
-        """Raise ForbiddenError if the user may not make the request; without a subclass, every user may."""
+        """Raise ForbiddenError if the user may not make the request; this class allows every request."""
 
     # Reads.
 
@@ -212,7 +216,7 @@ async def _reach(place: Place, view: View) -> None:
 
 
 def _written(place: Place, document: Document, *, known: bool) -> Response:
-    """Return the answer to a write; ``known`` is True if the object existed before."""
+    """Return the response to a write; ``known`` is True if the object existed before."""
     match place.verb:
         case "create":
             return requests.success(place.shown(document), 201)

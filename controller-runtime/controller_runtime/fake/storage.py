@@ -331,7 +331,8 @@ def _main_part(table: Table, document: Document) -> Document:
 def _combined(table: Table, old: Document, new: Document, subresource: str) -> Document:
     """Return ``old`` after a PUT of ``new``.
 
-    A PUT to a subresource sets only the status; any other sets all fields except the status and those of the server.
+    A PUT to a subresource sets only the status. Any other PUT sets all fields except those of the server; if the status
+    is a subresource, it does not set the status.
     """
     if subresource:
         result = {k: v for k, v in old.items() if k != "status"}

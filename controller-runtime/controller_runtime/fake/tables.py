@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The objects of one kind in memory, their watches, and the server's errors about them."""
+"""The objects of one kind in memory, the followers of their changes, and the server's errors about them."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Table:
     def learn(self, facts: Facts) -> None:
         """Replace the properties of the kind.
 
-        The fields of objects with a single owner are computed again with the new schema.
+        The owned fields of objects with a single owner are computed again with the new schema.
         """
         self.facts = facts
         for row in self.rows.values():
@@ -98,7 +98,7 @@ class Table:
         return [row.document for _, row in sorted(self.rows.items())]
 
     def find(self, key: NamespacedName) -> Stored:
-        """Return the row, or raise NotFoundError with the message of a server."""
+        """Return the object and its owners; raise NotFoundError with the message of a server."""
         row = self.rows.get(key)
         if row is None:
             raise self.error(errors.NotFoundError, key.name, 404, "NotFound", "not found")

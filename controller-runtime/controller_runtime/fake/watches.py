@@ -30,7 +30,7 @@ _version = attrgetter("version")
 
 @dataclass(slots=True)
 class Event:
-    """One change: the object after it, and before it where there was one."""
+    """One change: the object after the change and, if it existed, before the change."""
 
     version: int
     type: str
@@ -39,7 +39,7 @@ class Event:
     document: Document
     before: Document | None
     lines: dict[tuple[str, bool], bytes] = field(default_factory=dict)
-    """The lines of watches for this change, by the type of the event and by whether they show only metadata."""
+    """The watch lines for this change, by event type and by whether the watch shows only metadata."""
 
 
 @dataclass(slots=True)
@@ -110,7 +110,7 @@ class History:
         return objects
 
     def compact(self, keep: int = 0) -> None:
-        """Forget all but the last ``keep`` changes."""
+        """Forget all changes except the last ``keep``."""
         forgotten = len(self._versions) - keep
         if forgotten <= 0:
             return
@@ -160,10 +160,10 @@ class View(ABC):
 
     @abstractmethod
     def plan(self, table: Table | None) -> None:
-        """Make sure that waiting tasks are woken when the view shows the next change of a kind, or of any for None."""
+        """Make sure that waiting tasks are woken when the view shows the next change of ``table``, or of any table."""
 
     async def change(self, table: Table | None = None, until: float = math.inf) -> None:
-        """Wait until the view shows a change of a kind, or of any for None, or until the loop's time ``until``.
+        """Wait until the view shows a change of ``table``, or of any table if None, or until the loop's time ``until``.
 
         :meth:`wake` ends the wait early.
         """
@@ -173,7 +173,7 @@ class View(ABC):
         waiting.append(waiter)
         if len(waiting) == 1:
             self.plan(table)
-        # In a context of its own, so that the end of a simulated process does not stop the timer.
+        # In a new context, so that the timer does not stop when a simulated process ends.
         timer = loop.call_at(until, _end, waiter, context=Context()) if until < math.inf else None
         try:
             await waiter
@@ -245,11 +245,11 @@ class Watch:
 
     @property
     def table(self) -> Table:
-        """The objects it is about."""
+        """The watched objects."""
         return self.place.table
 
     def line(self, event: Event) -> bytes | None:
-        """Return the line of a change; None when the watch does not see it."""
+        """Return the line of a change, or None if the watch does not select the object."""
         place = self.place
         now = event.type != "DELETED" and place.picks(event.document)
         before = event.before is not None and place.picks(event.before)
@@ -317,7 +317,7 @@ class Watches:
             self.open_watches.remove(watch)
 
     async def _sent(self, watch: Watch, lines: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
-        """Yield lines as they arrive; at the end, remove the watch from the open ones."""
+        """Yield lines as they arrive; when they end, remove the watch from the open watches."""
         try:
             async with aclosing(lines):
                 async for line in lines:

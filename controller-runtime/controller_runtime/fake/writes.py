@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Writes to an API server in memory: patches, defaults and pruning, admission, and namespaces that are being deleted.
+"""Writes to an API server in memory: patches, defaults and pruning, admission, and checks of namespaces.
 
 Objects are not validated.
 """
@@ -109,7 +109,7 @@ class Writes:
         storage.complete = self._complete
 
     def unreviewed(self, place: Place, user: str) -> Document:
-        """Make a write without a review; return the object as it is stored, or a Status."""
+        """Make a write without a review; return the stored object, a Status, or an empty list for a collection."""
         match place.verb:
             case "create" if place.subresource:
                 return self._evicted(place)
@@ -123,7 +123,7 @@ class Writes:
                 return self._change(place)(place, user, place.dry_run)
 
     async def reviewed(self, place: Place, user: str) -> Document:
-        """Have a write reviewed, make it, and return the object as it is stored."""
+        """Have a write reviewed and make it; return the same as :meth:`unreviewed`."""
         match place.verb:
             case "create" if not place.subresource:
                 review = self._creation(place, user)
@@ -169,7 +169,7 @@ class Writes:
         return self._updated if place.verb == "update" else self._patched
 
     async def _changed(self, place: Place, user: str, change: Change) -> Document:
-        """Compute the object after a write, have it reviewed, and store it; start again if it changed meanwhile."""
+        """Compute the object after a write, have it reviewed, and store it; start again if it was changed meanwhile."""
         while True:
             before = place.table.rows.get(place.key)
             wanted = change(place, user, True)
@@ -298,7 +298,9 @@ def patched(table: Table, document: Document, body: JSON, content_type: str) -> 
 def _check_type(table: Table, body: JSON, content_type: str) -> None:
     custom = table.facts.custom
     if content_type == STRATEGIC and not custom and openapi.merge_schema_of_kind(table.facts.gvk) is None:
-        raise NotImplementedError(f"{table.facts.gvk}: no strategic merge patch of this kind in memory")
+        raise NotImplementedError(
+            f"{table.facts.gvk}: strategic merge patches are not supported for this kind in memory"
+        )
     if content_type not in (MERGE, JSON_PATCH) and (content_type != STRATEGIC or custom):
         message = "415: Unsupported Media Type"
         if custom:

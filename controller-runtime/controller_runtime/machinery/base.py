@@ -3,7 +3,7 @@
 """The base class of all API structs: pydantic models with snake_case attributes and camelCase JSON.
 
 One class serves as the typed object, the patch and the apply configuration: a field that is ``None`` is
-not written, an empty list or map is. Fields that the model does not declare, for instance from a newer
+not written; an empty list or map is written. Fields that the model does not declare, for instance from a newer
 server, are kept as decoded JSON and written back. Decoding is strict about JSON types, as in Go: the string
 ``"3"`` is not an integer.
 
@@ -111,7 +111,7 @@ class Struct(BaseModel):
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """Add the rules of the wire to pydantic's schema of the class."""
+        """Add the rules that the module's docstring lists to pydantic's schema of the class."""
         return _with_rules_of_the_wire(cls, handler(source), handler)
 
     @classmethod

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Run work on large objects in a thread, so that it does not block the event loop; work on small ones runs at once.
+"""Run work on large objects in a thread, so that it does not block the event loop, and other work directly.
 
-Only one piece of work runs in a thread at a time. More threads would not finish the work sooner, and each would take
-an equal share of the interpreter's time from the loop.
+Per event loop, only one piece of work runs in a thread at a time. More threads would not finish the work sooner, and
+each would take an equal share of the interpreter's time from the loop.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class weighing:  # noqa: N801  # reads as the context manager that it is
 
 
 def is_large(size: int = 0) -> bool:
-    """Return True if work on ``size`` bytes, or on the object of the surrounding block, runs in a thread."""
+    """Return True if work on ``size`` bytes, or on the object of the surrounding block, should run in a thread."""
     return size > LARGE or _weight.get() > LARGE
 
 

@@ -103,7 +103,7 @@ def leaves(error: BaseException) -> Iterator[BaseException]:
 
 
 def first_of(kinds: tuple[type[Exception], ...], error: BaseException) -> BaseException | None:
-    """Return the first leaf of ``error`` if every leaf is an instance of one of ``kinds``, else None."""
+    """Return the first leaf of ``error`` if every leaf is an instance of one of ``kinds``, otherwise None."""
     found = list(leaves(error))
     return found[0] if found and all(issubclass(type(each), kinds) for each in found) else None
 
@@ -144,7 +144,7 @@ def _is_printable(error: BaseException) -> bool:
 
 
 class StrayExitError(Exception):
-    """Code raised ``SystemExit`` although the process is not its own."""
+    """Code raised ``SystemExit`` in a process that it does not own."""
 
 
 class StrayCancellationError(Exception):

@@ -29,8 +29,8 @@ TLS_CHECK_PERIOD: Final = 10.0
 class Transport:
     """Sends requests to the server of ``config``; an async context manager that owns the connections.
 
-    Requests pass the layers of ``controller_runtime.rest.layers``. ``observe`` is called for every response,
-    ``may_write`` before each write, and ``unanswered`` after each that got no response.
+    Requests pass the layers of ``controller_runtime.rest.layers``. ``observe`` is called after every attempt,
+    ``may_write`` before each write, and ``unanswered`` after each write that got no response.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Transport:
         return await self._outermost.send(request)
 
     async def prepare(self) -> None:
-        """Open an idle connection for a later request, which reports the failure if there is one."""
+        """Open a connection for a later request. A failure is not raised here: the later request reports it."""
         await self._wire.prepare()
 
     async def __aenter__(self) -> Self:
@@ -78,7 +78,7 @@ class Transport:
 
 
 class _Wire:
-    """The innermost round tripper: the pool in use, and retired pools with requests in progress."""
+    """The innermost round tripper; it owns the current pool, and retired pools that still have requests in progress."""
 
     def __init__(self, config: Config, tls_check_period: float, may_write: Callable[[], bool] | None) -> None:
         self._config = config

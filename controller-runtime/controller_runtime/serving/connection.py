@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""One client's connection: requests go to their handlers one after the other, responses out in that order.
+"""One client's connection: requests go to their handlers one after the other, and responses are sent in that order.
 
 While a request is in progress, no further one is parsed, and new input pauses the reading: a client that sends
 without waiting for responses fills its own buffers, not ours. A client that disconnects does not stop the handler,
@@ -21,10 +21,10 @@ from .reader import Reader, State
 from .sharedstate import SharedState
 
 KEEP_ALIVE: Final = 120.0
-"""Seconds for which an idle connection is kept: longer than the 90 s of an API server, so that it never uses a closed
-one. A client may pause for as long while it sends a body or reads a response."""
+"""Seconds for which an idle connection is kept. An API server keeps it for 90 s, so it does not use a connection that
+we have closed. A client may pause for as long while it sends a body or reads a response."""
 HEAD_TIMEOUT: Final = 30.0
-"""Seconds from the first byte of a request in which its head must be complete."""
+"""Seconds from the first byte of a request within which its head must be complete."""
 _LINGER: Final = 10.0
 """Seconds for which further input of a rejected client is discarded, so that the client reads the reason."""
 _SLICE: Final = 16 * 1024
@@ -50,7 +50,7 @@ class Connection(asyncio.BufferedProtocol):
         self._task: asyncio.Task[None] | None = None
         self._rest = b""
         self._paused = False
-        self._held_up = False  # until there is room for more of the body
+        self._held_up = False  # True: do not read until there is room for more of the body
         self._room: anyio.Event | None = None
         self._ended = False  # the last answer is written
         self._eof = False
@@ -58,19 +58,19 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def busy(self) -> bool:
-        """Whether a request is in progress or arriving."""
+        """True if a request is in progress or arriving."""
         if self._task is not None:
             return True
         return not self._ended and self._reader.state in {State.HEAD, State.BODY}
 
     @property
     def waiting(self) -> bool:
-        """Whether it waits for its client to send a request, or to read a response."""
+        """True if the connection waits for its client to send a request, or to read a response."""
         return self._task is None or self._room is not None
 
     @property
     def kept(self) -> int:
-        """Bytes of the body that it is reading."""
+        """Bytes that are kept of the body that is arriving."""
         return self._reader.kept
 
     def hold_up(self) -> None:
@@ -85,7 +85,7 @@ class Connection(asyncio.BufferedProtocol):
             self._go_on_reading()
 
     def drop(self) -> None:
-        """Close now and free its memory; a request in progress continues."""
+        """Close now and free the memory; a request in progress continues."""
         self._reader.close()
         self._transport.abort()
 
@@ -144,7 +144,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._shared.hold_up(self)
 
     def eof_received(self) -> bool:
-        """Still answer the request in progress, if the transport can stay half open, which TLS cannot."""
+        """Still answer the request in progress if the transport can stay half open, which is not possible with TLS."""
         self._eof = True
         return self._task is not None and self._transport.can_write_eof()
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""From the bytes of a connection to its requests, or to the rejection of malformed ones.
+"""Parse the bytes of a connection into requests, and reject malformed ones.
 
 ::
 
@@ -8,7 +8,7 @@
       └── malformed input is answered with 4xx or 5xx ──► OVER
 
 Heads that Go's net/http refuses are refused: a proxy in front of the server might interpret them differently.
-A body beyond the limit is delivered at once as a request without a body; the rest of the body is discarded.
+A request whose body exceeds the limit is delivered at once, without its body; the rest of the body is discarded.
 """
 
 from __future__ import annotations
@@ -65,17 +65,19 @@ class Reader:
         hold: Callable[[int], None],
         inspection: Inspection | None = None,
     ) -> None:
-        """Make a reader. ``hold`` gets the number of bytes of a body that it keeps, negative if it drops them.
+        """Make a reader.
 
-        The receiver of a request owns its body, and must release the bytes.
+        ``hold`` is called with the number of bytes of a body that the reader has added to those it keeps, or with a
+        negative number when it drops them. The receiver of a request owns its body, and must release these bytes by
+        calling ``hold``.
         """
         self.state = State.IDLE
         self.discarding = False
-        """The body is too long: its request is delivered without it."""
+        """True if the body is too long or was refused: its request is delivered without it."""
         self.unread = False
-        """The last request was refused before its end."""
+        """True if the last request was refused before all of it had arrived."""
         self.expecting = False
-        """The client waits for ``100 Continue`` before it sends the body."""
+        """True if the client waits for ``100 Continue`` before it sends the body."""
         self.kept = 0
         """Bytes of an unfinished body."""
         self._deliver = deliver
@@ -231,7 +233,7 @@ class Reader:
         headers = self._headers
         keep = self._parser.should_keep_alive()
         if self._parser.should_upgrade():
-            # The parser takes the rest for another protocol, including a body.
+            # The parser treats all that follows as another protocol, even the body of this request.
             if headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in headers:
                 self._refuse(501, "501 not implemented\n")
                 return
@@ -265,4 +267,4 @@ class Reader:
 
 
 def _drop(_what: HTTPRequest | HTTPResponse, _connection: bytes) -> None:
-    """Deliver to nowhere."""
+    """Discard what is delivered after the reader was closed."""

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""A server: its address, its TLS options, the routes behind it, and the end of connections when it is stopped."""
+"""The server: its address, its TLS options, its routes, and how its connections end when it stops."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ HTTP_1_1: Final = "http/1.1"
 _DRAIN: Final = 10.0
 """Seconds that requests in progress may take once the server is stopped."""
 _HANDSHAKE: Final = 10.0
-"""Seconds that a client may take to agree on TLS."""
+"""Seconds that a TLS handshake may take."""
 _GOODBYE: Final = 1.0
-"""Seconds that a client may take to agree on the end of TLS."""
+"""Seconds that the end of a TLS session may take."""
 _NO_ACCEPT: Final = 0.5
 """Seconds to wait after a connection could not be accepted, e.g. because file descriptors are used up."""
 
@@ -60,9 +60,9 @@ class TLSOptions:
     client_ca: bytes | Path | None = None
     """Certificate authorities, in PEM, for client certificates; None does not request certificates."""
     client_certificate_required: bool = True
-    """With ``client_ca``: False also serves clients that show no certificate."""
+    """With ``client_ca``: if False, clients without a certificate are served, too."""
     configure: Callable[[ssl.SSLContext], None] | None = None
-    """Called last, with the context: for settings without an option here."""
+    """Called last with the context, for settings that have no option here."""
 
     def apply(self, context: ssl.SSLContext) -> None:
         """Set the options on a server's ``context``.
@@ -196,7 +196,7 @@ class Server:
         await self._serving.wait()
 
     async def start(self) -> None:
-        """Serve until cancelled; requests in progress are then finished, new connections refused.
+        """Serve until cancelled; then refuse new connections, and give requests in progress time to finish.
 
         Raises:
             ServerError: the address cannot be bound, or the TLS options cannot be used.

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """State and limits that the connections of one server share: handlers, number of connections and bytes of bodies.
 
-A server that is full closes the connection that has waited longest for its client. When it keeps too many bytes of
-bodies, it stops reading; if that does not help within a second, it drops incomplete bodies, the oldest first.
+A server with too many connections closes the one that has waited longest for its client. When it keeps too many bytes
+of bodies, it stops reading bodies; if that does not help within a second, it drops incomplete ones, the oldest first.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _log = logging.getLogger("controller-runtime.http")
 
 
 def default_max_connections() -> int:
-    """Return how many connections a server takes, which depends on the current limit of file descriptors."""
+    """Return how many connections a server accepts, which depends on the process's limit of file descriptors."""
     least, most = _CONNECTIONS
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return most if files == resource.RLIM_INFINITY else max(least, min(most, files // _SHARE))
@@ -57,15 +57,15 @@ class Client(Protocol):
 
     @property
     def busy(self) -> bool:
-        """Whether a request is in progress or arriving."""
+        """True if a request is in progress or arriving."""
 
     @property
     def waiting(self) -> bool:
-        """Whether it waits for its client to send a request, or to read a response."""
+        """True if the connection waits for its client to send a request, or to read a response."""
 
     @property
     def kept(self) -> int:
-        """Bytes of the body that it is reading."""
+        """Bytes that are kept of the body that is arriving."""
 
     def hold_up(self) -> None:
         """Stop reading the body until :meth:`go_on`."""
@@ -74,7 +74,7 @@ class Client(Protocol):
         """Continue reading."""
 
     def drop(self) -> None:
-        """Close now and free its memory; a request in progress continues."""
+        """Close now and free the memory; a request in progress continues."""
 
     def stop(self) -> None:
         """Close if idle; otherwise close after the next response."""
@@ -145,7 +145,7 @@ class SharedState:
             return _BROKEN
 
     def render(self, answer: HTTPResponse, connection: bytes, *, headless: bool) -> bytes:
-        """Return the bytes of an answer, or of 500 if its headers cannot be written."""
+        """Return the bytes of a response, or of a 500 if its headers cannot be written."""
         second = int(self.now())
         try:
             return message.render(answer, connection, second, headless=headless)
@@ -167,7 +167,7 @@ class SharedState:
         self.changed()
 
     async def place(self) -> None:
-        """Return once there is a place for one more connection, for which another one may be evicted."""
+        """Return once one more connection is allowed; to make room for it, another one may be closed."""
         while len(self._connections) + len(self._handshakes) >= self._max_connections:
             self._change = anyio.Event()
             self.evict()
@@ -175,7 +175,7 @@ class SharedState:
                 await self._change.wait()
 
     def evict(self) -> None:
-        """Close the connection or handshake that has waited longest for its client, for at least a second."""
+        """Close the connection or handshake that has waited longest for its client, if that is at least a second."""
         waiting: list[tuple[float, Callable[[], None]]] = [
             (each.active, each.drop) for each in self._connections if each.waiting
         ]
@@ -187,7 +187,7 @@ class SharedState:
     # How many bytes.
 
     def hold(self, count: int) -> None:
-        """Add bytes of kept bodies; a number below zero releases them."""
+        """Count bytes of bodies that are kept; a negative number releases them."""
         self._held += count
         if count < 0 and self._held_up and not self.crowded:
             self._relieve()
@@ -199,7 +199,7 @@ class SharedState:
 
     @property
     def crowded(self) -> bool:
-        """Whether there are too many bytes of bodies."""
+        """True if more bytes of bodies are kept than allowed."""
         return self._held > self._max_held
 
     def hold_up(self, connection: Client) -> None:
@@ -225,8 +225,8 @@ class SharedState:
     def _stragglers(self) -> list[Client]:
         """Return the clients to drop, the oldest body first.
 
-        While a request in progress may still release its body, these are only clients that have stopped sending;
-        otherwise, all whose bodies began more than a second ago.
+        While a request in progress may still release its body, these are only clients that have sent nothing for a
+        second. Otherwise, these are all clients whose bodies began more than a second ago.
         """
         latest = asyncio.get_running_loop().time() - _PATIENCE
         receiving = [each for each in self._connections if each.kept]
@@ -244,7 +244,10 @@ class SharedState:
     # The end.
 
     async def drain(self, seconds: float) -> None:
-        """Close every connection: idle ones at once, busy ones after their response, all soon after ``seconds``."""
+        """Close all connections: idle ones at once, busy ones after their response.
+
+        A connection that is still busy after ``seconds`` is closed about a second later, and its request is cancelled.
+        """
         self.closing = True
         for connection in tuple(self._connections):
             connection.stop()

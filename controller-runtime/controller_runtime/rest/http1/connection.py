@@ -110,9 +110,10 @@ class Connection(asyncio.BufferedProtocol):
     ) -> Incoming:
         """Return the response, with its body unless it is a successful stream (no ``bounds``).
 
-        The request is aborted at ``deadline``. While the body of a whole response arrives, it is aborted only when no
-        bytes came for ``timeout`` seconds, or when the time in ``bounds`` is over. A ``bodiless`` response ends with
-        its head, regardless of its headers, and leaves the connection to the caller.
+        The request is aborted if the head of the response has not arrived at ``deadline``. A response with ``bounds``
+        is also aborted if no part of its body arrives for ``timeout`` seconds, or if it takes longer than
+        ``bounds.seconds``. Without a ``deadline``, nothing is aborted. A ``bodiless`` response ends with its head,
+        regardless of its headers, and the caller then owns the connection.
 
         Raises:
             GoneError: the connection was closed before the first byte of the response.
@@ -142,13 +143,13 @@ class Connection(asyncio.BufferedProtocol):
         return answer
 
     def give_up(self, answer: Incoming) -> None:
-        """Abort the connection unless ``answer`` is complete, since another request may use it after that."""
+        """Abort the connection unless ``answer`` is complete: another request may use the connection by then."""
         if self._answer is answer:
             self.abort()
 
     def abort(self, error: BaseException | None = None) -> None:
         """Close the connection at once; a task waiting for its response gets ``error``."""
-        self._end(error or Error("the connection was given up"))
+        self._end(error or Error("the connection was aborted"))
         transport = self._transport
         if transport is not None:
             transport.abort()
@@ -267,7 +268,7 @@ class Connection(asyncio.BufferedProtocol):
             self._finish(answer)
         elif not answer.status:
             if self._head_size > _LONGEST_HEAD:
-                self.abort(Error("malformed response: its head has no end"))
+                self.abort(Error(f"malformed response: its head is longer than {_LONGEST_HEAD} bytes"))
         elif not answer.whole:
             answer.wake()
             if answer.held > HIGH and answer.resume is None and self._transport is not None:

@@ -60,7 +60,7 @@ class Origin(msgspec.Struct, frozen=True):
         """Parse ``url``.
 
         Raises:
-            Error: the URL is not valid, or its scheme is not http or https. The text contains no password.
+            Error: the URL is not valid, or its scheme is not http or https. The message contains no password.
         """
         try:
             parts = urlsplit(url)
@@ -295,7 +295,7 @@ def _reason(error: OSError) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return one_line(error)
     if isinstance(error, ConnectionError) and error.errno is None and not str(error):
-        return "the server closed the connection instead of agreeing on TLS"
+        return "the server closed the connection during the TLS handshake"
     if isinstance(error, ssl.SSLError) or not error.errno or error.errno < 0:
         # TLS and name resolution have their own error numbers and texts.
         return one_line(error.strerror or error)

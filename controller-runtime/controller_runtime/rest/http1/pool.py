@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pool: the connections to one server and their assignment to requests.
 
-The most recently used connection is used next, so that the others become idle and are closed. When all are in use,
-callers wait in order for one to become free or to be closed. A stream keeps its connection for minutes: it does not
-wait, and it does not count towards the limit.
+A request gets the idle connection that was used most recently, so that connections beyond the current need stay idle
+and are closed. When the limit is reached, callers wait in order until a connection becomes free or is closed. A stream
+keeps its connection for minutes: it does not wait, and it does not count towards the limit.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ class Pool:
 
     @property
     def busy(self) -> bool:
-        """True if a connection is open or being opened."""
+        """True if a connection is open or being opened, or a caller waits for one."""
         return bool(self._open or self._dialing or self._waiters)
 
     def idle(self, context: ssl.SSLContext | None, *, stream: bool = False) -> Connection | None:
-        """Return an idle connection, or None."""
+        """Return an idle connection opened with ``context``, or None; others found on the way are closed."""
         while self._idle:
             connection = self._idle.pop()
             if connection.context is context and connection.usable:
@@ -95,7 +95,7 @@ class Pool:
                 found.abort()
 
     async def prepare(self, context: ssl.SSLContext | None) -> None:
-        """Open an idle connection unless the limit is reached. Raises as :meth:`connection`."""
+        """Open an idle connection unless the limit is reached. Raises like :meth:`connection`."""
         if self._has_room():
             self.free(await self._dial(context))
 
@@ -151,7 +151,7 @@ class Pool:
                 made.abort()
                 raise Error("the transport was closed")
             if made.usable:
-                # A connection already closed does not report its loss again: it would count for ever.
+                # A connection that is already closed does not report its loss again, so it would count for ever.
                 self._open.add(made)
                 if stream:
                     self._streaming.add(made)
