@@ -122,7 +122,7 @@ class Noting(Adder[T]):
 
 
 class _Entry(Generic[T]):
-    """An item in the queue. A row in a heap is valid only while its ``turn`` and ``ready_at`` agree."""
+    """An item in the queue. A row in a heap is valid only while it has the same ``turn`` and ``ready_at``."""
 
     __slots__ = ("key", "priority", "ready_at", "turn")
 
