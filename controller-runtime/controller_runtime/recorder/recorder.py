@@ -91,7 +91,7 @@ class SourceRecorder(EventRecorder):
 class Broadcaster:
     """The runnable that sends recorded events; when stopped, it first sends the queued ones.
 
-    The requests of ``writer`` must not delay those of reconcilers. It is called from one task, one call at a time.
+    ``writer`` is called from one task, one call at a time. Its requests must not delay those of reconcilers.
     """
 
     name = "event broadcaster"

@@ -51,7 +51,7 @@ class Adder(Protocol[T_contra]):
     def add(
         self, item: T_contra, *, priority: int | None = None, after: float = 0.0, rate_limited: bool = False
     ) -> None:
-        """Add ``item``, unless it waits already; see :meth:`PriorityQueue.add`."""
+        """Add ``item``, or change it if it is in the queue already; see :meth:`PriorityQueue.add`."""
         ...
 
 
