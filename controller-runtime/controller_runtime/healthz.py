@@ -65,7 +65,7 @@ class HealthHandler:
         return {self._endpoint: self, f"{self._endpoint}/": self}
 
     async def __call__(self, request: HTTPRequest) -> HTTPResponse:
-        """Answer with 200 if no check fails, otherwise with 500."""
+        """Answer with 200 if no check fails, with 500 if one does, and with 404 for the path of an unknown check."""
         name = request.path.removeprefix(self._endpoint).strip("/")
         checks = self._checks or {"ping": ping}
         if not name:

@@ -81,7 +81,7 @@ class _Retries:
         return len(self._heap)
 
     def add(self, step: _Step, failures: int) -> bool:
-        """Keep a step for later; return False if there were too many, so that the most often failed one was dropped."""
+        """Keep a step for later. If there are too many, drop the one that failed most often and return False."""
         due = anyio.current_time() + min(_FIRST_RETRY * 2.0 ** min(failures - 1, 16), LONGEST_RETRY)
         heapq.heappush(self._heap, (due, next(self._numbers), failures, step))
         if len(self._heap) <= MAX_RETRIES:
@@ -214,7 +214,7 @@ class _EventHandler(Generic[T]):
             self._more.set()
 
     def _passes(self, evt: E, passes: Callable[[E], bool], *, immediate: bool) -> bool:
-        """Return True if the predicates pass the event, or fail: an event too many is harmless, a lost one is not."""
+        """Return True if the predicates pass the event or one raises: an extra event is harmless, a lost one is not."""
         try:
             if not passes(evt):
                 return False
@@ -230,8 +230,8 @@ class _EventHandler(Generic[T]):
         try:
             step()
         except cache.UndecodableObjectError:
-            raise  # as above
-        except raised.FAILURES as error:  # as above
+            raise  # the informer counts it
+        except raised.FAILURES as error:  # nothing here awaits, so a CancelledError is the handler's own
             self._failed(step, 0, error)
 
     def _failed(self, step: _Step, failures: int, error: BaseException) -> None:
@@ -256,14 +256,16 @@ class SyncingSource(Source):
 
     @abstractmethod
     async def warm_up(self) -> None:
-        """List and cache the existing objects, so that a later :meth:`start` need not wait; deliver nothing yet."""
+        """Begin to list and cache the existing objects, for a later :meth:`start`; deliver nothing yet."""
 
     @abstractmethod
     async def wait_for_sync(self, timeout: float | None = None) -> None:
-        """Return when the started source has delivered the existing objects, or cannot list them.
+        """Return when the source was started and its existing objects are cached, or cannot be listed.
+
+        They may be delivered later, after a :meth:`warm_up`.
 
         Raises:
-            CacheSyncTimeoutError: that took too long.
+            CacheSyncTimeoutError: neither happened within ``timeout`` seconds.
         """
 
     @property

@@ -164,7 +164,7 @@ class Client:
             await asyncio.sleep(every)
 
     async def answer(self) -> tuple[bytes, bytes]:
-        """Return the next answer's head and body; both are empty at the connection's end."""
+        """Return the next answer's head and body; if the connection ends before, an empty head and the data received."""
         while b"\r\n\r\n" not in self._got:
             if not await self._more():
                 return b"", self._got

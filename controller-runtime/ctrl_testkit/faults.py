@@ -63,7 +63,7 @@ class Proxy:
     cause other faults: ``refuse`` answers in the server's place, ``hold`` returns True for requests that must never
     reach the server, ``rewrite`` changes the pieces of answers, and ``route`` returns the server for a request.
     ``answered`` is called with each request that the server has answered, before the client gets the answer. Lists
-    record the rest: ``seen`` the requests, ``answers`` the requests with their status codes, and ``expired`` the
+    record what happened: ``seen`` the requests, ``answers`` the requests with their status codes, and ``expired`` the
     requests that got a 410, as their answer or in a watch. If the server is away, the client's connection closes
     without an answer.
     """

@@ -5,10 +5,11 @@
 Failures are counted by cause, so that one cause does not lengthen the delays of another. An obstacle that lasts raises
 the delay to many minutes; a single 503 after it must not have to wait as long.
 
-server unreachable   up to 8 s, without a token of the shared limit: we want to notice soon when the server is back
+server unreachable   5 ms, doubled by each further failure up to 8 s, without a token of the shared limit: we want to
+                     notice soon when the server is back
 server failed        the limiter's delay, but at most 60 s: while an object changes, each of its events adds a failure
                      without any time in between. Counted separately, until the request succeeds or fails for a
-                     reason of its own
+                     reason other than these two
 kind not served      the limiter's delay, but at most 30 s: no event reports that the kind is served again
 any other            the limiter's delay. If an event causes a reconcile before the retry is due, and that reconcile
                      fails, too, the failure is not counted and the retry keeps its time: events must not postpone it
@@ -49,7 +50,7 @@ _OF_SERVER: Final = (ServerError, TooManyRequestsError, ConflictError)
 
 
 def is_terminal(error: BaseException) -> bool:
-    """Return True if a retry is pointless: for ``error``, its cause, or every member of a group."""
+    """Return True if a retry is pointless: ``error`` or a cause of it is terminal; of a group, every member must be."""
     waiting = [error]
     for _ in range(raised.MOST):  # a circle of causes has no end
         if not waiting:
@@ -132,10 +133,13 @@ class Retries:
         self._servers: set[Request] = set()
         """Requests with a count of the server's failures."""
         self._due: dict[Request, float] = {}
-        """When, on the loop's clock, the requests that failed for any other cause are retried."""
+        """When, on the loop's clock, requests are retried after the failures that :meth:`_own_delay` counted."""
 
     def delay(self, request: Request, error: Exception) -> float:
-        """Count a failure and return the seconds until the retry; a delay that the server requested is used instead."""
+        """Count a failure and return the seconds until the retry.
+
+        A delay that the server requested is returned unchanged, and the failure is not counted.
+        """
         if (wait := asked_wait(error)) is not None:
             self._away.forget(request)
             return wait
@@ -151,7 +155,7 @@ class Retries:
         return min(wait, _DEGRADED_DELAY) if is_degraded(error) else wait
 
     def _own_delay(self, request: Request) -> float:
-        """Return the seconds until the retry; count the failure unless a retry is due later already."""
+        """Return the seconds until the retry; count the failure unless an earlier retry is still to come."""
         now = anyio.current_time()
         if (left := self._due.get(request, now) - now) > 0:
             return left

@@ -34,7 +34,7 @@ from controller_runtime.rest import RestError
 
 JITTER: Final = 1.2
 _MARGIN: Final = 0.9
-"""A holder gives up after this fraction of the lease's duration at the latest, for any other durations."""
+"""A holder gives up after this fraction of the lease's duration at the latest, whatever the other durations are."""
 _HASTE: Final = 0.98
 """A holder gives up after this fraction of the renew deadline."""
 _LONGEST_LEASE: Final = 2**31 - 1
@@ -316,7 +316,7 @@ class LeaderElector:
         return min(lease.spec.lease_duration_seconds or self._timing.lease_duration, _LONGEST_LEASE)
 
     def _ours(self, current: Lease | None) -> Lease:
-        """Return the lease as we hold it after ``current``."""
+        """Return ``current`` as we hold it, renewed now; without it, a new lease."""
         now = format_micro_time(self._now())
         before = current.spec if current is not None else None
         acquired, transitions = now, 0
@@ -328,7 +328,7 @@ class LeaderElector:
                 transitions += 1
         spec = LeaseSpec(
             holder_identity=self._identity,
-            # The API allows only whole seconds: round up, never to fewer than we act on.
+            # The API allows only whole seconds: round up, so that others never wait for less time than we act.
             lease_duration_seconds=math.ceil(self._timing.lease_duration),
             acquire_time=acquired,
             renew_time=now,

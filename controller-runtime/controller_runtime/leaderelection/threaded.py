@@ -5,8 +5,8 @@
 The thread has its own event loop and connection. Renewing in a thread would let a blocked program keep its lease,
 so two rules restore the usual guarantees:
 
-- The program acts only while :attr:`ThreadedElector.may_act`, which is read at each write: a lease that was lost
-  while the loop was blocked prevents its later writes, before any task receives the error.
+- The program writes only while :attr:`ThreadedElector.may_act` is true, which is checked at each write: if the lease
+  was lost while the loop was blocked, later writes are refused even before a task receives the error.
 - If the program's loop has not run for the duration of a lease, the lease is no longer renewed, and another replica
   takes it. Health probes, which the same loop answers, fail until the process is restarted.
 """
@@ -42,7 +42,7 @@ _FAREWELL: Final = 5.0
 
 
 def connection(config: rest.Config, observe: Callable[[str, str, str], None]) -> Connect | None:
-    """Return a function that connects a thread to the server, or None if the credentials serve one loop only."""
+    """Return a function that connects a thread to the server, or None if the credentials work in one loop only."""
     credentials = config.credentials.for_another_loop()
     if credentials is None:
         return None

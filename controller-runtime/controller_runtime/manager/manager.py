@@ -36,7 +36,7 @@ _INFORMERS: Final = "informers"
 _CONNECT_RETRY: Final = 1.0
 """Seconds between requests until the API server answers for the first time."""
 _ANSWER: Final = 4.0
-"""Seconds after which an attempt to reach the server counts as failed, so that retries are logged before the end."""
+"""Seconds after which an attempt to reach the server counts as failed, so that retries are logged in time."""
 
 _log = log.logger_from("controller-runtime.manager")
 
@@ -136,7 +136,7 @@ class Manager:
     def add(self, runnable: Runnable) -> None:
         """Run ``runnable`` with the manager, or from now on if the manager has started already.
 
-        Except for a webhook server, it runs on the leader only, unless its ``need_leader_election`` returns False.
+        It runs on the leader only, unless it is a webhook server or its ``need_leader_election`` returns False.
 
         Raises:
             GroupStoppedError: the manager is stopping.

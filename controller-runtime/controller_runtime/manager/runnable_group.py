@@ -147,7 +147,7 @@ class RunnableGroup:
                     readiness.start_soon(self._until_ready, member, member.runnable.ready)
 
     async def stop(self) -> None:
-        """Ask all members to end and return once they have. After a cancellation, call :meth:`kill` for the others."""
+        """Ask all members to end and return once they have. If this call is cancelled, call :meth:`kill`."""
         self._stopping = True
         for member in tuple(self._running):
             if isinstance(member.runnable, StopsGracefully):

@@ -4,8 +4,8 @@
 
 The rules and figures are client-go's, so a cluster sees as many events from this process as from a Go one.
 A repeated event raises the count of the first one. From the tenth on, events that differ only in their messages are
-combined into one event, until none comes for ten minutes. A source may send 25 events about an object at once, and
-after that one every five minutes.
+combined into one event, until none comes for ten minutes. A source may send 25 events of one type about an object at
+once, and after that one every five minutes.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Correlator:
         self._buckets: _LRU[TokenBucket] = _LRU(max_records)
 
     def judge(self, event: Event) -> Verdict | None:
-        """Return the event to send for ``event``, or None when its source has exceeded its rate for the object."""
+        """Return the event to send for ``event``, or None if its source exceeds the rate for the object and type."""
         event, key = self._combine(event)
         known = self._seen.get(key)
         if known is not None:

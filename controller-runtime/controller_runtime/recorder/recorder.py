@@ -91,7 +91,7 @@ class SourceRecorder(EventRecorder):
 class Broadcaster:
     """The runnable that sends recorded events; when stopped, it first sends the queued ones.
 
-    The requests of ``writer`` must not delay those of reconcilers. It is called from one task, one call at a time.
+    ``writer`` is called from one task, one call at a time. Its requests must not delay those of reconcilers.
     """
 
     name = "event broadcaster"
@@ -201,7 +201,7 @@ class Broadcaster:
                     _log.error("Event was refused", about=_summary(verdict.event), error=error)
                 return
             except (TransportError, TimeoutError) as error:
-                _log.debug("Event was not sent and will be", about=_summary(verdict.event), error=error)
+                _log.debug("Event was not sent, trying again", about=_summary(verdict.event), error=error)
             except raised.FAILURES as error:
                 # The event cannot be written as JSON, its object's name does not fit into a URL, or the writer has a
                 # bug. A retry would not help, and the other events must not be lost.

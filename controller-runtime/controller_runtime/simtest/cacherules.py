@@ -27,7 +27,7 @@ from .server import Server
 _Versions = dict[NamespacedName, str]
 _DENIED: Final = 403
 _MEMORY: Final = 300.0
-"""Seconds for which a request for a watch may count as a failure: it does if the watch lasted only a few seconds."""
+"""Seconds for which a request for a watch may count as a failure; it counts if the watch lasted only a few seconds."""
 _Watch = tuple[Process, str, str]
 
 
@@ -68,7 +68,7 @@ def missed(server: Server, engine: SharedInformer) -> Iterator[str]:
 
 
 def is_ghost(engine: SharedInformer, key: NamespacedName) -> bool:
-    """Return True if reads find an own write that the watch has not reported, although it has passed its version."""
+    """Return True if reads find an own write that the watch has not reported, although it has passed that version."""
     feed, write = engine._informers.get(""), engine.store._writes.get(key)
     return (
         feed is not None

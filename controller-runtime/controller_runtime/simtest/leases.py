@@ -172,7 +172,7 @@ class Holders(Observer):
         return process in self._given_up
 
     def ended(self, process: Process) -> None:
-        """Check that a stopped process holds no lease if all its later requests about leases had success.
+        """Check that a stopped process holds no lease if all its requests about leases since the stop had success.
 
         It may keep the lease if the server may still perform one of its last writes.
         """

@@ -91,7 +91,7 @@ class Wire:
         self.may_write = may_write
         """Called before each write except those of leases and events."""
         self.unanswered: Callable[[], None] = lambda: None
-        """Called after each of these writes that got no answer."""
+        """Called after a write, except one of leases and events, that got no answer."""
         bare = _Bare(network, process, user)
         self._aside = layers.RetryAfter(bare)
         fence = layers.Fence(bare, self._may_write, _HOST, unanswered=self._note_unanswered)

@@ -85,7 +85,10 @@ class Events(Observer):
             self._sending[process].sent += 1
 
     def answered(self, process: Process, request: Sent, response: Response) -> None:
-        """Note a refusal; that a new event exists already, or that a repeated one has expired, does not count."""
+        """Note a refusal.
+
+        The answers that a new event exists already, and that a repeated one has expired, are not refusals.
+        """
         expected = {"POST": 409, "PATCH": 404}.get(request.method)
         if _is_of_event(request) and process in self._sending:
             self._sending[process].refused |= response.status >= 400 and response.status != expected

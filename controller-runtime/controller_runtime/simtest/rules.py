@@ -103,7 +103,7 @@ class Replica:
 
 
 def is_foreseen(error: BaseException | None) -> bool:
-    """Return True if ``error`` may end a manager; of a plain ManagerError, the cause decides."""
+    """Return True if ``error`` may end a manager; for a plain ManagerError, its cause decides."""
     if isinstance(error, BaseExceptionGroup):
         return all(map(is_foreseen, error.exceptions))
     if type(error) is errors.ManagerError:

@@ -143,7 +143,7 @@ class _TracedReconciler(Reconciler):
         return found
 
     def _uid(self, request: Request) -> str:
-        """Return the uid of the object, or of the object that was last found there: it may have been deleted."""
+        """Return the uid of the object or, if it is not found, the uid that was last found there: it may be deleted."""
         kind = self._subject.kind
         uid = self._subject.uids(kind, request) if kind is not None else ""
         if not uid:
@@ -155,7 +155,7 @@ class _TracedReconciler(Reconciler):
 
 
 def trace_id(uid: str) -> int:
-    """Return the trace ID of an object: its uid without dashes; a hash if the uid is not a UUID; 0 without one."""
+    """Return the trace ID of an object: its uid without dashes; a hash if the uid is not a UUID; 0 without a uid."""
     if not uid:
         return 0
     try:
@@ -182,13 +182,13 @@ class UIDGenerator(RandomIdGenerator):
         return _wanted.get() or super().generate_trace_id()
 
     def is_trace_id_random(self) -> bool:
-        """Return False: derived IDs are not random, and an API server up to Kubernetes 1.36 drops the flag's header."""
+        """Return False: derived IDs are not random, and Kubernetes up to 1.36 drops a traceparent with this flag."""
         return False
 
 
 @dataclass(slots=True)
 class Wait:
-    """The stay of an item in a queue; times are nanoseconds since the epoch."""
+    """Why an item was added to a queue, and when; times are nanoseconds since the epoch."""
 
     since: int
     """The time of its first origin."""
@@ -224,7 +224,7 @@ class TimedOrigins(Origins[T]):
         return super().take(item)
 
     def waited(self, item: T) -> Wait | None:
-        """Return the stay in the queue of the item that was taken last, if anything was noted."""
+        """Return what was noted about ``item`` until it was taken last; None without notes, or at a second call."""
         return self._taken.pop(item, None)
 
 
@@ -250,7 +250,7 @@ def recording(span: trace.Span) -> Iterator[None]:
 
 
 class TracedRoundTripper:
-    """Sends requests in spans of the reconcile that sends them. Other requests, and streams, pass without one."""
+    """Sends each request of a reconcile in a span. Streams, and requests from elsewhere, are sent without one."""
 
     def __init__(self, inner: rest.RoundTripper, tracer: trace.Tracer) -> None:
         self._inner = inner
@@ -258,7 +258,7 @@ class TracedRoundTripper:
         self._propagator = TraceContextTextMapPropagator()
 
     async def send(self, request: rest.Request) -> rest.Response:
-        """Send ``request``; the span ends with the head of the response."""
+        """Send ``request``; the span ends when the head of the response has arrived."""
         # A watch that a reconcile starts inherits the context of the reconcile, and outlives it.
         if request.stream or not trace.get_current_span().is_recording():
             return await self._inner.send(request)

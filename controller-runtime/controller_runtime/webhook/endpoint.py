@@ -3,7 +3,7 @@
 """Endpoint: the common part of all webhooks: metrics, limits of bodies, and the response to an unreadable body.
 
 A small text may decode to a large object. So the contents of a large body are counted while it arrives, and it is
-rejected before its end if it contains more than two objects may.
+rejected before all of it has arrived if it contains more than two objects may.
 """
 
 from __future__ import annotations
@@ -93,8 +93,8 @@ class BodyInspection:
     def begin(self) -> Callable[[bytes], str | None]:
         """Return a function that counts the contents of one body, and rejects it only beyond :data:`LARGE` bytes.
 
-        A smaller body may be the review of a stored object, which may be deleted, and have its metadata changed,
-        however much it contains.
+        A smaller body may review a change of an object that is stored already. Deleting such an object, and changing
+        its metadata, must be possible however much it contains.
         """
         counter, received, reason = rawjson.Counter(BODY), 0, None
 

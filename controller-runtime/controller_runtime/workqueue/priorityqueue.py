@@ -51,7 +51,7 @@ class Adder(Protocol[T_contra]):
     def add(
         self, item: T_contra, *, priority: int | None = None, after: float = 0.0, rate_limited: bool = False
     ) -> None:
-        """Add ``item``, unless it waits already; see :meth:`PriorityQueue.add`."""
+        """Add ``item``, or change it if it is in the queue already; see :meth:`PriorityQueue.add`."""
         ...
 
 
@@ -122,7 +122,7 @@ class Noting(Adder[T]):
 
 
 class _Entry(Generic[T]):
-    """An item in the queue. A row in a heap is valid only while its ``turn`` and ``ready_at`` agree."""
+    """An item in the queue. A row in a heap is valid only while it has the same ``turn`` and ``ready_at``."""
 
     __slots__ = ("key", "priority", "ready_at", "turn")
 

@@ -17,7 +17,7 @@ from controller_runtime.rest import RESTMapper, Transport
 
 @pytest.fixture(scope="session")
 def config() -> Iterator[ctrl.Config]:
-    """How an administrator reaches the API server, which has our CRDs; it belongs to no event loop."""
+    """An administrator's client configuration for an API server with our CRDs; it is not bound to an event loop."""
     environment = Environment(crds=[Path(__file__).parent / "crds"])
     asyncio.run(environment.start())
     yield environment.config
@@ -26,19 +26,19 @@ def config() -> Iterator[ctrl.Config]:
 
 @pytest.fixture
 def anyio_backend() -> str:
-    """Tests marked ``anyio`` run on asyncio; the plugin came with the controller runtime."""
+    """Tests marked ``anyio`` run on asyncio; anyio's pytest plugin is installed with controller-runtime."""
     return "asyncio"
 
 
 @pytest.fixture
 async def client(config: ctrl.Config, anyio_backend: str) -> AsyncIterator[LiveClient]:
-    """A client that asks the API server itself, so that a test sees what is stored."""
+    """A client without a cache, so that a test sees what the API server has stored."""
     async with Transport(config) as transport:
         yield LiveClient(transport, RESTMapper(transport))
 
 
 @pytest.fixture
 async def namespace(client: LiveClient) -> str:
-    """A fresh namespace. Nothing deletes namespaces here: tests keep apart by having their own."""
+    """A new namespace. No controller deletes namespaces here, so each test has its own."""
     made = await client.create(Namespace(metadata=ctrl.ObjectMeta(generate_name="test-")))
     return made.name

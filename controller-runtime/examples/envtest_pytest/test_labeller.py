@@ -18,7 +18,7 @@ pytestmark = pytest.mark.anyio
 
 @asynccontextmanager
 async def running(config: ctrl.Config) -> AsyncIterator[None]:
-    """Run the manager while the body runs; what makes it fail makes the test fail."""
+    """Run the manager while the body runs; an error of the manager fails the test."""
     mgr = ctrl.Manager(config, ctrl.Options(metrics_bind_address="0"))
     setup(mgr)
     async with asyncio.TaskGroup() as tasks:
