@@ -46,7 +46,7 @@ class EventHandler(ABC, Generic[T_contra]):
             StatusError, RestError: a kind cannot be discovered now. Events are delivered nevertheless.
         """
 
-    def look(self, evt: event.Event[T_contra]) -> None:
+    def decode(self, evt: event.Event[T_contra]) -> None:
         """Decode the parts of an event that the methods read; called before an event is queued for methods that wait.
 
         An object that cannot be decoded raises UndecodableObjectError here, and the cache skips it. Raised by a method
@@ -203,9 +203,9 @@ class _EnqueueRequestsFromMapFunc(EventHandler[T]):
         self._fn: Callable[[Any], Awaitable[Iterable[Request]]] = fn
         self._view = view
 
-    def look(self, evt: event.Event[T]) -> None:
+    def decode(self, evt: event.Event[T]) -> None:
         if self._view is None:
-            super().look(evt)
+            super().decode(evt)
         else:
             evt.views(self._view)
 

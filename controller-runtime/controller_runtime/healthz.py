@@ -58,7 +58,7 @@ class HealthHandler:
         self._checks = checks
         self._deadline = deadline
         self._failed: dict[str, str] = {}
-        self._lines = log.Sparing()
+        self._log_limiter = log.LineLimiter()
 
     def routes(self) -> dict[str, Handler]:
         """Return the routes for an HTTP server."""
@@ -107,9 +107,9 @@ class HealthHandler:
             del self._failed[name]
         self._failed |= failed
         endpoint = self._endpoint.strip("/")
-        if began and (held_back := self._lines.allow()) is not None:
+        if began and (held_back := self._log_limiter.allow()) is not None:
             _log.info("Health check failed", endpoint=endpoint, failed=began, **held_back)
-        if ended and (held_back := self._lines.allow()) is not None:
+        if ended and (held_back := self._log_limiter.allow()) is not None:
             _log.info("Health check passes again", endpoint=endpoint, passed=ended, **held_back)
 
     async def _run(self, name: str, check: Checker) -> _Outcome:

@@ -41,12 +41,12 @@ PANICS: Final = (
 )
 """Programming errors: in Go they would be panics, and they are counted as such."""
 
-AWAY_DELAY: Final = 8.0
+UNREACHABLE_DELAY: Final = 8.0
 """Maximum retry delay in seconds while the server cannot be reached, so that its return is noticed soon."""
 SERVER_DELAY: Final = 60.0
 """Maximum retry delay in seconds after an answer that reports a failure of the server."""
 _DEGRADED_DELAY: Final = 30.0
-_OF_SERVER: Final = (ServerError, TooManyRequestsError, ConflictError)
+_SERVER_ERRORS: Final = (ServerError, TooManyRequestsError, ConflictError)
 
 
 def is_terminal(error: BaseException) -> bool:
@@ -72,20 +72,20 @@ def is_degraded(error: BaseException) -> bool:
     return any(isinstance(each, CacheDegradedError) for each in raised.parts(error))
 
 
-def asked_wait(error: BaseException) -> float | None:
+def requested_delay(error: BaseException) -> float | None:
     """Return the longest delay that the server requested in ``error``, its causes or its members, or None."""
     waits = (each.retry_after for each in raised.parts(error) if isinstance(each, StatusError))
     return max((wait for wait in waits if wait and wait > 0), default=None)
 
 
-def is_away(error: BaseException) -> bool:
+def is_unreachable(error: BaseException) -> bool:
     """Return True if the server was not reached."""
     return any(isinstance(each, rest.TransportError) for each in raised.parts(error))
 
 
-def is_of_server(error: BaseException) -> bool:
+def is_server_failure(error: BaseException) -> bool:
     """Return True if the server failed, or another client wrote the object at the same time."""
-    return any(isinstance(each, _OF_SERVER) for each in raised.parts(error))
+    return any(isinstance(each, _SERVER_ERRORS) for each in raised.parts(error))
 
 
 def is_panic(error: BaseException) -> bool:
@@ -129,7 +129,7 @@ class Retries:
 
     def __init__(self, limiter: workqueue.RateLimiter[Request]) -> None:
         self._limiter = limiter
-        self._away = workqueue.ItemExponentialFailureRateLimiter[Request](maximum=AWAY_DELAY)
+        self._unreachable = workqueue.ItemExponentialFailureRateLimiter[Request](maximum=UNREACHABLE_DELAY)
         self._servers: set[Request] = set()
         """Requests with a count of the server's failures."""
         self._due: dict[Request, float] = {}
@@ -140,13 +140,13 @@ class Retries:
 
         A delay that the server requested is returned unchanged, and the failure is not counted.
         """
-        if (wait := asked_wait(error)) is not None:
-            self._away.forget(request)
+        if (wait := requested_delay(error)) is not None:
+            self._unreachable.forget(request)
             return wait
-        if is_away(error):
-            return self._away.when(request)
-        self._away.forget(request)
-        if is_of_server(error):
+        if is_unreachable(error):
+            return self._unreachable.when(request)
+        self._unreachable.forget(request)
+        if is_server_failure(error):
             self._servers.add(request)
             wait = min(self._limiter.when(_ServerFailures(*request)), SERVER_DELAY)
         else:
@@ -165,7 +165,7 @@ class Retries:
 
     def forget(self, request: Request) -> None:
         """Forget the failures of a request."""
-        self._away.forget(request)
+        self._unreachable.forget(request)
         self._limiter.forget(request)
         self._forget_servers(request)
         self._due.pop(request, None)

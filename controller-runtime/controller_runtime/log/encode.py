@@ -235,7 +235,7 @@ def _reference(key: NamespacedName) -> dict[str, str]:
     return {"namespace": key.namespace, "name": key.name} if key.namespace else {"name": key.name}
 
 
-class Sparing:
+class LineLimiter:
     """A limit on the log lines that clients can cause: a token bucket, which counts the dropped lines."""
 
     def __init__(

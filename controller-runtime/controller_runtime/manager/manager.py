@@ -142,7 +142,7 @@ class Manager:
             GroupStoppedError: the manager is stopping.
         """
         if self.options.tracing is not None:
-            self.options.tracing.enter(runnable, self.cache.uid_at)
+            self.options.tracing.instrument(runnable, self.cache.uid_at)
         if isinstance(runnable, webhook.Server):
             self._lifecycle.webhooks.add(runnable)
         elif isinstance(runnable, LeaderElectionRunnable) and not runnable.need_leader_election():

@@ -30,7 +30,7 @@ Key = tuple[str | None, ...]
 V = TypeVar("V")
 
 
-class Verdict(msgspec.Struct):
+class CorrelateResult(msgspec.Struct):
     """An event to send: ``event`` as new, or as a higher count of the event stored under its name."""
 
     event: Event
@@ -74,7 +74,7 @@ class _LRU(Generic[V]):
 
 
 class Correlator:
-    """Judges events in the order in which they come; ``clock`` is monotonic, ``new_name`` names combined events."""
+    """Correlates events in the order in which they come; ``clock`` is monotonic, ``new_name`` names combined events."""
 
     def __init__(
         self, clock: Callable[[], float], new_name: Callable[[str], str], *, max_records: int = MAX_RECORDS
@@ -85,7 +85,7 @@ class Correlator:
         self._seen: _LRU[_Seen] = _LRU(max_records)
         self._buckets: _LRU[TokenBucket] = _LRU(max_records)
 
-    def judge(self, event: Event) -> Verdict | None:
+    def correlate(self, event: Event) -> CorrelateResult | None:
         """Return the event to send for ``event``, or None if its source exceeds the rate for the object and type."""
         event, key = self._combine(event)
         known = self._seen.get(key)
@@ -96,7 +96,7 @@ class Correlator:
         self.store(key, event)
         if not self._may_speak(event):
             return None
-        return Verdict(event, key, known is not None)
+        return CorrelateResult(event, key, known is not None)
 
     def store(self, key: Key, event: Event) -> None:
         """Remember ``event`` as the one stored for ``key``."""

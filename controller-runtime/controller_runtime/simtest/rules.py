@@ -181,7 +181,7 @@ class Rules(Observer):
 
         def short_at_first(request: Request, error: Exception) -> float:
             seconds = delay(request, error)
-            if request in succeeded and seconds > _FIRST_RETRY and outcomes.asked_wait(error) is None:
+            if request in succeeded and seconds > _FIRST_RETRY and outcomes.requested_delay(error) is None:
                 self.fail(f"the first retry after a success comes late: {request}: {seconds:.1f} s")
             succeeded.discard(request)
             return seconds

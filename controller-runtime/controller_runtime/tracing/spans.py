@@ -62,7 +62,7 @@ class Tracing:
         """Return ``inner`` with a span for each request of a reconcile."""
         return TracedRoundTripper(inner, self._tracer)
 
-    def enter(self, runnable: object, uids: UIDs) -> None:
+    def instrument(self, runnable: object, uids: UIDs) -> None:
         """Record spans of ``runnable`` if it is :class:`Instrumentable`; call this before its start."""
         if isinstance(runnable, Instrumentable):
             runnable.instrument(self, uids)
@@ -100,7 +100,7 @@ class _TracedReconciler(Reconciler):
     async def reconcile(self, request: Request) -> Result:
         """Reconcile within spans; return or raise as the inner reconciler does."""
         uid = self._uid(request)
-        wait = self._origins.waited(request)
+        stay = self._origins.take_stay(request)
         began = self._now()
         with _root(uid):
             span = self._tracer.start_span(
@@ -108,14 +108,14 @@ class _TracedReconciler(Reconciler):
                 Context(),
                 kind=trace.SpanKind.CONSUMER,
                 attributes=self._attributes(request, uid),
-                start_time=wait.since if wait else began,
+                start_time=stay.since if stay else began,
             )
         with (
             trace.use_span(span, end_on_exit=True, record_exception=False, set_status_on_exception=False),
             recording(span),
         ):
-            if wait is not None:
-                self._record_wait(wait, began)
+            if stay is not None:
+                self._record_stay(stay, began)
             started = self._tracer.start_as_current_span(
                 "reconcile", start_time=began, record_exception=False, set_status_on_exception=False
             )
@@ -126,9 +126,9 @@ class _TracedReconciler(Reconciler):
                     inner.set_attribute("requeue_after", result.requeue_after.total_seconds())
                 return result
 
-    def _record_wait(self, wait: Wait, until: int) -> None:
-        span = self._tracer.start_span("queue", start_time=wait.since)
-        for origin, at in wait.origins.items():
+    def _record_stay(self, stay: QueueStay, until: int) -> None:
+        span = self._tracer.start_span("queue", start_time=stay.since)
+        for origin, at in stay.origins.items():
             span.add_event("trigger", {"trigger": origin}, timestamp=at)
         span.end(until)
 
@@ -187,7 +187,7 @@ class UIDGenerator(RandomIdGenerator):
 
 
 @dataclass(slots=True)
-class Wait:
+class QueueStay:
     """Why an item was added to a queue, and when; times are nanoseconds since the epoch."""
 
     since: int
@@ -202,28 +202,28 @@ class TimedOrigins(Origins[T]):
     def __init__(self, now: Callable[[], int] = time.time_ns) -> None:
         super().__init__()
         self._now = now
-        self._waiting: OrderedDict[T, Wait] = OrderedDict()
-        self._taken: dict[T, Wait] = {}
+        self._waiting: OrderedDict[T, QueueStay] = OrderedDict()
+        self._taken: dict[T, QueueStay] = {}
 
     def note(self, item: T, origin: str) -> None:
         """Keep one more origin of an item, and the time."""
         super().note(item, origin)
         now = self._now()
-        wait = self._waiting.setdefault(item, Wait(now))
-        wait.origins[origin] = now
+        stay = self._waiting.setdefault(item, QueueStay(now))
+        stay.origins[origin] = now
         kept = self._kept.get(item, {})
-        if len(wait.origins) > len(kept):
-            wait.origins = {each: time for each, time in wait.origins.items() if each in kept}
+        if len(stay.origins) > len(kept):
+            stay.origins = {each: time for each, time in stay.origins.items() if each in kept}
         if len(self._waiting) > len(self._kept):
             self._waiting.popitem(last=False)
 
     def take(self, item: T) -> list[str]:
-        """Return the origins of an item, oldest first; :meth:`waited` returns their times, once."""
-        if (wait := self._waiting.pop(item, None)) is not None:
-            self._taken[item] = wait
+        """Return the origins of an item, oldest first; :meth:`take_stay` returns their times, once."""
+        if (stay := self._waiting.pop(item, None)) is not None:
+            self._taken[item] = stay
         return super().take(item)
 
-    def waited(self, item: T) -> Wait | None:
+    def take_stay(self, item: T) -> QueueStay | None:
         """Return what was noted about ``item`` until it was taken last; None without notes, or at a second call."""
         return self._taken.pop(item, None)
 

@@ -44,8 +44,7 @@ class Endpoint(ABC):
 
     def __init__(self, path: str, *, clock: Callable[[], float] | None = None) -> None:
         self.path = path
-        self.lines = log.Sparing()
-        """Limits the log lines that requests cause."""
+        self.log_limiter = log.LineLimiter()
         self._clock = clock
         self._latency = metrics.WEBHOOK_LATENCY.labels(path)
         self._in_flight = metrics.WEBHOOK_IN_FLIGHT.labels(path)
@@ -71,7 +70,7 @@ class Endpoint(ABC):
 
     def unreadable(self, code: int, message: str) -> HTTPResponse:
         """Return a Status for a request without a review: the API server shows it to its user."""
-        if (held_back := self.lines.allow()) is not None:
+        if (held_back := self.log_limiter.allow()) is not None:
             _log.error("Bad request", error=message, **held_back)
         status = {
             "kind": "Status",

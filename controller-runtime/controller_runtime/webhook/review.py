@@ -81,11 +81,11 @@ class Webhook(endpoint.Endpoint):
                 else:
                     response = await self._judge(review, size, patience)
             except TimeoutError:
-                if (held_back := self.lines.allow()) is not None:
+                if (held_back := self.log_limiter.allow()) is not None:
                     _log.error("Admission took too long", seconds=patience, **held_back)
                 return admission.errored(504, f"no verdict within {patience:g} s")
             except admission.BadRequestError as error:
-                if (held_back := self.lines.allow()) is not None:
+                if (held_back := self.log_limiter.allow()) is not None:
                     _log.info("Bad admission request", error=raised.text(error), **held_back)
                 return admission.errored(400, raised.text(error))
             except raised.FAILURES as error:
@@ -101,7 +101,7 @@ class Webhook(endpoint.Endpoint):
 
     def _panicked(self, error: Exception) -> AdmissionResponse:
         metrics.WEBHOOK_PANICS.inc()
-        if (held_back := self.lines.allow()) is not None:
+        if (held_back := self.log_limiter.allow()) is not None:
             _log.error("Observed a panic in webhook", error=error, **held_back)
         text = f"panic: {raised.name(error)}: {log.cut(log.describe(error))} [recovered]"
         return admission.errored(500, text)

@@ -7,8 +7,8 @@ from .metrics import PrometheusProvider as PrometheusProvider
 from .metrics import QueueSeries as QueueSeries
 from .priorityqueue import LOW_PRIORITY as LOW_PRIORITY
 from .priorityqueue import Adder as Adder
-from .priorityqueue import DefaultPriority as DefaultPriority
-from .priorityqueue import Noting as Noting
+from .priorityqueue import WithDefaultPriority as WithDefaultPriority
+from .priorityqueue import WithOrigin as WithOrigin
 from .priorityqueue import Origins as Origins
 from .priorityqueue import PriorityQueue as PriorityQueue
 from .priorityqueue import QueueShutDownError as QueueShutDownError

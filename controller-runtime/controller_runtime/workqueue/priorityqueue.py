@@ -55,7 +55,7 @@ class Adder(Protocol[T_contra]):
         ...
 
 
-class DefaultPriority(Adder[T_contra]):
+class WithDefaultPriority(Adder[T_contra]):
     """Adds items to a queue with a default priority."""
 
     def __init__(self, queue: Adder[T_contra], priority: int) -> None:
@@ -105,7 +105,7 @@ class Origins(Generic[T]):
         return list(self._kept.pop(item, ()))
 
 
-class Noting(Adder[T]):
+class WithOrigin(Adder[T]):
     """Adds items to a queue, and notes their origin."""
 
     def __init__(self, queue: Adder[T], origins: Origins[T], origin: str) -> None:
