@@ -50,7 +50,7 @@ class Line(asyncio.Transport):
         self.paused = False
 
 
-class Wire:
+class RecordedConnection:
     """A client's connection, and its owner, which records the connection's notifications."""
 
     def __init__(self) -> None:

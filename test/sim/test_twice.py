@@ -19,7 +19,7 @@ import pytest
 from controller_runtime import simtest
 from controller_runtime.machinery import Object
 from controller_runtime.rest import Request
-from controller_runtime.simtest import WRITE_METHODS, Observer, Process, Simulation, is_aside
+from controller_runtime.simtest import WRITE_METHODS, Observer, Process, Simulation, bypasses_fence
 from controller_runtime.simtest import Event as Change
 
 from pkg.apis.jobset.v1alpha2 import JobSet
@@ -102,7 +102,7 @@ class Kills(Observer):
 
 
 def _is_write(request: Request) -> bool:
-    return request.method in WRITE_METHODS and not is_aside(request)
+    return request.method in WRITE_METHODS and not bypasses_fence(request)
 
 
 def one_by_one(seed: int) -> list[list[Action]]:

@@ -22,7 +22,7 @@ from controller_runtime.simtest import (
     Observer,
     Process,
     Simulation,
-    is_aside,
+    bypasses_fence,
     place_of,
 )
 
@@ -53,7 +53,7 @@ class Writes(Observer):
 
     def sends(self, process: Process, request: Request) -> None:
         """Check a write that a manager sends."""
-        if request.method not in WRITE_METHODS or is_aside(request):
+        if request.method not in WRITE_METHODS or bypasses_fence(request):
             return
         body = _decoded(request.body)
         view = (body.get("metadata") or body.get("preconditions") or {}).get("resourceVersion")
@@ -95,7 +95,7 @@ class Writes(Observer):
 
     def answered(self, process: Process, request: Request, answer: Response) -> None:
         """Record the version that a manager received."""
-        if request.method not in WRITE_METHODS or is_aside(request):
+        if request.method not in WRITE_METHODS or bypasses_fence(request):
             return
         if answer.status not in (200, 201) or not isinstance(answer, Answer):
             return

@@ -33,9 +33,9 @@ from controller_runtime.machinery.meta import format_micro_time
 from controller_runtime.rest import RestError
 
 JITTER: Final = 1.2
-_MARGIN: Final = 0.9
+_LEASE_FRACTION: Final = 0.9
 """A holder gives up after this fraction of the lease's duration at the latest, whatever the other durations are."""
-_HASTE: Final = 0.98
+_DEADLINE_FRACTION: Final = 0.98
 """A holder gives up after this fraction of the renew deadline."""
 _LONGEST_LEASE: Final = 2**31 - 1
 """The longest duration of a lease in seconds: the API's field is an int32."""
@@ -80,7 +80,7 @@ class Timing:
     def tenure(self) -> float:
         """Seconds after the start of the last successful renewal at which a holder gives up."""
         # A little early: a request in flight at that moment must arrive within the deadline, too.
-        return min(_HASTE * self.renew_deadline, _MARGIN * self.lease_duration)
+        return min(_DEADLINE_FRACTION * self.renew_deadline, _LEASE_FRACTION * self.lease_duration)
 
 
 class Elector(Protocol):

@@ -16,8 +16,8 @@ from controller_runtime.machinery import raised
 from .errors import GracePeriodExceededError, LostLeadershipError, ManagerError
 from .runnable_group import Runnable, RunnableGroup, describe
 
-_LAST_MOMENTS: Final = 2.0
-"""Seconds that cancelled runnables have to end; code in a thread cannot be cancelled and is abandoned."""
+_CANCEL_TIMEOUT: Final = 2.0
+"""Seconds; code in a thread cannot be cancelled, and is abandoned after them."""
 
 _log = log.logger_from("controller-runtime.manager")
 
@@ -141,7 +141,7 @@ class Lifecycle:
 
     async def _leave(self, groups: list[RunnableGroup]) -> None:
         """Wait briefly for cancelled runnables to end, then abandon them."""
-        with anyio.move_on_after(_LAST_MOMENTS):
+        with anyio.move_on_after(_CANCEL_TIMEOUT):
             for group in groups:
                 await group.ended()
         self.abandoned = [name for group in groups for name in group.abandon()]

@@ -25,7 +25,7 @@ from .loop import Process as Process
 from .loop import SimLoop as SimLoop
 from .network import WRITE_METHODS as WRITE_METHODS
 from .network import Observer as Observer
-from .network import is_aside as is_aside
+from .network import bypasses_fence as bypasses_fence
 from .server import MANAGER as MANAGER
 from .simulation import Simulation as Simulation
 from .simulation import Step as Step

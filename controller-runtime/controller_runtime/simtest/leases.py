@@ -17,9 +17,9 @@ from controller_runtime.fake.watches import Event
 from controller_runtime.rest import Request, Response
 
 from .loop import Process
-from .network import WRITE_METHODS, Observer, is_aside
+from .network import WRITE_METHODS, Observer, bypasses_fence
 
-_PATIENCE: Final = 35.0
+_WRITE_TIMEOUT: Final = 35.0
 """Seconds within which a write is answered, and within which a manager ends after it has stopped everything else."""
 
 
@@ -67,16 +67,16 @@ class Leases:
         return written + float(_spec(lease).get("leaseDurationSeconds") or 0) - now
 
 
-class Campaign(Observer):
+class LeaderWatcher(Observer):
     """Waits for a process that begins to lead."""
 
     def __init__(self) -> None:
-        self._begun = anyio.Event()
+        self._acquired = anyio.Event()
         self._name = ""
 
-    async def begun(self) -> str:
+    async def new_leader(self) -> str:
         """Wait for the first process that sends a request to acquire a lease, and return its name."""
-        await self._begun.wait()
+        await self._acquired.wait()
         return self._name
 
     def sends(self, process: Process, request: Request) -> None:
@@ -86,7 +86,7 @@ class Campaign(Observer):
         spec = _spec(msgspec.json.decode(request.body or b"{}"))
         if spec.get("holderIdentity") and spec.get("acquireTime") == spec.get("renewTime"):
             self._name = process.name
-            self._begun.set()
+            self._acquired.set()
 
 
 class Holders(Observer):
@@ -126,7 +126,7 @@ class Holders(Observer):
         """Count a request; fail if it is about leases, and the leader knows already that another has replaced it."""
         if process in self._deposed and "/leases" in request.path:
             self._fail(f"a leader goes on although another holds its lease: {process.name}")
-        if request.method in WRITE_METHODS and not is_aside(request):
+        if request.method in WRITE_METHODS and not bypasses_fence(request):
             self._unanswered.setdefault(process, {})[id(request)] = request, self._now()
         if process in self._open and "/leases" in request.path:
             self._open[process] += 1
@@ -179,7 +179,7 @@ class Holders(Observer):
         open_requests, identity = self._open.pop(process, 1), self._identities[process]
         last = max((at for _, at in self._unanswered.pop(process, {}).values()), default=-math.inf)
         for lease in self._stored():
-            recently = self._now() - last <= _PATIENCE + float(_spec(lease).get("leaseDurationSeconds") or 0)
+            recently = self._now() - last <= _WRITE_TIMEOUT + float(_spec(lease).get("leaseDurationSeconds") or 0)
             if (
                 not (open_requests or recently)
                 and identity

@@ -51,7 +51,7 @@ from . import cacherules
 from .cacherules import Resumes
 from .leases import Holders, Leases
 from .loop import Process
-from .network import WRITE_METHODS, Observer, is_aside
+from .network import WRITE_METHODS, Observer, bypasses_fence
 from .reportrules import Events, Metrics
 from .server import Server
 
@@ -82,7 +82,7 @@ class Written:
 
 
 @dataclass
-class Replica:
+class ManagerReplica:
     """A manager, and its writes."""
 
     process: Process
@@ -125,8 +125,8 @@ class Rules(Observer):
         self._server = server
         self._now = now
         self._failures = failures
-        self.replicas: dict[str, Replica] = {}
-        self._writers: dict[Process, Replica] = {}
+        self.replicas: dict[str, ManagerReplica] = {}
+        self._writers: dict[Process, ManagerReplica] = {}
         """By process, also the replicas that have ended: their writes may arrive later."""
         self._sent: dict[int, tuple[Sent, float]] = {}
         """By id, the writes that have not arrived, and when they were sent."""
@@ -145,7 +145,7 @@ class Rules(Observer):
 
     def follow(self, process: Process, manager: Manager) -> None:
         """Check a manager from now on; it has no controllers yet."""
-        replica = self.replicas[process.name] = self._writers[process] = Replica(process, manager)
+        replica = self.replicas[process.name] = self._writers[process] = ManagerReplica(process, manager)
         add = manager.add
 
         def watched(runnable: Any) -> None:
@@ -197,7 +197,7 @@ class Rules(Observer):
 
     def sends(self, process: Process, sent: Sent) -> None:
         """Note when a write is sent."""
-        if sent.method in WRITE_METHODS and not is_aside(sent):
+        if sent.method in WRITE_METHODS and not bypasses_fence(sent):
             self._sent[id(sent)] = sent, self._now()
 
     def arrives(self, process: Process, sent: Sent) -> None:
@@ -208,7 +208,7 @@ class Rules(Observer):
         writes may arrive while another leads.
         """
         replica = self._writers.get(process)
-        if replica is None or sent.method not in WRITE_METHODS or is_aside(sent) or not replica.identity:
+        if replica is None or sent.method not in WRITE_METHODS or bypasses_fence(sent) or not replica.identity:
             return
         now, holders = self._now(), self._holders()
         _, sent_at = self._sent.pop(id(sent), (sent, now))
@@ -230,14 +230,14 @@ class Rules(Observer):
 
     # Reads see own writes.
 
-    def _writer(self, process: Process, sent: Sent) -> Replica | None:
+    def _writer(self, process: Process, sent: Sent) -> ManagerReplica | None:
         """Return the replica that sent a write; None for other requests, leases and events."""
         replica = self.replicas.get(process.name)
         if (
             replica is None
             or replica.process is not process
             or sent.method not in WRITE_METHODS
-            or is_aside(sent)
+            or bypasses_fence(sent)
         ):
             return None
         return replica
@@ -267,7 +267,7 @@ class Rules(Observer):
 
     async def _read(
         self,
-        replica: Replica,
+        replica: ManagerReplica,
         read: Callable[..., Awaitable[Any]],
         kind: Any,
         key: NamespacedName | tuple[str, str],
@@ -285,7 +285,7 @@ class Rules(Observer):
             self._check_missing(replica, kind, place)
             raise
         except CacheDegradedError:
-            if (engine := _engine(replica, kind)) is not None and cacherules.is_readable(engine):
+            if (informer := _informer(replica, kind)) is not None and cacherules.is_readable(informer):
                 self.fail(f"a cache that was filled cannot be read: {kind.gvk.kind}")
             raise
         metadata = found.entry if isinstance(found, CachedObject) else found.metadata
@@ -294,10 +294,10 @@ class Rules(Observer):
             self.fail(f"a read is older than an own write: {kind.gvk.kind} {key[1]}")
         if expected is not None and uid == expected.uid and expected.ended:
             self.fail(f"a read finds an object that an own write has ended: {kind.gvk.kind} {key[1]}")
-        engine = _engine(replica, kind)
-        if engine is not None and cacherules.is_ghost(engine, place[1]):
+        informer = _informer(replica, kind)
+        if informer is not None and cacherules.is_ghost(informer, place[1]):
             self.fail(f"a read finds an own write that the watch has passed: {kind.gvk.kind} {key[1]}")
-        reported = engine.store.observed(place[1]) if engine is not None else None
+        reported = informer.store.observed(place[1]) if informer is not None else None
         if reported is not None and uid == reported.uid and version < int(reported.resource_version):
             self.fail(f"a read is older than the last event: {kind.gvk.kind} {key[1]}")
         before = replica.read.get((kind, place))
@@ -306,10 +306,10 @@ class Rules(Observer):
         replica.read[kind, place] = Written(uid, version)
         return found
 
-    def _check_missing(self, replica: Replica, kind: Any, place: Place) -> None:
+    def _check_missing(self, replica: ManagerReplica, kind: Any, place: Place) -> None:
         """Check that a read was right to find nothing."""
-        expected, engine = replica.written.get(place), _engine(replica, kind)
-        reported = engine.store.observed(place[1]) if engine is not None else None
+        expected, informer = replica.written.get(place), _informer(replica, kind)
+        reported = informer.store.observed(place[1]) if informer is not None else None
         if not self._is_whole(replica, kind):
             return
         if expected is not None and self._is_stored(place, expected.uid):
@@ -318,13 +318,13 @@ class Rules(Observer):
             self.fail(f"a read does not find an object that exists: {kind.gvk.kind} {place[1].name}")
 
     async def _list(
-        self, replica: Replica, read: Callable[..., Awaitable[Any]], kind: Any, **options: Any
+        self, replica: ManagerReplica, read: Callable[..., Awaitable[Any]], kind: Any, **options: Any
     ) -> Any:
         found = await read(kind, **options)
-        engine = _engine(replica, kind)
+        informer = _informer(replica, kind)
         # A longer list lets other tasks run, which may change the cache.
         if (
-            engine is not None
+            informer is not None
             and len(found) < DECODE_STEP
             and not options.get("labels")
             and not options.get("limit")
@@ -332,7 +332,7 @@ class Rules(Observer):
             names = {(each.namespace, each.name) for each in found}
             if len(names) < len(found):
                 self.fail(f"a list contains an object twice: {kind.gvk.kind}")
-            readable = {entry.key: entry for entry in cacherules.found(engine, options)}
+            readable = {entry.key: entry for entry in cacherules.found(informer, options)}
             for key, entry in readable.items():
                 if key not in names and not entry.refused:
                     self.fail(f"a list lacks an object that a read finds: {kind.gvk.kind} {entry.name}")
@@ -347,7 +347,7 @@ class Rules(Observer):
         return row is not None and row.document["metadata"]["uid"] == uid
 
     @staticmethod
-    def _is_whole(replica: Replica, kind: Any) -> bool:
+    def _is_whole(replica: ManagerReplica, kind: Any) -> bool:
         return all(cacherules.is_unselective(each) for each in _informers(replica) if each.gvk == kind.gvk)
 
     # Managers, caches and leases.
@@ -366,14 +366,14 @@ class Rules(Observer):
             for name, replica in self._running():
                 if replica.process.paused:
                     continue
-                for engine in _informers(replica):
-                    held.update(cacherules.held_back(engine))
+                for informer in _informers(replica):
+                    held.update(cacherules.held_back(informer))
                     for key, _ in held & before:
-                        self.fail(f"{name}: a change is kept from handlers: {engine.gvk.kind} {key.name}")
-                    for problem in cacherules.missed(self._server, engine):
+                        self.fail(f"{name}: a change is kept from handlers: {informer.gvk.kind} {key.name}")
+                    for problem in cacherules.missed(self._server, informer):
                         self.fail(f"{name}: {problem}")
 
-    def _running(self) -> Iterator[tuple[str, Replica]]:
+    def _running(self) -> Iterator[tuple[str, ManagerReplica]]:
         for name, replica in sorted(self.replicas.items()):
             if not (replica.process.dead or replica.process.ended.is_set()):
                 yield name, replica
@@ -393,8 +393,8 @@ class Rules(Observer):
         if identities and not identities & self._holders():
             yield "no replica leads"
         for name, replica in self._running():
-            for engine in _informers(replica):
-                problems = cacherules.disagreements(self._server, engine)
+            for informer in _informers(replica):
+                problems = cacherules.disagreements(self._server, informer)
                 yield from (f"{name}: {problem}" for problem in problems)
             for controller in replica.controllers:
                 if len(controller.queue) or controller.queue._working:
@@ -402,9 +402,9 @@ class Rules(Observer):
         yield from self._metrics.problems()
 
 
-def _engine(replica: Replica, kind: Any) -> SharedInformer | None:
+def _informer(replica: ManagerReplica, kind: Any) -> SharedInformer | None:
     return replica.manager.cache._informers.get((kind.gvk, issubclass(kind, PartialObjectMetadata)))
 
 
-def _informers(replica: Replica) -> list[SharedInformer]:
+def _informers(replica: ManagerReplica) -> list[SharedInformer]:
     return list(replica.manager.cache._informers.values())

@@ -20,7 +20,7 @@ from ctrl_testkit.faults import client as client
 from ctrl_testkit.faults import namespace as namespace
 from ctrl_testkit.faults import new_proxy as new_proxy
 from ctrl_testkit.faults import outage_seconds as outage_seconds
-from ctrl_testkit.faults import plane as plane
+from ctrl_testkit.faults import control_plane as control_plane
 from ctrl_testkit.faults import proxy as proxy
 from ctrl_testkit.faults import writes as writes
 from ctrl_testkit.figures import figure as figure
@@ -31,7 +31,7 @@ PROGRAM = Path(__file__).with_name("program.py")
 
 
 @pytest.fixture
-def start(plane: Environment, namespace: str, tmp_path: Path) -> Iterator[Callable[..., Any]]:
+def start(control_plane: Environment, namespace: str, tmp_path: Path) -> Iterator[Callable[..., Any]]:
     """Start a manager by its name, ``program.py``; what still runs at the end is killed.
 
     It goes straight to the server, or to the ``server`` given; its wall clock may be put off by a ``clock`` file.
@@ -39,7 +39,7 @@ def start(plane: Environment, namespace: str, tmp_path: Path) -> Iterator[Callab
     started: list[subprocess.Popen[bytes]] = []
 
     def start_one(name: str, *, server: str = "", clock: Path | None = None) -> subprocess.Popen[bytes]:
-        content = plane.kubeconfig_for("admin", ["system:masters"])
+        content = control_plane.kubeconfig_for("admin", ["system:masters"])
         if server:
             content["clusters"][0]["cluster"] = {"server": server}
         kubeconfig = tmp_path / f"{name}.kubeconfig"

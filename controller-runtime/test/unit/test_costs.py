@@ -181,7 +181,7 @@ async def test_a_watched_kind_takes_four_tasks_however_many_handlers(informers: 
         for _ in range(5):
             pod.add_event_handler(cache.EventHandlerFuncs())
         await anyio.sleep(1)
-        assert len(asyncio.all_tasks()) - before <= 4  # the engine, its reflector, the backlog, resyncs
+        assert len(asyncio.all_tasks()) - before <= 4  # the informer, its reflector, the backlog, resyncs
         tasks.cancel_scope.cancel()
 
 

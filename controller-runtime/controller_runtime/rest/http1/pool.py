@@ -22,7 +22,7 @@ IDLE: Final = 60.0
 """Seconds for which an idle connection is kept; API servers keep theirs for 90."""
 MAX_CONNECTIONS: Final = 256
 """The most connections in use or idle, besides those of streams (one for each watch)."""
-_FAREWELL: Final = 1.0
+_CLOSE_TIMEOUT: Final = 1.0
 
 
 class Pool:
@@ -139,7 +139,7 @@ class Pool:
             connection.abort(Error("the transport was closed"))
         if ending:
             # The loop closes sockets in a later iteration, and the caller may stop the loop after this.
-            await asyncio.wait(ending, timeout=_FAREWELL)
+            await asyncio.wait(ending, timeout=_CLOSE_TIMEOUT)
         await asyncio.sleep(0)
 
     async def _dial(self, context: ssl.SSLContext | None, *, stream: bool = False) -> Connection:

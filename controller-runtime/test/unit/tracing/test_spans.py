@@ -105,11 +105,11 @@ async def live(server: Server, tracing: Tracing | None) -> Parent:
     parent = Parent(mgr)
     ctrl.new_controller_managed_by(mgr).for_(ConfigMap).owns(Pod).complete(parent)
     async with running(mgr):
-        await mgr.elected.stay()
+        await mgr.elected.wait()
         server.world.put(config_map())
         await anyio.sleep(1)
         server.world.put(child(config_map()))
-        await parent.done.stay()
+        await parent.done.wait()
         await anyio.sleep(1)
     return parent
 
