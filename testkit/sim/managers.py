@@ -15,10 +15,9 @@ from controller_runtime.apis.core.v1 import ConfigMap, Pod
 from controller_runtime.machinery import Object
 from controller_runtime.machinery.meta import parse_time
 from controller_runtime.manager import Manager
-from controller_runtime.rest import Request, Response
+from controller_runtime.rest import CompleteResponse, Request, Response
 from controller_runtime.simtest import (
     WRITE_METHODS,
-    Answer,
     Observer,
     Process,
     Simulation,
@@ -97,7 +96,7 @@ class Writes(Observer):
         """Record the version that a manager received."""
         if request.method not in WRITE_METHODS or bypasses_fence(request):
             return
-        if answer.status not in (200, 201) or not isinstance(answer, Answer):
+        if answer.status not in (200, 201) or not isinstance(answer, CompleteResponse):
             return
         metadata = _decoded(answer.body).get("metadata") or {}
         version = metadata.get("resourceVersion")

@@ -30,7 +30,7 @@ T = TypeVar("T", bound=Object)
 _log = log.logger_from("client")
 
 
-class Answer(LazyObject[T]):
+class ResponseObject(LazyObject[T]):
     """The object in the response to a request.
 
     ``object`` raises AnswerError if the response is not an object of ``kind``, is not called ``name`` (if given), or
@@ -45,7 +45,7 @@ class Answer(LazyObject[T]):
         self._name = name
 
     def _decode(self) -> T:
-        text = bounded(self.text or b"")
+        text = within_limits(self.text or b"")
         try:
             obj = rest.decoded(self.kind.from_json, text)
         except rest.AnswerError:
@@ -66,7 +66,7 @@ class Answer(LazyObject[T]):
         return metadata
 
 
-def bounded(text: bytes) -> bytes:
+def within_limits(text: bytes) -> bytes:
     """Return an object's JSON, without managedFields if only these exceed the limits of ``machinery.rawjson``.
 
     Raises:
@@ -92,7 +92,7 @@ def _trimmed_metadata(metadata: bytes) -> bytes:
 
 
 def _metadata(text: bytes) -> ObjectMeta:
-    return ObjectMeta.from_json(bounded(_trimmed_metadata(metadata_text(text))))
+    return ObjectMeta.from_json(within_limits(_trimmed_metadata(metadata_text(text))))
 
 
 def _check_kind(text: bytes, kind: str) -> None:
@@ -142,7 +142,7 @@ def is_metadata(kind: type[Object]) -> bool:
 
 def decode(kind: type[T], body: bytes) -> T:
     """Return the object in ``body`` as a ``kind``; metadata-only objects get the apiVersion and kind of ``kind``."""
-    return Answer(kind, body).object
+    return ResponseObject(kind, body).object
 
 
 def decode_list(kind: type[T], body: bytes) -> interfaces.ObjectList[T]:
@@ -189,7 +189,7 @@ def decode_listed(kind: type[T], text: bytes, skip: Callable[[Exception], object
 def _key_of(text: bytes) -> str:
     """Return namespace and name of an object, and ``?`` if they cannot be read."""
     try:
-        return str(Answer(Object, text).key)
+        return str(ResponseObject(Object, text).key)
     except rest.AnswerError:
         return "?"
 

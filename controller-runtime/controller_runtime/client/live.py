@@ -15,7 +15,7 @@ from controller_runtime.rest import request as requests
 
 from . import interfaces
 from .bodies import (
-    Answer,
+    ResponseObject,
     apply_configuration,
     decode,
     decode_answer,
@@ -79,7 +79,7 @@ class LiveClient:
         namespace, name = NamespacedName.of(key)
         resource = await self.mapper.resource_for(kind)
         request = requests.get(resource, namespace, name, metadata_only=is_metadata(kind))
-        return Answer(kind, await self._send(request), name=name).object
+        return ResponseObject(kind, await self._send(request), name=name).object
 
     async def list(self, kind: type[T], **options: Unpack[ListOptions]) -> interfaces.ObjectList[T]:
         """Return the objects that match the selectors; with ``limit``, one page of them."""
@@ -125,7 +125,7 @@ class LiveClient:
         request = requests.create(
             resource, obj.namespace, obj.to_json(), metadata_only=is_metadata(kind), **options
         )
-        return Answer(kind, await self._send(request), name=obj.name).object
+        return ResponseObject(kind, await self._send(request), name=obj.name).object
 
     async def update(self, obj: T, **options: Unpack[UpdateOptions]) -> T:
         """Replace the stored object; ConflictError if ``resourceVersion`` is set and not the newest."""
@@ -193,7 +193,7 @@ class LiveClient:
         request = requests.update(
             resource, obj.namespace, obj.name, body, metadata_only=metadata_only, **options
         )
-        return Answer(kind, await self._send(_below(request, subresource)), name=obj.name).object
+        return ResponseObject(kind, await self._send(_below(request, subresource)), name=obj.name).object
 
     async def _patch(
         self, obj: T, patch: interfaces.Patch, subresource: str, options: PatchOptions
@@ -220,7 +220,7 @@ class LiveClient:
             metadata_only=is_metadata(kind),
             **options,
         )
-        return Answer(kind, await self._send(_below(request, subresource)), name=obj.name)
+        return ResponseObject(kind, await self._send(_below(request, subresource)), name=obj.name)
 
     async def _send(self, request: rest.Request) -> bytes:
         return (await self._exchange(request))[1]
@@ -244,7 +244,7 @@ class SubResource:
         """Return the subresource of ``obj`` as an object of ``into`` (e.g. a Scale)."""
         resource = await self._client.mapper.resource_for(type(obj))
         request = requests.subresource(requests.get(resource, obj.namespace, obj.name), self._name)
-        return Answer(into, await self._client._send(request), name=obj.name).object
+        return ResponseObject(into, await self._client._send(request), name=obj.name).object
 
     async def create(self, obj: Object, body: T, **options: Unpack[CreateOptions]) -> T:
         """Post ``body`` to the subresource of ``obj`` (e.g. a TokenRequest, an Eviction)."""

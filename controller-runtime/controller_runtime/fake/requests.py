@@ -13,7 +13,7 @@ from urllib.parse import unquote
 import msgspec
 
 from controller_runtime.machinery import GVK, JSON, NamespacedName, errors, labels
-from controller_runtime.rest import Request, Response
+from controller_runtime.rest import CompleteResponse, Request, Response
 
 from .storage import DeleteOptions
 from .tables import Document, Table
@@ -306,27 +306,6 @@ def _group(name: str, served: set[tuple[str, str]]) -> Document:
 _HEADERS: Final = {"Content-Type": "application/json"}
 
 
-class Answer(Response):
-    """A complete response."""
-
-    def __init__(self, status: int, body: bytes, headers: Mapping[str, str] | None = None) -> None:
-        self.status = status
-        self.headers = _HEADERS if headers is None else headers
-        self.body = body
-
-    async def read(self) -> bytes:
-        """Return the body."""
-        return self.body
-
-    async def lines(self) -> AsyncIterator[bytes]:
-        """Yield the lines of the body."""
-        for line in self.body.splitlines():
-            yield line
-
-    async def close(self) -> None:
-        """Do nothing: the response holds no connection."""
-
-
 class Stream(Response):
     """A response whose lines arrive over time."""
 
@@ -349,19 +328,19 @@ class Stream(Response):
         self._on_close()
 
 
-def success(body: Any, status: int = 200) -> Answer:
+def success(body: Any, status: int = 200) -> CompleteResponse:
     """Return a response with ``body`` as JSON."""
-    return Answer(status, msgspec.json.encode(body))
+    return CompleteResponse(status, msgspec.json.encode(body))
 
 
-def refusal(error: errors.StatusError) -> Answer:
+def refusal(error: errors.StatusError) -> CompleteResponse:
     """Return the response for an error: its metav1.Status, and its Retry-After header if it has one."""
     headers = dict(_HEADERS)
     if error.retry_after is not None:
         headers["Retry-After"] = str(int(error.retry_after))
-    return Answer(error.code, msgspec.json.encode(errors.to_status(error)), headers)
+    return CompleteResponse(error.code, msgspec.json.encode(errors.to_status(error)), headers)
 
 
-def page(status: int = 502) -> Answer:
+def proxy_error_page(status: int = 502) -> CompleteResponse:
     """Return a proxy's error page."""
-    return Answer(status, b"<html><body><h1>Bad Gateway</h1></body></html>", {"Content-Type": "text/html"})
+    return CompleteResponse(status, b"<html><body><h1>Bad Gateway</h1></body></html>", {"Content-Type": "text/html"})

@@ -14,7 +14,7 @@ from typing import Any, Final
 import anyio
 
 from controller_runtime.machinery import Object, errors
-from controller_runtime.rest import Request, Response
+from controller_runtime.rest import CompleteResponse, Request, Response
 
 from . import kinds, requests
 from .requests import Place
@@ -113,7 +113,7 @@ class Server:
         except (errors.StatusError, ValueError) as error:
             return _refusal(error)
 
-    def _understood(self, request: Request, user: str) -> Place | requests.Answer:
+    def _understood(self, request: Request, user: str) -> Place | CompleteResponse:
         """Return the parsed request of a user, or the response if it is a discovery request."""
         tables = self.served_to(user)
         if (found := requests.discovery(request.path, tables)) is not None:
@@ -124,8 +124,8 @@ class Server:
         self.check_permission(place, user)
         return place
 
-    def _answer(self, place: Place | requests.Answer, user: str, view: View) -> Response:
-        if isinstance(place, requests.Answer):
+    def _answer(self, place: Place | CompleteResponse, user: str, view: View) -> Response:
+        if isinstance(place, CompleteResponse):
             return place
         match place.verb:
             case "get":

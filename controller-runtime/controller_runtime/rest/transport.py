@@ -19,7 +19,7 @@ import anyio
 from . import errors, http1, layers
 from .config import Config
 from .request import Request
-from .roundtrip import Response, RoundTripper
+from .roundtrip import CompleteResponse, Response, RoundTripper
 
 _LONGEST_LINE: Final = 1 << 26
 TLS_CHECK_PERIOD: Final = 10.0
@@ -197,7 +197,7 @@ class _Wire:
             connection.abort()
         if not answer.whole:
             return _Stream(answer, connection, self._base)
-        return _Answer(answer.status, answer.headers, answer.body())
+        return CompleteResponse(answer.status, answer.body(), answer.headers)
 
     def _context(self) -> ssl.SSLContext | None:
         """Return the TLS context, which is rebuilt when one of its files has changed."""
@@ -238,23 +238,6 @@ def _new_pool(config: Config) -> http1.Pool:
     server_name = config.tls.server_name if config.tls is not None else ""
     dialer = http1.Dialer(origin, proxy=proxy, server_name=server_name, user_agent=config.user_agent)
     return http1.Pool(dialer, http1.Heads(prefix, shared))
-
-
-class _Answer(Response):
-    def __init__(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
-        self.status = status
-        self.headers = headers
-        self._body = body
-
-    async def read(self) -> bytes:
-        return self._body
-
-    async def lines(self) -> AsyncIterator[bytes]:
-        for line in self._body.splitlines():
-            yield line
-
-    async def close(self) -> None:
-        return None
 
 
 class _Stream(Response):

@@ -5,7 +5,6 @@
 A life is one run of a simulated cluster; the seed is an integer.
 """
 
-from controller_runtime.fake.requests import Answer as Answer
 from controller_runtime.fake.requests import kind_of as kind_of
 from controller_runtime.fake.requests import place_of as place_of
 from controller_runtime.fake.watches import Event as Event

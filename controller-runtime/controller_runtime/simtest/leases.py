@@ -12,9 +12,8 @@ import anyio
 import msgspec
 
 from controller_runtime.apis.coordination.v1 import Lease
-from controller_runtime.fake.requests import Answer
 from controller_runtime.fake.watches import Event
-from controller_runtime.rest import Request, Response
+from controller_runtime.rest import CompleteResponse, Request, Response
 
 from .loop import Process
 from .network import WRITE_METHODS, Observer, bypasses_fence
@@ -142,7 +141,7 @@ class Holders(Observer):
     def _learn(self, process: Process, request: Request, response: Response) -> None:
         """Note if the process learns that it holds the lease, or that another took it."""
         identity = self._identities.get(process)
-        if not identity or not isinstance(response, Answer) or not _is_success(response):
+        if not identity or not isinstance(response, CompleteResponse) or not _is_success(response):
             return
         holder = _spec(msgspec.json.decode(response.body)).get("holderIdentity")
         if request.method in WRITE_METHODS and holder == identity:
@@ -190,7 +189,7 @@ class Holders(Observer):
 
 def _is_success(response: Response) -> bool:
     """Return True for a success that a client can decode: not a proxy's page, and not cut off."""
-    if response.status >= 300 or not isinstance(response, Answer):
+    if response.status >= 300 or not isinstance(response, CompleteResponse):
         return False
     try:
         msgspec.json.decode(response.body)

@@ -15,7 +15,7 @@ import anyio
 
 from controller_runtime.fake import requests
 from controller_runtime.machinery import errors
-from controller_runtime.rest import Request, Response, TransportError, TransportTimeoutError, layers
+from controller_runtime.rest import CompleteResponse, Request, Response, TransportError, TransportTimeoutError, layers
 
 from .loop import CURRENT_PROCESS, Process
 from .server import Server
@@ -142,8 +142,8 @@ class _Bare:
         if lost:
             network.record(name, f"{_named(request)} -> {response.status}, and the answer is lost")
             raise TransportError("the connection broke", host=_HOST)
-        if isinstance(response, requests.Answer) and rng.random() < faults.garbled:
-            response = requests.Answer(response.status, response.body[: rng.randrange(len(response.body))])
+        if isinstance(response, CompleteResponse) and rng.random() < faults.garbled:
+            response = CompleteResponse(response.status, response.body[: rng.randrange(len(response.body))])
         network.record(name, f"{_named(request)} -> {response.status}")
         for each in network.observers:
             each.answered(self._process, request, response)
@@ -188,13 +188,13 @@ class _Bare:
         for each in self._network.observers:
             each.arrives(self._process, request)
 
-    def _spoiled(self, request: Request, rng: random.Random, faults: NetworkFaults) -> requests.Answer | None:
+    def _spoiled(self, request: Request, rng: random.Random, faults: NetworkFaults) -> CompleteResponse | None:
         """Return a fault's answer in place of the server's, or None. Raises TransportError for a refused connection."""
         if rng.random() < faults.refused:
             self._network.record(self._process.name, f"{_named(request)} -> refused")
             raise TransportError("connection refused", host=_HOST)
         if rng.random() < faults.pages:
-            return requests.page(rng.choice([200, 502, 503]))
+            return requests.proxy_error_page(rng.choice([200, 502, 503]))
         if rng.random() < faults.unavailable:
             code, reason = rng.choice(
                 [(500, "InternalError"), (503, "ServiceUnavailable"), (429, "TooManyRequests")]

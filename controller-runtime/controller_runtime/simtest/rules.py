@@ -37,7 +37,7 @@ from controller_runtime.cache.cache import DECODE_STEP
 from controller_runtime.cache.informer import SharedInformer
 from controller_runtime.cache.objects import CachedObject
 from controller_runtime.controller import Controller, outcomes
-from controller_runtime.fake.requests import Answer, kind_of
+from controller_runtime.fake.requests import kind_of
 from controller_runtime.fake.watches import Event as Change
 from controller_runtime.leaderelection import LeaderElectionError
 from controller_runtime.machinery import GVK, NamespacedName, PartialObjectMetadata
@@ -45,7 +45,7 @@ from controller_runtime.machinery.errors import NotFoundError, StatusError
 from controller_runtime.manager import Manager, errors
 from controller_runtime.reconcile import Request, Result
 from controller_runtime.rest import Request as Sent
-from controller_runtime.rest import Response, RestError
+from controller_runtime.rest import CompleteResponse, Response, RestError
 
 from . import cacherules
 from .cacherules import Resumes
@@ -248,7 +248,7 @@ class Rules(Observer):
         gvk = kind_of(sent.path, self._server.tables) if replica is not None else None
         if replica is None or gvk is None or "dryRun" in dict(sent.query):
             return
-        if response.status >= 300 or not isinstance(response, Answer):
+        if response.status >= 300 or not isinstance(response, CompleteResponse):
             return
         try:
             body = msgspec.json.decode(response.body)
