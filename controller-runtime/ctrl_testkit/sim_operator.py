@@ -393,7 +393,7 @@ class Rivals:
         """Note the write of an object, until the busy part of the life is over."""
         if self._sim.loop.time() - LOOP_START > BUSY:
             return
-        if event.table.facts.gvk.kind in ("ConfigMap", "Secret") and self._rng.random() < 0.2:
+        if event.table.properties.gvk.kind in ("ConfigMap", "Secret") and self._rng.random() < 0.2:
             self._due.append(event.key.name)
             self._called.set()
 
@@ -539,7 +539,9 @@ async def late_answers(sim: Simulation, rng: random.Random) -> AsyncIterator[Non
     seconds = rng.choice([0.2, 2.0])
 
     def late(request: Request) -> float:
-        return rng.random() * seconds if request.method in WRITE_METHODS and not bypasses_fence(request) else 0.0
+        return (
+            rng.random() * seconds if request.method in WRITE_METHODS and not bypasses_fence(request) else 0.0
+        )
 
     sim.network.slow.append(late)
     yield

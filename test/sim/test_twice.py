@@ -92,7 +92,7 @@ class Kills(Observer):
 
     def _see(self, event: Change) -> None:
         self.last = self._sim.loop.time()
-        if event.table.facts.gvk.kind not in ("Lease", "Event") and self._rng.random() < 0.3:
+        if event.table.properties.gvk.kind not in ("Lease", "Event") and self._rng.random() < 0.3:
             self._sim.loop.call_later(self._rng.random() * 0.05, self._kill)
 
     def _kill(self) -> None:
@@ -122,7 +122,7 @@ def lived(
 
         def see(event: Change) -> None:
             nonlocal last
-            if event.table.facts.gvk.kind not in ("Lease", "Event"):
+            if event.table.properties.gvk.kind not in ("Lease", "Event"):
                 last = sim.loop.time()
 
         sim.on_change(see)

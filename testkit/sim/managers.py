@@ -22,7 +22,7 @@ from controller_runtime.simtest import (
     Process,
     Simulation,
     bypasses_fence,
-    place_of,
+    parse_request,
 )
 
 from pkg.apis.jobset.v1alpha2 import JobSet
@@ -60,8 +60,8 @@ class Writes(Observer):
             return
         number, shown = self._number(process), _shown(request)
         own, uid = self._own.get((number, _object(request)), (0, ""))
-        place = place_of(request, self._sim.server.tables)
-        row = place.table.rows.get(place.key)
+        parsed = parse_request(request, self._sim.server.tables)
+        row = parsed.table.rows.get(parsed.key)
         metadata = row.document["metadata"] if row is not None else {}
         # An apply at this version creates the object, so the object written before must be another one, or deleted.
         if int(view) < own and (view != _OF_NO_OBJECT or metadata.get("uid") == uid):
@@ -70,7 +70,7 @@ class Writes(Observer):
             )
         if self._known.get((number, shown, request.body or b"")) == int(view):
             self._fail(f"a write whose answer was known: {process.name} {shown}")
-        if place.is_apply and metadata.get("deletionTimestamp") and metadata["resourceVersion"] == view:
+        if parsed.is_apply and metadata.get("deletionTimestamp") and metadata["resourceVersion"] == view:
             self._fail(f"an apply to an object that is being deleted: {process.name} {shown}")
         if (
             request.method == "DELETE"
@@ -149,7 +149,7 @@ async def revoke(sim: Simulation, rng: random.Random) -> None:
     """Revoke the permission to read a kind until every manager that watches the kind reports that."""
     kinds: list[type[Object]] = [TrainJob, JobSet, ClusterTrainingRuntime, ConfigMap]
     table = sim.server.table(rng.choice(kinds))
-    kind, resource = table.facts.gvk, str(table.resource.group_resource)
+    kind, resource = table.properties.gvk, str(table.resource.group_resource)
     denied = {("manager", verb, resource) for verb in ("list", "watch")}
     until = sim.loop.time() + _UNTIL_REPORTED
     silent = ["all"]

@@ -79,8 +79,8 @@ class FakeClient(client.LiveClient):
         super().__init__(_InProcess(self._server), self._kinds)
         self._indexes: dict[tuple[GVK, str], tuple[type[Object], Callable[[Any], Iterable[str]]]] = {}
         for crd in crds:
-            for facts in kinds.facts_of_crd(crd.to_dict() if isinstance(crd, Object) else crd):
-                self._kinds.add(facts)
+            for properties in kinds.properties_of_crd(crd.to_dict() if isinstance(crd, Object) else crd):
+                self._kinds.add(properties)
         for (kind, name), extract in (indexes or {}).items():
             self._indexes[kind.gvk, name] = (kind, extract)
         for obj in objects:
@@ -274,21 +274,21 @@ class _Kinds(rest.RESTMapper):
         self._tables: dict[GVK, Table] = {}
         self._with_status = None if with_status is None else {kind.gvk for kind in with_status}
 
-    def add(self, facts: kinds.Facts) -> None:
+    def add(self, properties: kinds.KindProperties) -> None:
         """Serve a kind."""
-        self._tables[facts.gvk] = self._server.add(facts)
+        self._tables[properties.gvk] = self._server.add(properties)
 
     def table(self, kind: type[Object], key: NamespacedName | None = None) -> Table:
         """Return the objects of a kind; if its scope is unknown, the key of its first object decides it."""
         gvk = kind.gvk
         if gvk not in self._tables:
-            self.add(self._facts(kind))
+            self.add(self._properties(kind))
         table = self._tables[gvk]
-        if not table.facts.scope_is_known:
-            if kinds.knows_more(kind, table.facts):
-                self._server.replace(table, self._facts(kind))
+        if not table.properties.scope_is_known:
+            if kinds.knows_more(kind, table.properties):
+                self._server.replace(table, self._properties(kind))
             elif key is not None and key.name and not table.rows:
-                table.learn(kinds.with_scope(table.facts, namespaced=bool(key.namespace)))
+                table.set_properties(kinds.with_scope(table.properties, namespaced=bool(key.namespace)))
         return table
 
     async def resource_for(self, kind: type[Object] | GVK) -> Resource:
@@ -297,9 +297,9 @@ class _Kinds(rest.RESTMapper):
             return self._tables[kind].resource
         return self.table(kind).resource
 
-    def _facts(self, kind: type[Object]) -> kinds.Facts:
+    def _properties(self, kind: type[Object]) -> kinds.KindProperties:
         status = None if self._with_status is None else kind.gvk in self._with_status
-        return kinds.facts_for(kind, status=status)
+        return kinds.properties_of(kind, status=status)
 
 
 def _document_of(obj: Object) -> Document:

@@ -49,7 +49,7 @@ _FALSE_WHEN_UNSET: Final = frozenset({"spec.hostNetwork", "spec.unschedulable"})
 
 
 @dataclass(slots=True)
-class Place:
+class ParsedRequest:
     """A parsed request: its verb, and the objects that it is about."""
 
     verb: str
@@ -64,7 +64,7 @@ class Place:
     @property
     def gvk(self) -> GVK:
         """The kind."""
-        return self.table.facts.gvk
+        return self.table.properties.gvk
 
     @property
     def dry_run(self) -> bool:
@@ -88,7 +88,7 @@ class Place:
 
     def check_subresource(self) -> None:
         """Raise NotFoundError for a subresource that is not ``status``, or for ``status`` if the kind lacks it."""
-        if self.subresource and (self.subresource != "status" or not self.table.facts.status):
+        if self.subresource and (self.subresource != "status" or not self.table.properties.status):
             raise self.table.no_subresource(self.key.name)
 
     def manager(self, user: str) -> str:
@@ -110,7 +110,7 @@ class Place:
             self.dry_run or body.get("dryRun") == ["All"],
         )
 
-    def shown(self, document: Document) -> Document:
+    def representation(self, document: Document) -> Document:
         """Return an object in the form that the client asks for: whole, or only its metadata."""
         if self.metadata_only:
             return {**_META, "kind": "PartialObjectMetadata", "metadata": document["metadata"]}
@@ -125,11 +125,11 @@ class Place:
         gvk = self.gvk
         kind = "PartialObjectMetadataList" if self.metadata_only else f"{gvk.kind}List"
         api_version = "meta.k8s.io/v1" if self.metadata_only else gvk.api_version
-        items = [self.shown(each) for each in documents]
+        items = [self.representation(each) for each in documents]
         return {"apiVersion": api_version, "kind": kind, "metadata": metadata, "items": items}
 
 
-def place_of(request: Request, tables: Tables) -> Place:
+def parse_request(request: Request, tables: Tables) -> ParsedRequest:
     """Return the parsed request.
 
     Raises:
@@ -156,7 +156,7 @@ def place_of(request: Request, tables: Tables) -> Place:
         return all(_has_field(table, document, path, value) is equal for path, value, equal in fields)
 
     key = NamespacedName(namespace if table.resource.namespaced else "", name)
-    return Place(_verb(request, name, query), table, key, subresource, query, request, picks)
+    return ParsedRequest(_verb(request, name, query), table, key, subresource, query, request, picks)
 
 
 def not_served() -> errors.NotFoundError:
@@ -169,13 +169,13 @@ def not_served() -> errors.NotFoundError:
 def kind_of(path: str, tables: Tables) -> GVK | None:
     """Return the kind whose objects a path names, or None if it is not served."""
     table, _, _ = _table_of(path, tables)
-    return table.facts.gvk if table is not None else None
+    return table.properties.gvk if table is not None else None
 
 
 def part_of(path: str, tables: Tables) -> tuple[GVK | None, str]:
     """Return the kind whose objects a path names, or None if it is not served, and the subresource."""
     table, _, rest = _table_of(path, tables)
-    return (table.facts.gvk if table is not None else None), (*rest[2:3], "")[0]
+    return (table.properties.gvk if table is not None else None), (*rest[2:3], "")[0]
 
 
 def _table_of(path: str, tables: Tables) -> tuple[Table | None, str, list[str]]:
@@ -235,9 +235,9 @@ def _has_field(table: Table, document: Document, path: str, value: str) -> bool:
     Raises:
         BadRequestError: servers do not support the field for this kind.
     """
-    known = _SELECTABLE.get(table.facts.gvk.kind) if not table.facts.custom else None
+    known = _SELECTABLE.get(table.properties.gvk.kind) if not table.properties.custom else None
     if path not in _EVERYWHERE and path not in (known or ()):
-        if known is not None or table.facts.custom:
+        if known is not None or table.properties.custom:
             message = f"field label not supported: {path}"
         else:
             message = f'"{path}" is not a known field selector: only "metadata.name", "metadata.namespace"'
@@ -287,7 +287,11 @@ def discovery(path: str, tables: Tables) -> Document | None:
     if group_version not in served:
         return None
     resources = [
-        {"name": table.resource.plural, "kind": table.facts.gvk.kind, "namespaced": table.resource.namespaced}
+        {
+            "name": table.resource.plural,
+            "kind": table.properties.gvk.kind,
+            "namespaced": table.resource.namespaced,
+        }
         for (group, version, _), table in tables.items()
         if (group, version) == group_version
     ]
@@ -343,4 +347,6 @@ def refusal(error: errors.StatusError) -> CompleteResponse:
 
 def proxy_error_page(status: int = 502) -> CompleteResponse:
     """Return a proxy's error page."""
-    return CompleteResponse(status, b"<html><body><h1>Bad Gateway</h1></body></html>", {"Content-Type": "text/html"})
+    return CompleteResponse(
+        status, b"<html><body><h1>Bad Gateway</h1></body></html>", {"Content-Type": "text/html"}
+    )

@@ -32,7 +32,7 @@ from controller_runtime.machinery.errors import (
 from controller_runtime.machinery.meta import format_time
 from controller_runtime.rest import TransportError
 
-from .correlator import Correlator, CorrelateResult
+from .correlator import CorrelateResult, Correlator
 
 NORMAL: Final = "Normal"
 WARNING: Final = "Warning"

@@ -6,7 +6,7 @@ A life is one run of a simulated cluster; the seed is an integer.
 """
 
 from controller_runtime.fake.requests import kind_of as kind_of
-from controller_runtime.fake.requests import place_of as place_of
+from controller_runtime.fake.requests import parse_request as parse_request
 from controller_runtime.fake.watches import Event as Event
 from controller_runtime.fake.writes import Review as Review
 

@@ -51,10 +51,10 @@ def disagreements(server: Server, informer: SharedInformer) -> Iterator[str]:
 
 def missed(server: Server, informer: SharedInformer) -> Iterator[str]:
     """Yield descriptions of the changes that a cache lacks although its watch has reached their versions."""
-    table, namespace_informer = _table_of(server, informer), informer._informers.get("")
-    if table is None or namespace_informer is None or not namespace_informer.synced or namespace_informer._found is not None:
+    table, inner = _table_of(server, informer), informer._informers.get("")
+    if table is None or inner is None or not inner.synced or inner._found is not None:
         return
-    reached = namespace_informer._reached
+    reached = inner._reached
     if not is_unselective(informer) or not reached:
         return
     objects = server.history.at(table, int(reached))
@@ -69,20 +69,20 @@ def missed(server: Server, informer: SharedInformer) -> Iterator[str]:
 
 def is_ghost(informer: SharedInformer, key: NamespacedName) -> bool:
     """Return True if reads find an own write that the watch has not reported, although it has passed that version."""
-    namespace_informer, write = informer._informers.get(""), informer.store._writes.get(key)
+    inner, write = informer._informers.get(""), informer.store._writes.get(key)
     return (
-        namespace_informer is not None
-        and namespace_informer._found is None
+        inner is not None
+        and inner._found is None
         and write is not None
         and write.entry is not None
-        and namespace_informer.covers(write.version)
+        and inner.covers(write.version)
     )
 
 
 def is_readable(informer: SharedInformer) -> bool:
     """Return True if a cache must answer: it was filled, and its kind is served."""
-    namespace_informers = informer._informers.values()
-    return bool(namespace_informers) and all(namespace_informer.synced and namespace_informer._missing_since is None for namespace_informer in namespace_informers)
+    inner = informer._informers.values()
+    return bool(inner) and all(each.synced and each._missing_since is None for each in inner)
 
 
 def held_back(informer: SharedInformer) -> Iterator[tuple[NamespacedName, int]]:
@@ -109,7 +109,7 @@ def _stored(table: Table) -> _Versions:
 
 
 def _table_of(server: Server, informer: SharedInformer) -> Table | None:
-    return next((table for table in server.tables.values() if table.facts.gvk == informer.gvk), None)
+    return next((table for table in server.tables.values() if table.properties.gvk == informer.gvk), None)
 
 
 def found(informer: SharedInformer, options: dict[str, Any]) -> Iterator[Entry]:

@@ -152,7 +152,7 @@ async def _forbid(sim: Simulation, rng: random.Random) -> None:
 
 async def _miss(sim: Simulation, rng: random.Random) -> None:
     """Stop serving a custom kind to managers for a while, as a server does when it starts or its CRD is replaced."""
-    tables = [table for table in sim.server.tables.values() if table.facts.custom]
+    tables = [table for table in sim.server.tables.values() if table.properties.custom]
     if not tables:
         return
     resource = rng.choice(sorted(table.resource.group_resource for table in tables))

@@ -34,7 +34,7 @@ class Leases:
 
     def see(self, event: Event) -> None:
         """Check a change. Raises AssertionError if a lease was taken before it expired, or if its term is wrong."""
-        if event.table.facts.gvk != Lease.gvk or event.type == "DELETED":
+        if event.table.properties.gvk != Lease.gvk or event.type == "DELETED":
             return
         metadata, spec = event.document["metadata"], _spec(event.document)
         before, now = _spec(event.before), self._now()
@@ -178,7 +178,9 @@ class Holders(Observer):
         open_requests, identity = self._open.pop(process, 1), self._identities[process]
         last = max((at for _, at in self._unanswered.pop(process, {}).values()), default=-math.inf)
         for lease in self._stored():
-            recently = self._now() - last <= _WRITE_TIMEOUT + float(_spec(lease).get("leaseDurationSeconds") or 0)
+            recently = self._now() - last <= _WRITE_TIMEOUT + float(
+                _spec(lease).get("leaseDurationSeconds") or 0
+            )
             if (
                 not (open_requests or recently)
                 and identity

@@ -15,7 +15,14 @@ import anyio
 
 from controller_runtime.fake import requests
 from controller_runtime.machinery import errors
-from controller_runtime.rest import CompleteResponse, Request, Response, TransportError, TransportTimeoutError, layers
+from controller_runtime.rest import (
+    CompleteResponse,
+    Request,
+    Response,
+    TransportError,
+    TransportTimeoutError,
+    layers,
+)
 
 from .loop import CURRENT_PROCESS, Process
 from .server import Server
@@ -79,16 +86,16 @@ class Network:
     home: Context = field(default_factory=copy_context)
     """The context of the server's side of requests, so that the end of a simulated process does not stop it."""
 
-    def transport(self, process: Process, user: str, may_write: Callable[[], bool] = lambda: True) -> SimulatedTransport:
-        """Return the connection of a process, which sends its requests as ``user``."""
-        return SimulatedTransport(self, process, user, may_write)
+    def transport(self, process: Process, user: str) -> SimulatedTransport:
+        """Return the transport of a process, which sends its requests as ``user``."""
+        return SimulatedTransport(self, process, user)
 
 
 class SimulatedTransport:
     """A RoundTripper from one process to the server, with the layers of :class:`controller_runtime.rest.Transport`."""
 
-    def __init__(self, network: Network, process: Process, user: str, may_write: Callable[[], bool]) -> None:
-        self.may_write = may_write
+    def __init__(self, network: Network, process: Process, user: str) -> None:
+        self.may_write: Callable[[], bool] = lambda: True
         """Called before each write except those of leases and events."""
         self.unanswered: Callable[[], None] = lambda: None
         """Called after a write, except one of leases and events, that got no answer."""
@@ -188,7 +195,9 @@ class _Bare:
         for each in self._network.observers:
             each.arrives(self._process, request)
 
-    def _spoiled(self, request: Request, rng: random.Random, faults: NetworkFaults) -> CompleteResponse | None:
+    def _spoiled(
+        self, request: Request, rng: random.Random, faults: NetworkFaults
+    ) -> CompleteResponse | None:
         """Return a fault's answer in place of the server's, or None. Raises TransportError for a refused connection."""
         if rng.random() < faults.refused:
             self._network.record(self._process.name, f"{_named(request)} -> refused")

@@ -55,7 +55,7 @@ class Events(Observer):
 
     def see(self, event: Event) -> None:
         """Note an event that is stored."""
-        if event.table.facts.gvk == Reported.gvk and event.type != "DELETED":
+        if event.table.properties.gvk == Reported.gvk and event.type != "DELETED":
             count = int(event.document.get("count") or 1)
             before = event.before or event.document
             # A patch whose answer was lost is sent again with the same time; a patch that is late has a lower count.

@@ -44,8 +44,8 @@ from controller_runtime.machinery import GVK, NamespacedName, PartialObjectMetad
 from controller_runtime.machinery.errors import NotFoundError, StatusError
 from controller_runtime.manager import Manager, errors
 from controller_runtime.reconcile import Request, Result
-from controller_runtime.rest import Request as Sent
 from controller_runtime.rest import CompleteResponse, Response, RestError
+from controller_runtime.rest import Request as Sent
 
 from . import cacherules
 from .cacherules import Resumes
@@ -55,7 +55,7 @@ from .network import WRITE_METHODS, Observer, bypasses_fence
 from .reportrules import Events, Metrics
 from .server import Server
 
-Place = tuple[GVK, NamespacedName]
+ObjectRef = tuple[GVK, NamespacedName]
 _FORESEEN: Final = (
     StatusError,
     RestError,
@@ -89,10 +89,10 @@ class ManagerReplica:
     manager: Manager
     has_led: bool = False
     controllers: list[Controller] = field(default_factory=list)
-    answered: dict[asyncio.Task[Any] | None, dict[Place, Written]] = field(default_factory=dict)
+    answered: dict[asyncio.Task[Any] | None, dict[ObjectRef, Written]] = field(default_factory=dict)
     """By task, the answered writes since its last read; the call of the last one may not have returned yet."""
-    written: dict[Place, Written] = field(default_factory=dict)
-    read: dict[tuple[Any, Place], Written] = field(default_factory=dict)
+    written: dict[ObjectRef, Written] = field(default_factory=dict)
+    read: dict[tuple[Any, ObjectRef], Written] = field(default_factory=dict)
     """By class and object, the version that the last read returned."""
 
     @property
@@ -208,7 +208,12 @@ class Rules(Observer):
         writes may arrive while another leads.
         """
         replica = self._writers.get(process)
-        if replica is None or sent.method not in WRITE_METHODS or bypasses_fence(sent) or not replica.identity:
+        if (
+            replica is None
+            or sent.method not in WRITE_METHODS
+            or bypasses_fence(sent)
+            or not replica.identity
+        ):
             return
         now, holders = self._now(), self._holders()
         _, sent_at = self._sent.pop(id(sent), (sent, now))
@@ -258,12 +263,12 @@ class Rules(Observer):
             return  # not enough for a reader of the whole object
         metadata = body.get("metadata") or {}
         if "uid" in metadata:
-            place = gvk, NamespacedName(metadata.get("namespace", ""), metadata["name"])
+            ref = gvk, NamespacedName(metadata.get("namespace", ""), metadata["name"])
             ended = metadata.get("deletionTimestamp") and not (
                 metadata.get("finalizers") or metadata.get("deletionGracePeriodSeconds")
             )
             written = Written(metadata["uid"], int(metadata["resourceVersion"]), bool(ended))
-            replica.answered.setdefault(asyncio.current_task(), {})[place] = written
+            replica.answered.setdefault(asyncio.current_task(), {})[ref] = written
 
     async def _read(
         self,
@@ -273,16 +278,16 @@ class Rules(Observer):
         key: NamespacedName | tuple[str, str],
     ) -> Any:
         # This task has continued, so its calls that wrote have returned.
-        for place, written in replica.answered.pop(asyncio.current_task(), {}).items():
-            before = replica.written.get(place)
+        for ref, written in replica.answered.pop(asyncio.current_task(), {}).items():
+            before = replica.written.get(ref)
             if before is None or before.version < written.version:
-                replica.written[place] = written
-        place = kind.gvk, NamespacedName(*key)
-        expected = replica.written.get(place)
+                replica.written[ref] = written
+        ref = kind.gvk, NamespacedName(*key)
+        expected = replica.written.get(ref)
         try:
             found = await read(kind, key)
         except NotFoundError:
-            self._check_missing(replica, kind, place)
+            self._check_missing(replica, kind, ref)
             raise
         except CacheDegradedError:
             if (informer := _informer(replica, kind)) is not None and cacherules.is_readable(informer):
@@ -295,27 +300,27 @@ class Rules(Observer):
         if expected is not None and uid == expected.uid and expected.ended:
             self.fail(f"a read finds an object that an own write has ended: {kind.gvk.kind} {key[1]}")
         informer = _informer(replica, kind)
-        if informer is not None and cacherules.is_ghost(informer, place[1]):
+        if informer is not None and cacherules.is_ghost(informer, ref[1]):
             self.fail(f"a read finds an own write that the watch has passed: {kind.gvk.kind} {key[1]}")
-        reported = informer.store.observed(place[1]) if informer is not None else None
+        reported = informer.store.observed(ref[1]) if informer is not None else None
         if reported is not None and uid == reported.uid and version < int(reported.resource_version):
             self.fail(f"a read is older than the last event: {kind.gvk.kind} {key[1]}")
-        before = replica.read.get((kind, place))
+        before = replica.read.get((kind, ref))
         if before is not None and uid == before.uid and version < before.version:
             self.fail(f"a read is older than the one before: {kind.gvk.kind} {key[1]}")
-        replica.read[kind, place] = Written(uid, version)
+        replica.read[kind, ref] = Written(uid, version)
         return found
 
-    def _check_missing(self, replica: ManagerReplica, kind: Any, place: Place) -> None:
+    def _check_missing(self, replica: ManagerReplica, kind: Any, ref: ObjectRef) -> None:
         """Check that a read was right to find nothing."""
-        expected, informer = replica.written.get(place), _informer(replica, kind)
-        reported = informer.store.observed(place[1]) if informer is not None else None
+        expected, informer = replica.written.get(ref), _informer(replica, kind)
+        reported = informer.store.observed(ref[1]) if informer is not None else None
         if not self._is_whole(replica, kind):
             return
-        if expected is not None and self._is_stored(place, expected.uid):
-            self.fail(f"a read does not find an own write: {kind.gvk.kind} {place[1].name}")
-        elif reported is not None and self._is_stored(place, reported.uid):
-            self.fail(f"a read does not find an object that exists: {kind.gvk.kind} {place[1].name}")
+        if expected is not None and self._is_stored(ref, expected.uid):
+            self.fail(f"a read does not find an own write: {kind.gvk.kind} {ref[1].name}")
+        elif reported is not None and self._is_stored(ref, reported.uid):
+            self.fail(f"a read does not find an object that exists: {kind.gvk.kind} {ref[1].name}")
 
     async def _list(
         self, replica: ManagerReplica, read: Callable[..., Awaitable[Any]], kind: Any, **options: Any
@@ -340,9 +345,9 @@ class Rules(Observer):
                 self.fail(f"a list contains an object that a read does not find: {kind.gvk.kind} {name}")
         return found
 
-    def _is_stored(self, place: Place, uid: str) -> bool:
-        gvk, key = place
-        table = next(each for each in self._server.tables.values() if each.facts.gvk == gvk)
+    def _is_stored(self, ref: ObjectRef, uid: str) -> bool:
+        gvk, key = ref
+        table = next(each for each in self._server.tables.values() if each.properties.gvk == gvk)
         row = table.rows.get(key)
         return row is not None and row.document["metadata"]["uid"] == uid
 

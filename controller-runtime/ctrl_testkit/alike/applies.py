@@ -12,7 +12,7 @@ from controller_runtime.client import MERGE, raw_patch
 from controller_runtime.client.cached import Backend
 from controller_runtime.machinery import unstructured
 
-from .world import RAW_WIDGET, Observation, Gadget, Widget, observe, config_map, widget
+from .world import RAW_WIDGET, Gadget, Observation, Widget, config_map, observe, widget
 
 
 async def apply_creates_and_prunes(c: Backend, ns: str) -> list[Observation]:

@@ -12,7 +12,7 @@ from controller_runtime.client import MERGE, raw_patch
 from controller_runtime.client.cached import Backend
 from controller_runtime.machinery import GVK, unstructured
 
-from .world import Observation, Widget, observe, config_map, job, pod, widget
+from .world import Observation, Widget, config_map, job, observe, pod, widget
 
 
 async def deletes_and_their_preconditions(c: Backend, ns: str) -> list[Observation]:
@@ -106,7 +106,11 @@ async def evictions(c: Backend, ns: str) -> list[Observation]:
 
 async def finalizers_keep_an_object(c: Backend, ns: str) -> list[Observation]:
     obj = await c.create(widget(ns, metadata={"finalizers": ["example.org/x", "example.org/y"]}))
-    observations = [await observe(c.remove(obj)), await observe(c.remove(obj)), await observe(c.create(widget(ns)))]
+    observations = [
+        await observe(c.remove(obj)),
+        await observe(c.remove(obj)),
+        await observe(c.create(widget(ns))),
+    ]
     left = await c.get(Widget, obj.key)
     more = left.deep_copy()
     more.metadata.finalizers = ["example.org/x", "example.org/y", "example.org/z"]

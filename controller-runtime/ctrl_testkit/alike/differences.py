@@ -7,7 +7,7 @@ from controller_runtime.apis.core.v1 import (
 )
 from controller_runtime.client.cached import Backend
 
-from .world import RAW_PLANET, Observation, observe, config_map, planet, pod, widget
+from .world import RAW_PLANET, Observation, config_map, observe, planet, pod, widget
 
 
 async def namespaces_must_exist(c: Backend, ns: str) -> list[Observation]:

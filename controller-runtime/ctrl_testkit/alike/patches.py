@@ -5,7 +5,7 @@
 from controller_runtime.client import JSON, MERGE, STRATEGIC, merge_from, raw_patch
 from controller_runtime.client.cached import Backend
 
-from .world import Observation, observe, config_map, pod, widget
+from .world import Observation, config_map, observe, pod, widget
 
 
 async def patches_of_each_type(c: Backend, ns: str) -> list[Observation]:

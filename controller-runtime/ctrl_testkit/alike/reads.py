@@ -10,7 +10,7 @@ from controller_runtime.client import MERGE, raw_patch
 from controller_runtime.client.cached import Backend
 from controller_runtime.machinery import metadata_only, unstructured
 
-from .world import RAW_WIDGET, Observation, Planet, Widget, observe, config_map, pod, widget
+from .world import RAW_WIDGET, Observation, Planet, Widget, config_map, observe, pod, widget
 
 
 async def get_what_is_not_there(c: Backend, ns: str) -> list[Observation]:

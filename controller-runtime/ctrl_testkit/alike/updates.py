@@ -9,7 +9,7 @@ from controller_runtime.apis.core.v1 import (
 from controller_runtime.client import MERGE, raw_patch
 from controller_runtime.client.cached import Backend
 
-from .world import RAW_WIDGET, Observation, Gadget, Widget, observe, config_map, job, lease, pod, widget
+from .world import RAW_WIDGET, Gadget, Observation, Widget, config_map, job, lease, observe, pod, widget
 
 
 async def update_and_its_conflicts(c: Backend, ns: str) -> list[Observation]:
@@ -64,7 +64,10 @@ async def update_of_what_belongs_to_the_server(c: Backend, ns: str) -> list[Obse
     }
     unkeyed = made.to_dict()
     unkeyed["metadata"].pop("uid")
-    return [await observe(c.update(Widget.from_dict(body))), await observe(c.update(Widget.from_dict(unkeyed)))]
+    return [
+        await observe(c.update(Widget.from_dict(body))),
+        await observe(c.update(Widget.from_dict(unkeyed))),
+    ]
 
 
 async def status_and_spec_apart(c: Backend, ns: str) -> list[Observation]:
@@ -80,7 +83,9 @@ async def status_and_spec_apart(c: Backend, ns: str) -> list[Observation]:
     patch = raw_patch(MERGE, b'{"metadata":{"labels":{"p":"1"}},"spec":{"a":4},"status":{"c":4}}')
     observations.append(await observe(c.status.patch(obj, patch)))
     observations.append(await observe(c.patch(obj, patch)))
-    observations.append(await observe(c.status.apply(widget(ns, spec={"z": 1}, status={"d": 5}), field_owner="me")))
+    observations.append(
+        await observe(c.status.apply(widget(ns, spec={"z": 1}, status={"d": 5}), field_owner="me"))
+    )
     observations.append(await observe(c.apply(widget(ns, spec={"z": 1}, status={"d": 6}), field_owner="me")))
     observations.append(await observe(c.status.get(obj, Widget)))
     return observations

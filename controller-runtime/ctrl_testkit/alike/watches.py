@@ -11,7 +11,7 @@ from controller_runtime.client import MERGE, raw_patch
 from controller_runtime.client.cached import Backend
 from controller_runtime.machinery import Object, metadata_only
 
-from .world import RAW_WIDGET, Observation, Widget, observe, config_map, pod, widget
+from .world import RAW_WIDGET, Observation, Widget, config_map, observe, pod, widget
 
 
 async def _events(watch: Any, last: str) -> list[Observation]:

@@ -17,10 +17,10 @@ from controller_runtime.client import LiveClient
 from controller_runtime.envtest import Environment, eventually
 from ctrl_testkit.faults import audit_log as audit_log
 from ctrl_testkit.faults import client as client
+from ctrl_testkit.faults import control_plane as control_plane
 from ctrl_testkit.faults import namespace as namespace
 from ctrl_testkit.faults import new_proxy as new_proxy
 from ctrl_testkit.faults import outage_seconds as outage_seconds
-from ctrl_testkit.faults import control_plane as control_plane
 from ctrl_testkit.faults import proxy as proxy
 from ctrl_testkit.faults import writes as writes
 from ctrl_testkit.figures import figure as figure

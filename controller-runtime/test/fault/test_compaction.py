@@ -167,7 +167,8 @@ async def test_watches_that_cannot_go_on_cost_one_list_each_and_nothing_is_misse
                     await world.make(f"new-{turn}")
                     await world.change("changed", str(turn))
                 await compact(
-                    environment, max(int(each) for world in worlds.values() for each in world.versions.values())
+                    environment,
+                    max(int(each) for world in worlds.values() for each in world.versions.values()),
                 )
                 for each in followers:
                     each.proxy.refuse = None

@@ -173,7 +173,9 @@ async def test_a_write_that_the_stop_overtakes_does_not_acquire_the_lease_later(
     assert (await server.lease()).spec.holder_identity == ""
 
 
-async def test_a_candidate_that_never_wrote_asks_nothing_of_the_server_when_it_stops(server: LeaseStore) -> None:
+async def test_a_candidate_that_never_wrote_asks_nothing_of_the_server_when_it_stops(
+    server: LeaseStore,
+) -> None:
     await elector(server, "a").acquire()
     two = elector(server, "b")
     with anyio.move_on_after(1):
@@ -186,7 +188,9 @@ async def test_a_candidate_that_never_wrote_asks_nothing_of_the_server_when_it_s
 
 
 @pytest.mark.parametrize("how", ["hangs", "fails"])
-async def test_a_holder_that_cannot_renew_gives_up_before_the_lease_lapses(server: LeaseStore, how: str) -> None:
+async def test_a_holder_that_cannot_renew_gives_up_before_the_lease_lapses(
+    server: LeaseStore, how: str
+) -> None:
     one = elector(server, "a")
     await one.acquire()
     began = anyio.current_time()

@@ -58,7 +58,7 @@ def lease(holder: str) -> Document:
 
 
 def changed(before: str | None, after: str, **fields: Any) -> Event:
-    table, document = Table(kinds.facts_for(Lease)), lease(after)
+    table, document = Table(kinds.properties_of(Lease)), lease(after)
     old = None if before is None else lease(before)
     document["spec"] |= {"leaseTransitions": int(before is not None and before != after)} | fields
     return Event(1, "MODIFIED" if old else "ADDED", table, key_of(document), document, old)
@@ -315,7 +315,7 @@ async def test_an_event_that_was_sent_is_stored_or_refused(
         request = rest.Request("POST", "/api/v1/namespaces/default/events")
         events.sends(process, request)
         if stored:
-            table = Table(kinds.facts_for(Reported))
+            table = Table(kinds.properties_of(Reported))
             events.see(Event(1, "ADDED", table, NamespacedName("default", "e"), sent.to_dict(), None))
         if status is not None:
             events.answered(process, request, CompleteResponse(status, b"{}"))
@@ -341,7 +341,7 @@ async def test_delays_of_watches_that_overlap_do_not_outlast_each_other() -> Non
 
 def test_a_repetition_of_an_event_raises_its_count() -> None:
     problems: list[str] = []
-    events, table = Events(problems.append), Table(kinds.facts_for(Reported))
+    events, table = Events(problems.append), Table(kinds.properties_of(Reported))
     states = [{"count": count, "lastTimestamp": at} for count, at in ((1, "1"), (2, "2"), (2, "2"), (2, "3"))]
     for before, now in zip([None, *states], states, strict=False):
         events.see(Event(1, "MODIFIED", table, NamespacedName("default", "e"), now, before))

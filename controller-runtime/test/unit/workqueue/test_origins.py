@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from controller_runtime import log
-from controller_runtime.workqueue import WithOrigin, Origins, PriorityQueue
+from controller_runtime.workqueue import Origins, PriorityQueue, WithOrigin
 from controller_runtime.workqueue.priorityqueue import MOST_ITEMS, MOST_ORIGINS
 
 

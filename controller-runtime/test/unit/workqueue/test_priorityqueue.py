@@ -9,7 +9,7 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
-from controller_runtime.workqueue import LOW_PRIORITY, WithDefaultPriority, PriorityQueue, QueueShutDownError
+from controller_runtime.workqueue import LOW_PRIORITY, PriorityQueue, QueueShutDownError, WithDefaultPriority
 
 
 @pytest.fixture

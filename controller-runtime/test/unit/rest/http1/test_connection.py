@@ -191,7 +191,12 @@ async def test_an_answer_to_head_has_no_body_whatever_it_says() -> None:
     asking = await recorded.ask(HEAD, bodiless=True)
     arrive(recorded.connection, OK[:-2])
     answer = await asking
-    assert (answer.status, answer.body(), answer.headers["content-length"], recorded.told) == (200, b"", "2", [])
+    assert (answer.status, answer.body(), answer.headers["content-length"], recorded.told) == (
+        200,
+        b"",
+        "2",
+        [],
+    )
 
 
 async def test_a_large_body_goes_out_piece_by_piece_and_waits_for_room() -> None:
