@@ -203,7 +203,7 @@ class Controller:
         _log.debug("Starting EventSource", source=str(src))
         try:
             await src.start(self.queue)
-        except raised.ENDINGS as error:
+        except raised.STRAY_EXITS as error:
             raise raised.as_error(error) from error
         if isinstance(src, source.SyncingSource):
             raise ControllerError(f"{src} ended although controller {self.name} was not stopped")
@@ -212,7 +212,7 @@ class Controller:
     async def _sync(self, src: source.SyncingSource) -> None:
         try:
             await src.wait_for_sync(self.settings.cache_sync_timeout)
-        except raised.ENDINGS as error:
+        except raised.STRAY_EXITS as error:
             raise raised.as_error(error) from error
         if src.problem is not None:
             _log.warning("EventSource is degraded, going on without it", source=str(src), reason=src.problem)

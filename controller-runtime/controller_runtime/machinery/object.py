@@ -188,7 +188,7 @@ class Object(Struct):
 class Unstructured(Object):
     """An object whose content is plain JSON, read as ``obj["spec"]`` or ``obj.nested("spec", "template")``."""
 
-    takes_any_field: ClassVar[bool] = True
+    accepts_unknown_fields: ClassVar[bool] = True
 
     def __getitem__(self, field: str) -> JSON:
         """Return a top-level field other than apiVersion, kind and metadata; KeyError if it is absent."""

@@ -74,7 +74,7 @@ class Lifecycle:
                     until_stop.start_soon(self._cancel_at_stop, until_stop.cancel_scope)
                     try:
                         await self._start(self._tasks)
-                    except raised.ENDINGS as error:
+                    except raised.STRAY_EXITS as error:
                         self._fail(ManagerError(f"start: {raised.as_error(error)}"))
                 await self._stop_in_order()
         if self._failure is not None:

@@ -201,7 +201,7 @@ class RunnableGroup:
         try:
             with member.scope:
                 await member.runnable.start()
-        except raised.ENDINGS as error:
+        except raised.STRAY_EXITS as error:
             if member.scope.cancel_called and isinstance(error, asyncio.CancelledError):
                 raise
             self._report(member, raised.as_error(error))

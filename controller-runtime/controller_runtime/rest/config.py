@@ -82,13 +82,13 @@ class Config:
     @property
     def address(self) -> str:
         """:attr:`host` for logs and errors, without the user name and password that it may contain."""
-        return http1.shown(self.host)
+        return http1.without_credentials(self.host)
 
     def __repr__(self) -> str:
         """Return the settings that identify the connection, without keys, tokens and passwords."""
         return (
             f"{type(self).__name__}(host={self.address!r}, tls={self.tls!r}, "
             f"credentials={type(self.credentials).__name__}, user_agent={self.user_agent!r}, qps={self.qps!r}, "
-            f"burst={self.burst!r}, namespace={self.namespace!r}, proxy={http1.shown(self.proxy)!r}, "
+            f"burst={self.burst!r}, namespace={self.namespace!r}, proxy={http1.without_credentials(self.proxy)!r}, "
             f"impersonate={self.impersonate!r})"
         )

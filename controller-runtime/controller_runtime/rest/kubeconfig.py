@@ -69,16 +69,16 @@ class Access:
         if "://" not in host:
             host = f"{'https' if self._mentions_tls() else 'http'}://{host}"
         if problem := _bad_address(host):
-            raise self._cluster.error("server", f"{http1.shown(host)!r} {problem}")
+            raise self._cluster.error("server", f"{http1.without_credentials(host)!r} {problem}")
         # Like other credentials, a user name and password in the URL are not sent over plain HTTP.
-        return host if host.startswith("https:") else http1.shown(host)
+        return host if host.startswith("https:") else http1.without_credentials(host)
 
     @property
     def proxy(self) -> str:
         """The proxy's address, or an empty string."""
         proxy = self._cluster.text("proxy-url")
         if proxy and (problem := _bad_address(proxy)):
-            raise self._cluster.error("proxy-url", f"{http1.shown(proxy)!r} {problem}")
+            raise self._cluster.error("proxy-url", f"{http1.without_credentials(proxy)!r} {problem}")
         return proxy
 
     def _mentions_tls(self) -> bool:

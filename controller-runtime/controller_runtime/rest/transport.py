@@ -133,9 +133,9 @@ class _Wire:
             if pool is not None:
                 self._retire(pool)
             # A request without a timeout still has one for connecting.
-            patience = http1.CONNECT_TIMEOUT if request.timeout is None else request.timeout
+            timeout = http1.CONNECT_TIMEOUT if request.timeout is None else request.timeout
             raise errors.TransportTimeoutError(
-                f"no response to {request.method} {request.path} within {patience:g} s", host=self._base
+                f"no response to {request.method} {request.path} within {timeout:g} s", host=self._base
             ) from error
         except http1.Error as error:
             raise errors.TransportError(str(error), host=self._base) from error

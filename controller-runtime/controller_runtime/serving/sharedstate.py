@@ -136,7 +136,7 @@ class SharedState:
             return _NOT_FOUND
         try:
             return await handler(request)
-        except raised.ENDINGS as error:
+        except raised.STRAY_EXITS as error:
             # Raised by the handler itself, unless the connection was aborted.
             _log.error("Error handling request", exc_info=raised.as_error_of_plain_task(error))
             return _BROKEN

@@ -274,7 +274,7 @@ class ConversionWebhook(endpoint.Endpoint):
         return HTTPResponse(body=msgspec.json.encode(answer), content_type=endpoint.JSON)
 
     async def _convert(self, data: bytes, api_version: str) -> bytes:
-        with offload.weighing(len(data)):
+        with offload.object_size(len(data)):
             try:
                 return await offload.run(self._conversions.convert, data, api_version)
             except ConversionError:

@@ -50,7 +50,7 @@ class Webhook(endpoint.Endpoint):
         try:
             timeout, text = _timeout(request), endpoint.content(request)
             if (work := len(text) // _READING) > offload.LARGE:
-                with offload.weighing(work):
+                with offload.object_size(work):
                     review = await offload.run(envelope.read, text)
             else:
                 review = envelope.read(text)
@@ -76,7 +76,7 @@ class Webhook(endpoint.Endpoint):
         with log.into_context_late(lambda: _fields(self.path, request, operation)):
             try:
                 if (size := review.size) > offload.LARGE:
-                    with offload.weighing(size):
+                    with offload.object_size(size):
                         response = await self._judge(review, size, timeout)
                 else:
                     response = await self._judge(review, size, timeout)

@@ -42,11 +42,11 @@ class Connection(asyncio.BufferedProtocol):
         "_deadline",
         "_head_size",
         "_heard",
+        "_idle_timeout",
         "_latest",
         "_loop",
         "_owner",
         "_parser",
-        "_patience",
         "_sending",
         "_timer",
         "_timer_at",
@@ -70,7 +70,7 @@ class Connection(asyncio.BufferedProtocol):
         self._writable: asyncio.Future[None] | None = None
         self._closed: asyncio.Future[None] | None = None
         self._deadline: float | None = None
-        self._patience = self._heard = self._latest = self._timer_at = 0.0
+        self._idle_timeout = self._heard = self._latest = self._timer_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
     @property
@@ -124,8 +124,8 @@ class Connection(asyncio.BufferedProtocol):
         answer = self._answer = self._parser.answer = Incoming(self._loop, bounds)
         self._parser.bodiless, self._head_size, self._heard = bodiless, 0, 0.0
         if deadline is not None:
-            self._patience = timeout or 0.0
-            self._latest = self._loop.time() + answer.patience
+            self._idle_timeout = timeout or 0.0
+            self._latest = self._loop.time() + answer.total_timeout
             self._wait_until(deadline)
         try:
             if not body:
@@ -185,9 +185,9 @@ class Connection(asyncio.BufferedProtocol):
         if answer is None or deadline is None:
             return
         if answer.whole and self._heard:
-            deadline = max(deadline, self._heard + self._patience)
+            deadline = max(deadline, self._heard + self._idle_timeout)
             if deadline > self._latest and self._loop.time() >= self._latest:
-                self.abort(Error(f"the response did not end within {answer.patience:g} s"))
+                self.abort(Error(f"the response did not end within {answer.total_timeout:g} s"))
                 return
             deadline = min(deadline, max(self._latest, self._deadline or 0.0))
         if self._loop.time() < deadline:
@@ -221,7 +221,7 @@ class Connection(asyncio.BufferedProtocol):
             error = GoneError(
                 one_line(exc) if exc is not None else "the server closed the connection without a response"
             )
-        elif exc is None and answer.status and answer.lasts_until_the_end:
+        elif exc is None and answer.status and answer.ends_with_connection:
             error = None
         else:
             error = Error("the response was cut off" + (f": {one_line(exc)}" if exc is not None else ""))

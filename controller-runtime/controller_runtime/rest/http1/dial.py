@@ -69,9 +69,11 @@ class Origin(msgspec.Struct, frozen=True):
             host = host if host.isascii() else host.encode("idna").decode("ascii")
             port = parts.port
         except (KeyError, ValueError) as error:
-            raise Error(f"{shown(url) or 'an empty text'} is not the address of an HTTP server") from error
+            raise Error(
+                f"{without_credentials(url) or 'an empty text'} is not the address of an HTTP server"
+            ) from error
         if not host:
-            raise Error(f"{shown(url) or 'an empty text'} is not the address of an HTTP server")
+            raise Error(f"{without_credentials(url) or 'an empty text'} is not the address of an HTTP server")
         named = f"[{host}]" if ":" in host else host
         own = 443 if secure else 80
         return cls(
@@ -95,7 +97,7 @@ def _basic(user: str, password: str) -> str:
     return "Basic " + base64.b64encode(f"{unquote(user)}:{unquote(password)}".encode()).decode("ascii")
 
 
-def shown(url: str) -> str:
+def without_credentials(url: str) -> str:
     """Return ``url``, which need not be valid, without its user name and password."""
     scheme, found, rest = url.partition("://")
     if "@" not in rest:
@@ -215,7 +217,7 @@ class _NoOwner:
         """Do nothing: the caller gets the error."""
 
 
-def watchful_socket(info: AddrInfo) -> socket.socket:
+def keepalive_socket(info: AddrInfo) -> socket.socket:
     """Return a socket with keep-alive probes, so that the kernel detects an unreachable peer."""
     family, kind, protocol, *_ = info
     made = socket.socket(family, kind, protocol)
@@ -277,7 +279,7 @@ async def _connected(addresses: Sequence[AddrInfo]) -> socket.socket:
 
 
 async def _attempt(info: AddrInfo) -> socket.socket:
-    made = watchful_socket(info)
+    made = keepalive_socket(info)
     try:
         try:
             made.connect(info[4])  # uvloop's sock_connect would encode the address by IDNA, too

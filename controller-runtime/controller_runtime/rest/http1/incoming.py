@@ -149,13 +149,13 @@ class Incoming:
                     raise Error(f"the response is larger than {most} bytes")
 
     @property
-    def lasts_until_the_end(self) -> bool:
+    def ends_with_connection(self) -> bool:
         """Whether the body ends with the connection because no header states its length."""
         codings = self.headers.raw(b"transfer-encoding").lower().split(b",")
         return not self.headers.raw(b"content-length") and codings[-1].strip() != b"chunked"
 
     @property
-    def patience(self) -> float:
+    def total_timeout(self) -> float:
         """Seconds after which a whole response is aborted even if bytes still arrive."""
         return self._bounds.seconds
 
