@@ -52,7 +52,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     held: bool
     """True if a finalizer or a grace period keeps the object after it was marked for deletion."""
     data: bytes
-    refused: str = ""
+    too_large_reason: str = ""
     """The reason why only metadata is kept: decoding the whole object would block the process."""
 
     @property
@@ -69,10 +69,10 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
         """Return a fresh object.
 
         Raises:
-            UndecodableObjectError: the object does not fit ``kind``, or is too large (``refused``).
+            UndecodableObjectError: the object does not fit ``kind``, or is too large.
         """
-        if self.refused:
-            raise errors.UndecodableObjectError(kind.gvk, self.key, self.refused, uid=self.uid)
+        if self.too_large_reason:
+            raise errors.UndecodableObjectError(kind.gvk, self.key, self.too_large_reason, uid=self.uid)
         try:
             return kind.from_json(self.data)
         except pydantic_core.ValidationError as error:
@@ -238,7 +238,7 @@ def _outlined(metadata: msgspec.Raw, parts: dict[str, msgspec.Raw], reason: str)
     """Return an entry of only the metadata, or of only its identifying fields if the metadata is large."""
     if len(metadata) > rawjson.SMALL:
         metadata = msgspec.Raw(_encode({name: parts[name] for name in IDENTIFYING if name in parts}))
-    return _entry(_decode_meta(metadata), _compact({"metadata": metadata}), refused=reason)
+    return _entry(_decode_meta(metadata), _compact({"metadata": metadata}), too_large_reason=reason)
 
 
 def _transformed(untransformed: bytes, transform: Transform, meta: _Meta) -> bytes:
@@ -290,7 +290,7 @@ def older(version: str, than: str) -> bool:
     return False
 
 
-def _entry(meta: _Meta, data: bytes, *, refused: str = "") -> Entry:
+def _entry(meta: _Meta, data: bytes, *, too_large_reason: str = "") -> Entry:
     labels = meta.labels
     return Entry(
         namespace=_share(meta.namespace),
@@ -301,7 +301,7 @@ def _entry(meta: _Meta, data: bytes, *, refused: str = "") -> Entry:
         deleting=bool(meta.deletion_timestamp),
         held=bool(meta.finalizers or meta.deletion_grace_period_seconds),
         data=data,
-        refused=refused,
+        too_large_reason=too_large_reason,
     )
 
 

@@ -18,7 +18,7 @@ from controller_runtime.machinery import LazyObject, NamespacedName, Object, rai
 
 from .codec import Entry
 from .errors import UndecodableObjectError
-from .objects import CachedObject, Unreadable
+from .objects import CachedObject, UnreadableLog
 from .reflector import STEP, RandomFunc
 from .store import Store
 
@@ -86,7 +86,7 @@ class Registration:
             try:
                 on_update(self._given(before), self._given(new))
             except UndecodableObjectError:
-                if before.seen_as(self.kind).is_decodable:
+                if before.as_kind(self.kind).is_decodable:
                     raise
                 # The state before was never reported: once it can be decoded, the object is new.
                 self.add(new, initial=initial)
@@ -110,7 +110,7 @@ class Registration:
             on_add(self._given(new), initial)
 
     def _given(self, obj: CachedObject[Object]) -> Any:
-        seen = obj.seen_as(self.kind)
+        seen = obj.as_kind(self.kind)
         return seen if self._lazy else seen.object
 
 
@@ -207,7 +207,7 @@ class Processor:
     """The handlers of a kind. A handler that fails is reported, and stops neither the others nor the watch."""
 
     def __init__(
-        self, kind: type[Object], store: Store, unreadable: Unreadable, synced: Callable[[], bool]
+        self, kind: type[Object], store: Store, unreadable: UnreadableLog, synced: Callable[[], bool]
     ) -> None:
         self._kind = kind
         self._store = store
@@ -247,7 +247,7 @@ class Processor:
         """Report a deletion; ``unknown`` if the final state was missed."""
         self._held.deliver(key, Deletion(CachedObject(self._kind, last), unknown))
 
-    def ended(self, entry: Entry) -> None:
+    def created_and_deleted(self, entry: Entry) -> None:
         """Report the creation and the deletion of an object that we wrote and the watch never delivered."""
         made, ended = CachedObject(self._kind, entry), CachedObject(self._kind, entry)
         made.own_write = True
@@ -292,9 +292,9 @@ class Processor:
             await self._backlog.wait()
             self._backlog = anyio.Event()
             for registration in tuple(self._registrations):
-                await self._work_off(registration)
+                await self._report_backlog(registration)
 
-    async def _work_off(self, registration: Registration) -> None:
+    async def _report_backlog(self, registration: Registration) -> None:
         number = 0
         while registration.backlog:
             # Iterate over a copy: taking the first key each time would walk past all deleted slots of the dict.

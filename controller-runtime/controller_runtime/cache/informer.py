@@ -26,7 +26,7 @@ from controller_runtime.machinery.errors import NotFoundError
 from . import codec, errors
 from .handlers import EventHandlerFuncs, LazyHandlerFuncs, Processor, Registration
 from .indexers import Indexers
-from .objects import CachedObject, Unreadable
+from .objects import CachedObject, UnreadableLog
 from .options import ByObject, Options
 from .reflector import STEP, Reflector, Target
 from .store import Store
@@ -97,7 +97,7 @@ class SharedInformer:
         self.selection: ByObject = options.for_kind(kind)
         self.store = Store()
         self.outage = outage
-        self.unreadable = Unreadable(self.gvk)
+        self.unreadable = UnreadableLog(self.gvk)
         self.skip, self.count_skipped = self.unreadable.skip, self.unreadable.count
         self.scope = anyio.CancelScope()
         self.removed = False
@@ -282,11 +282,13 @@ class SharedInformer:
         # no event follows.
         new = CachedObject(self.kind, entry)
         new.own_write = written is not None and not listed
-        if entry.refused and (observed is None or observed.uid != entry.uid or not observed.refused):
-            self.skip(errors.UndecodableObjectError(self.gvk, key, entry.refused))
+        if entry.too_large_reason and (
+            observed is None or observed.uid != entry.uid or not observed.too_large_reason
+        ):
+            self.skip(errors.UndecodableObjectError(self.gvk, key, entry.too_large_reason))
         before = self.store.put(entry, self._index(new) if written is None else written)
         if before is None and ours is not None and ours.uid != entry.uid and not self.store.remembered(key):
-            self.processor.ended(ours)
+            self.processor.created_and_deleted(ours)
         self.processor.put(key, new, before, initial=initial, listed=listed)
 
     def remove(self, key: NamespacedName, version: str, final: codec.Entry | None = None) -> None:
@@ -303,7 +305,7 @@ class SharedInformer:
         """
         for entry in self.store.settle(version, namespace):
             if self.store.observed(entry.key) is None:
-                self.processor.ended(entry)
+                self.processor.created_and_deleted(entry)
 
     # Indices.
 
@@ -555,7 +557,7 @@ class Outage:
 
     def _judge(self) -> None:
         errors = [error for error in self._followers.values() if error is not None]
-        unreachable = next(filter(_is_away, errors), None)
+        unreachable = next(filter(_is_unreachable, errors), None)
         if self._error is not None or not (unreachable or (errors and len(errors) == len(self._followers))):
             return
         self._error = unreachable or errors[0]
@@ -563,6 +565,6 @@ class Outage:
         _log.warning("API server is unavailable", error=self._error)
 
 
-def _is_away(error: Exception) -> bool:
+def _is_unreachable(error: Exception) -> bool:
     """Return True if no server answered at all."""
     return isinstance(error, rest.TransportError) and not isinstance(error, rest.AnswerError)

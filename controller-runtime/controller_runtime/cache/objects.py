@@ -64,7 +64,7 @@ class CachedObject(LazyObject[T]):
         """The resourceVersion, known without decoding."""
         return self.entry.resource_version
 
-    def seen_as(self, kind: type[K]) -> CachedObject[K]:
+    def as_kind(self, kind: type[K]) -> CachedObject[K]:
         """Return the same entry as an object of another class; each class decodes once for all its readers."""
         if kind is self.kind:
             return self  # type: ignore[return-value]  # of that very class
@@ -94,7 +94,7 @@ class CachedObject(LazyObject[T]):
     def outline(self) -> CachedObject[T]:
         """Return the object with only its metadata, for an object whose other fields cannot be decoded."""
         data = outline(self.entry.data)
-        return CachedObject(self.kind, msgspec.structs.replace(self.entry, data=data, refused=""))
+        return CachedObject(self.kind, msgspec.structs.replace(self.entry, data=data, too_large_reason=""))
 
     def _decode(self) -> T:
         try:
@@ -105,10 +105,10 @@ class CachedObject(LazyObject[T]):
             raise
 
     def _decode_view(self, shape: type[V]) -> V | None:
-        return None if self.entry.refused else super()._decode_view(shape)
+        return None if self.entry.too_large_reason else super()._decode_view(shape)
 
     def _decode_part(self, name: str, kind: type[S]) -> S | None:
-        if self.entry.refused:
+        if self.entry.too_large_reason:
             return None
         try:
             return super()._decode_part(name, kind)
@@ -127,19 +127,19 @@ class SharedObjects:
 
     def get(self, kind: type[T], entry: Entry, failed: Callable[[], None]) -> CachedObject[T]:
         """Return ``entry`` as an object of ``kind``; ``failed`` is called when it cannot be decoded."""
-        place = (kind, entry.key)
-        shared: CachedObject[T] | None = self._objects.pop(place, None)
+        key = (kind, entry.key)
+        shared: CachedObject[T] | None = self._objects.pop(key, None)
         if shared is None or shared.entry is not entry:
             shared = CachedObject(kind, entry, failed=failed)
             if len(entry.data) > SHARED_BYTES:
                 return shared
             if len(self._objects) >= SHARED:
                 del self._objects[next(iter(self._objects))]
-        self._objects[place] = shared
+        self._objects[key] = shared
         return shared
 
 
-class Unreadable:
+class UnreadableLog:
     """Counts and logs objects of a kind that cannot be read; an object counts each time it is read."""
 
     def __init__(self, gvk: GVK) -> None:

@@ -185,33 +185,33 @@ def line_of(text: str | bytes, number: int, path: Iterable[str | int]) -> int | 
     If the text does not contain the value, the line is that of its nearest ancestor in the text. Documents and lines
     are counted from one. The lines of the last two texts are kept, so further lookups do not parse them.
     """
-    places = _places(text)
-    if number > len(places):
+    nodes = _nodes(text)
+    if number > len(nodes):
         return None
-    place = places[number - 1]
+    node = nodes[number - 1]
     for step in path:
-        if (below := place.below.get(str(step))) is None:
+        if (below := node.below.get(str(step))) is None:
             break
-        place = below
-    return place.line
+        node = below
+    return node.line
 
 
-class _Place:
-    """The line of a value, and the places of the values below it."""
+class _Node:
+    """The line of a value, and the nodes of the values below it."""
 
     __slots__ = ("below", "line")
 
     def __init__(self, line: int) -> None:
         self.line = line
-        self.below: dict[str, _Place] = {}
+        self.below: dict[str, _Node] = {}
 
 
 @lru_cache(maxsize=2)
-def _places(text: str | bytes) -> Sequence[_Place]:
-    """Return the place of each document, as far as the text can be parsed."""
-    found: list[_Place] = []
-    anchors: dict[str, _Place] = {}
-    above: list[tuple[_Place, list[_Key] | None]] = []
+def _nodes(text: str | bytes) -> Sequence[_Node]:
+    """Return the node of each document, as far as the text can be parsed."""
+    found: list[_Node] = []
+    anchors: dict[str, _Node] = {}
+    above: list[tuple[_Node, list[_Key] | None]] = []
     events: Iterator[Any] = yaml.parse(_encoded(text), Loader=_EVENTS)
     with suppress(yaml.YAMLError):
         for event in events:
@@ -219,17 +219,17 @@ def _places(text: str | bytes) -> Sequence[_Place]:
                 above.pop()
             if not isinstance(event, yaml.NodeEvent):
                 continue
-            place = _Place(event.start_mark.line + 1 if event.start_mark else 1)
+            node = _Node(event.start_mark.line + 1 if event.start_mark else 1)
             if isinstance(event, yaml.AliasEvent):
-                place.below = anchors.get(event.anchor or "", place).below
+                node.below = anchors.get(event.anchor or "", node).below
             elif event.anchor is not None:
-                anchors[event.anchor] = place
+                anchors[event.anchor] = node
             if not above:
-                found.append(place)
+                found.append(node)
             else:
-                _add_place(*above[-1], place, event.value if isinstance(event, yaml.ScalarEvent) else "")
+                _add_node(*above[-1], node, event.value if isinstance(event, yaml.ScalarEvent) else "")
             if isinstance(event, yaml.CollectionStartEvent):
-                above.append((place, [] if isinstance(event, yaml.MappingStartEvent) else None))
+                above.append((node, [] if isinstance(event, yaml.MappingStartEvent) else None))
             if len(above) > MOST_LEVELS:
                 break
     return found
@@ -238,15 +238,15 @@ def _places(text: str | bytes) -> Sequence[_Place]:
 _Key = tuple[str, int]
 
 
-def _add_place(parent: _Place, keys: list[_Key] | None, place: _Place, text: str) -> None:
+def _add_node(parent: _Node, keys: list[_Key] | None, node: _Node, text: str) -> None:
     """Add an item of a list, or the next part of a map: a key, which waits in ``keys``, or its value."""
     if keys is None:
-        parent.below[str(len(parent.below))] = place
+        parent.below[str(len(parent.below))] = node
     elif not keys:
-        keys.append((text, place.line))
+        keys.append((text, node.line))
     else:
-        key, place.line = keys.pop()
-        parent.below[key] = place
+        key, node.line = keys.pop()
+        parent.below[key] = node
 
 
 def _encoded(text: str | bytes) -> bytes:

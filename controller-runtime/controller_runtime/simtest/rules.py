@@ -339,7 +339,7 @@ class Rules(Observer):
                 self.fail(f"a list contains an object twice: {kind.gvk.kind}")
             readable = {entry.key: entry for entry in cacherules.found(informer, options)}
             for key, entry in readable.items():
-                if key not in names and not entry.refused:
+                if key not in names and not entry.too_large_reason:
                     self.fail(f"a list lacks an object that a read finds: {kind.gvk.kind} {entry.name}")
             for _, name in names - readable.keys():
                 self.fail(f"a list contains an object that a read does not find: {kind.gvk.kind} {name}")

@@ -62,6 +62,7 @@ class Origin(msgspec.Struct, frozen=True):
         Raises:
             Error: the URL is not valid, or its scheme is not http or https. The message contains no password.
         """
+        problem = f"{without_credentials(url) or 'an empty text'} is not the address of an HTTP server"
         try:
             parts = urlsplit(url)
             secure = {"http": False, "https": True}[parts.scheme]
@@ -69,11 +70,9 @@ class Origin(msgspec.Struct, frozen=True):
             host = host if host.isascii() else host.encode("idna").decode("ascii")
             port = parts.port
         except (KeyError, ValueError) as error:
-            raise Error(
-                f"{without_credentials(url) or 'an empty text'} is not the address of an HTTP server"
-            ) from error
+            raise Error(problem) from error
         if not host:
-            raise Error(f"{without_credentials(url) or 'an empty text'} is not the address of an HTTP server")
+            raise Error(problem)
         named = f"[{host}]" if ":" in host else host
         own = 443 if secure else 80
         return cls(
