@@ -90,7 +90,7 @@ class Service:
     """The shared server of the connections under test, with handlers that echo, wait until released, or fail."""
 
     def __init__(self) -> None:
-        self.shared = SharedState(self._route, 1000, now=lambda: 0.0, max_held=2000)
+        self.shared = SharedState(self._route, 1000, now=lambda: 0.0, max_kept=2000)
         self.requests: list[HTTPRequest] = []
         self.began, self.go_on = anyio.Event(), anyio.Event()
         self.finished: list[str] = []

@@ -99,7 +99,7 @@ class StatusHandler:
         return response
 
     async def _serve(self, request: HTTPRequest) -> dict[str, JSON]:
-        if request.too_large:
+        if request.body_rejected:
             raise _RefusalError(
                 HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "RequestEntityTooLarge", "Payload too large"
             )

@@ -23,7 +23,7 @@ T = TypeVar("T", bound=Object)
 S = TypeVar("S", bound="Object | LazyObject[Object]")
 _RATE: Final = 10.0
 _BURST: Final = 50
-_PATIENCE: Final = 2.0
+_LOOKUP_TIMEOUT: Final = 2.0
 _LONGEST_NAME: Final = 253
 """The most characters of an object's name; references to objects may contain any text."""
 
@@ -263,7 +263,7 @@ class ReadThrough(ReadOnly):
         try:
             return await super().get(kind, key)
         except NotFoundError:
-            if (found := await self._look(kind, key)) is None:
+            if (found := await self._look_up(kind, key)) is None:
                 raise
             return found
 
@@ -272,15 +272,15 @@ class ReadThrough(ReadOnly):
         try:
             return await super().peek(kind, key)
         except NotFoundError:
-            if (found := await self._look(kind, key)) is None:
+            if (found := await self._look_up(kind, key)) is None:
                 raise
             return LazyObject.of(found)
 
-    async def _look(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> T | None:
+    async def _look_up(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> T | None:
         """Return the object as listed by the server, or None if it is not listed or was not looked up."""
         namespace, name = NamespacedName.of(key)
         if kind.gvk in self._kinds and 0 < len(name) <= _LONGEST_NAME and self._bucket.try_take():
-            with anyio.move_on_after(_PATIENCE), suppress(StatusError, RestError):
+            with anyio.move_on_after(_LOOKUP_TIMEOUT), suppress(StatusError, RestError):
                 for found in await self._live.list(kind, namespace=namespace, fields={"metadata.name": name}):
                     return found
         return None

@@ -40,17 +40,17 @@ class Connection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport
         self._timer: asyncio.TimerHandle
         self._deadline = 0.0
-        self._reader = Reader(self._enqueue, shared.max_body, shared.hold, shared.inspection)
-        self.active = self._loop.time()
+        self._reader = Reader(self._enqueue, shared.max_body, shared.count_kept, shared.inspection)
+        self.last_input = self._loop.time()
         """When the client last sent something."""
-        self.since = self.active
+        self.body_since = self.last_input
         """When the client began to send the body."""
         # Requests and ready responses in their order, input that is not parsed yet, and the wait for room to write.
         self._queue: deque[tuple[HTTPRequest | HTTPResponse, bytes]] = deque()
         self._task: asyncio.Task[None] | None = None
         self._rest = b""
         self._paused = False
-        self._held_up = False  # True: do not read until there is room for more of the body
+        self._body_paused = False  # True: do not read until there is room for more of the body
         self._room: anyio.Event | None = None
         self._ended = False  # the last answer is written
         self._eof = False
@@ -73,14 +73,14 @@ class Connection(asyncio.BufferedProtocol):
         """Bytes that are kept of the body that is arriving."""
         return self._reader.kept
 
-    def hold_up(self) -> None:
-        """Stop reading the body until :meth:`go_on`."""
-        self._held_up = True
+    def pause_body(self) -> None:
+        """Stop reading the body until :meth:`resume_body`."""
+        self._body_paused = True
         self._pause()
 
-    def go_on(self) -> None:
+    def resume_body(self) -> None:
         """Continue reading."""
-        self._held_up = False
+        self._body_paused = False
         if self._task is None and not self._transport.is_closing():
             self._go_on_reading()
 
@@ -131,7 +131,7 @@ class Connection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         """Parse the input, or keep it until the request in progress is answered."""
         data = self._shared.buffer[:nbytes]
-        self.active = self._loop.time()
+        self.last_input = self._loop.time()
         if self._task is not None and not self._reader.discarding:
             self._rest += data
             self._pause()
@@ -141,7 +141,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._task is None and not self._ended:
             self._wait_for_more(before)
             if self._shared.crowded and self.kept:
-                self._shared.hold_up(self)
+                self._shared.pause_body(self)
 
     def eof_received(self) -> bool:
         """Still answer the request in progress if the transport can stay half open, which is not possible with TLS."""
@@ -194,7 +194,7 @@ class Connection(asyncio.BufferedProtocol):
             self._reader.expecting = False
             self._transport.write(message.CONTINUE)
         if state is State.BODY and before is not State.BODY:
-            self.since = self.active
+            self.body_since = self.last_input
         if state is not State.HEAD:
             self._deadline = self._loop.time() + KEEP_ALIVE
         elif before is not State.HEAD:
@@ -206,7 +206,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.pause_reading()
 
     def _go_on_reading(self) -> None:
-        if self._paused and not self._held_up:
+        if self._paused and not self._body_paused:
             self._paused = False
             self._transport.resume_reading()
 
@@ -227,7 +227,7 @@ class Connection(asyncio.BufferedProtocol):
                     try:
                         answer = await self._shared.answer(item)
                     finally:
-                        self._shared.hold(-len(item.body))
+                        self._shared.count_kept(-len(item.body))
                 else:
                     answer = item
                 if self._lost:
@@ -272,7 +272,7 @@ class Connection(asyncio.BufferedProtocol):
     def _clear_queue(self) -> None:
         for item, _ in self._queue:
             if isinstance(item, HTTPRequest):
-                self._shared.hold(-len(item.body))
+                self._shared.count_kept(-len(item.body))
         self._queue.clear()
 
     def _resume(self) -> None:

@@ -57,7 +57,7 @@ class HTTPRequest(msgspec.Struct, frozen=True, kw_only=True):
     query: Mapping[str, list[str]] = {}
     headers: Mapping[str, str] = {}
     body: bytes = b""
-    too_large: bool = False
+    body_rejected: bool = False
     """True if the body was longer than the server's limit or the inspection refused it; ``body`` is then empty."""
     refusal: str = ""
     """Why the inspection refused the body; empty if it did not."""

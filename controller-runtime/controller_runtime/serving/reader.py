@@ -62,14 +62,13 @@ class Reader:
         self,
         deliver: Deliver,
         max_body: int,
-        hold: Callable[[int], None],
+        count_kept: Callable[[int], None],
         inspection: Inspection | None = None,
     ) -> None:
         """Make a reader.
 
-        ``hold`` is called with the number of bytes of a body that the reader has added to those it keeps, or with a
-        negative number when it drops them. The receiver of a request owns its body, and must release these bytes by
-        calling ``hold``.
+        ``count_kept`` is called with the number of bytes of a body that the reader keeps from now on, or with a
+        negative number when it drops them. The receiver of a request owns its body, and must call it to release them.
         """
         self.state = State.IDLE
         self.discarding = False
@@ -81,7 +80,7 @@ class Reader:
         self.kept = 0
         """Bytes of an unfinished body."""
         self._deliver = deliver
-        self._hold = hold
+        self._count_kept = count_kept
         self._max_body = max_body
         self._inspection = inspection
         self._inspect: Callable[[bytes], str | None] | None = None
@@ -106,7 +105,7 @@ class Reader:
         self._crumbs.clear()
         kept, self.kept = self.kept, 0
         if kept:
-            self._hold(-kept)
+            self._count_kept(-kept)
 
     def feed(self, piece: bytes | memoryview) -> None:
         """Parse a piece; must not be called in :attr:`State.OVER`."""
@@ -201,7 +200,7 @@ class Reader:
         self._crumbs.append(piece)
         self._loose += len(piece)
         self.kept += len(piece)
-        self._hold(len(piece))
+        self._count_kept(len(piece))
         if self._size > self._max_body:
             self._let_go()
             self._discard()
@@ -251,9 +250,9 @@ class Reader:
 
     def _discard(self, refusal: str = "") -> None:
         self.discarding = self.unread = True
-        self._deliver(self._request(b"", too_large=True, refusal=refusal), message.CLOSE)
+        self._deliver(self._request(b"", body_rejected=True, refusal=refusal), message.CLOSE)
 
-    def _request(self, body: bytes, *, too_large: bool = False, refusal: str = "") -> HTTPRequest:
+    def _request(self, body: bytes, *, body_rejected: bool = False, refusal: str = "") -> HTTPRequest:
         path, query = message.target(self._url)
         return HTTPRequest(
             method=self._parser.get_method().decode(),
@@ -261,7 +260,7 @@ class Reader:
             query=query,
             headers=Headers(self._headers),
             body=body,
-            too_large=too_large,
+            body_rejected=body_rejected,
             refusal=refusal,
         )
 

@@ -112,7 +112,7 @@ def content(request: HTTPRequest) -> bytes:
     Raises:
         UnreadableError: the body is too large, empty or declared as something else.
     """
-    if request.too_large:
+    if request.body_rejected:
         text = request.refusal or f"limit is {MAX_BODY} bytes"
         raise envelope.UnreadableError(f"request entity is too large; {text}", code=413)
     if not request.body:
