@@ -39,12 +39,11 @@ from controller_runtime.rest import Request
 from controller_runtime.simtest import (
     CURRENT_PROCESS,
     LOOP_START,
-    WRITE_METHODS,
     Event,
     Observer,
     Process,
     Simulation,
-    bypasses_fence,
+    is_fenced_write,
     miss_changes,
 )
 
@@ -539,9 +538,7 @@ async def late_answers(sim: Simulation, rng: random.Random) -> AsyncIterator[Non
     seconds = rng.choice([0.2, 2.0])
 
     def late(request: Request) -> float:
-        return (
-            rng.random() * seconds if request.method in WRITE_METHODS and not bypasses_fence(request) else 0.0
-        )
+        return rng.random() * seconds if is_fenced_write(request) else 0.0
 
     sim.network.slow.append(late)
     yield

@@ -17,11 +17,10 @@ from controller_runtime.machinery.meta import parse_time
 from controller_runtime.manager import Manager
 from controller_runtime.rest import CompleteResponse, Request, Response
 from controller_runtime.simtest import (
-    WRITE_METHODS,
     Observer,
     Process,
     Simulation,
-    bypasses_fence,
+    is_fenced_write,
     parse_request,
 )
 
@@ -52,7 +51,7 @@ class Writes(Observer):
 
     def sends(self, process: Process, request: Request) -> None:
         """Check a write that a manager sends."""
-        if request.method not in WRITE_METHODS or bypasses_fence(request):
+        if not is_fenced_write(request):
             return
         body = _decoded(request.body)
         view = (body.get("metadata") or body.get("preconditions") or {}).get("resourceVersion")
@@ -94,7 +93,7 @@ class Writes(Observer):
 
     def answered(self, process: Process, request: Request, answer: Response) -> None:
         """Record the version that a manager received."""
-        if request.method not in WRITE_METHODS or bypasses_fence(request):
+        if not is_fenced_write(request):
             return
         if answer.status not in (200, 201) or not isinstance(answer, CompleteResponse):
             return

@@ -22,9 +22,8 @@ from .loop import DeadlockError as DeadlockError
 from .loop import LeakError as LeakError
 from .loop import Process as Process
 from .loop import SimLoop as SimLoop
-from .network import WRITE_METHODS as WRITE_METHODS
 from .network import Observer as Observer
-from .network import bypasses_fence as bypasses_fence
+from .network import is_fenced_write as is_fenced_write
 from .server import MANAGER as MANAGER
 from .simulation import Simulation as Simulation
 from .simulation import Step as Step

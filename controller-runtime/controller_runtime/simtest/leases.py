@@ -16,7 +16,7 @@ from controller_runtime.fake.watches import Event
 from controller_runtime.rest import CompleteResponse, Request, Response
 
 from .loop import Process
-from .network import WRITE_METHODS, Observer, bypasses_fence
+from .network import WRITE_METHODS, Observer, is_fenced_write
 
 _WRITE_TIMEOUT: Final = 35.0
 """Seconds within which a write is answered, and within which a manager ends after it has stopped everything else."""
@@ -125,7 +125,7 @@ class Holders(Observer):
         """Count a request; fail if it is about leases, and the leader knows already that another has replaced it."""
         if process in self._deposed and "/leases" in request.path:
             self._fail(f"a leader goes on although another holds its lease: {process.name}")
-        if request.method in WRITE_METHODS and not bypasses_fence(request):
+        if is_fenced_write(request):
             self._unanswered.setdefault(process, {})[id(request)] = request, self._now()
         if process in self._open and "/leases" in request.path:
             self._open[process] += 1

@@ -112,7 +112,7 @@ class SimulatedTransport:
 
     async def send(self, request: Request) -> Response:
         """Return the server's answer. Raises TransportError when there is none."""
-        return await (self._unfenced if bypasses_fence(request) else self._fenced).send(request)
+        return await (self._fenced if is_fenced_write(request) else self._unfenced).send(request)
 
 
 class _Bare:
@@ -217,9 +217,9 @@ class _Bare:
         return None
 
 
-def bypasses_fence(request: Request) -> bool:
-    """Return True for leases and events, which a manager sends past the fence."""
-    return "/leases" in request.path or "/events" in request.path
+def is_fenced_write(request: Request) -> bool:
+    """Return True for a write, unless it is of a lease or an event: a manager sends these past its fence."""
+    return request.method in WRITE_METHODS and "/leases" not in request.path and "/events" not in request.path
 
 
 def _named(request: Request) -> str:

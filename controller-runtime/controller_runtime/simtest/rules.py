@@ -51,7 +51,7 @@ from . import cacherules
 from .cacherules import Resumes
 from .leases import Holders, Leases
 from .loop import Process
-from .network import WRITE_METHODS, Observer, bypasses_fence
+from .network import Observer, is_fenced_write
 from .reportrules import Events, Metrics
 from .server import Server
 
@@ -197,7 +197,7 @@ class Rules(Observer):
 
     def sends(self, process: Process, sent: Sent) -> None:
         """Note when a write is sent."""
-        if sent.method in WRITE_METHODS and not bypasses_fence(sent):
+        if is_fenced_write(sent):
             self._sent[id(sent)] = sent, self._now()
 
     def arrives(self, process: Process, sent: Sent) -> None:
@@ -208,12 +208,7 @@ class Rules(Observer):
         writes may arrive while another leads.
         """
         replica = self._writers.get(process)
-        if (
-            replica is None
-            or sent.method not in WRITE_METHODS
-            or bypasses_fence(sent)
-            or not replica.identity
-        ):
+        if replica is None or not is_fenced_write(sent) or not replica.identity:
             return
         now, holders = self._now(), self._holders()
         _, sent_at = self._sent.pop(id(sent), (sent, now))
@@ -238,12 +233,7 @@ class Rules(Observer):
     def _writer(self, process: Process, sent: Sent) -> ManagerReplica | None:
         """Return the replica that sent a write; None for other requests, leases and events."""
         replica = self.replicas.get(process.name)
-        if (
-            replica is None
-            or replica.process is not process
-            or sent.method not in WRITE_METHODS
-            or bypasses_fence(sent)
-        ):
+        if replica is None or replica.process is not process or not is_fenced_write(sent):
             return None
         return replica
 
