@@ -130,8 +130,7 @@ class Retries:
     def __init__(self, limiter: workqueue.RateLimiter[Request]) -> None:
         self._limiter = limiter
         self._unreachable = workqueue.ItemExponentialFailureRateLimiter[Request](maximum=UNREACHABLE_DELAY)
-        self._servers: set[Request] = set()
-        """Requests with a count of the server's failures."""
+        self._server_failed: set[Request] = set()
         self._due: dict[Request, float] = {}
         """When, on the loop's clock, requests are retried after the failures that :meth:`_own_delay` counted."""
 
@@ -147,10 +146,10 @@ class Retries:
             return self._unreachable.when(request)
         self._unreachable.forget(request)
         if is_server_failure(error):
-            self._servers.add(request)
+            self._server_failed.add(request)
             wait = min(self._limiter.when(_ServerFailures(*request)), SERVER_DELAY)
         else:
-            self._forget_servers(request)
+            self._forget_server_failures(request)
             wait = self._own_delay(request)
         return min(wait, _DEGRADED_DELAY) if is_degraded(error) else wait
 
@@ -167,10 +166,10 @@ class Retries:
         """Forget the failures of a request."""
         self._unreachable.forget(request)
         self._limiter.forget(request)
-        self._forget_servers(request)
+        self._forget_server_failures(request)
         self._due.pop(request, None)
 
-    def _forget_servers(self, request: Request) -> None:
-        if request in self._servers:
-            self._servers.discard(request)
+    def _forget_server_failures(self, request: Request) -> None:
+        if request in self._server_failed:
+            self._server_failed.discard(request)
             self._limiter.forget(_ServerFailures(*request))

@@ -134,12 +134,12 @@ class Lifecycle:
             if late and grace > 0:
                 text = f"failed waiting for all runnables to end within grace period of {grace:g} s: "
                 self._fail(GracePeriodExceededError(text + ", ".join(late)))
-            await self._leave(order)
+            await self._abandon_remaining(order)
         await self._step_down()
         await self.events.stop()
         _log.info("Manager stopped")
 
-    async def _leave(self, groups: list[RunnableGroup]) -> None:
+    async def _abandon_remaining(self, groups: list[RunnableGroup]) -> None:
         """Wait briefly for cancelled runnables to end, then abandon them."""
         with anyio.move_on_after(_CANCEL_TIMEOUT):
             for group in groups:

@@ -41,15 +41,15 @@ class Connection(asyncio.BufferedProtocol):
         "_closed",
         "_deadline",
         "_head_size",
-        "_heard",
         "_idle_timeout",
-        "_latest",
+        "_last_input",
         "_loop",
         "_owner",
         "_parser",
         "_sending",
         "_timer",
         "_timer_at",
+        "_total_deadline",
         "_transport",
         "_writable",
         "context",
@@ -70,7 +70,7 @@ class Connection(asyncio.BufferedProtocol):
         self._writable: asyncio.Future[None] | None = None
         self._closed: asyncio.Future[None] | None = None
         self._deadline: float | None = None
-        self._idle_timeout = self._heard = self._latest = self._timer_at = 0.0
+        self._idle_timeout = self._last_input = self._total_deadline = self._timer_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
     @property
@@ -122,10 +122,10 @@ class Connection(asyncio.BufferedProtocol):
         """
         transport = self.transport
         answer = self._answer = self._parser.answer = Incoming(self._loop, bounds)
-        self._parser.bodiless, self._head_size, self._heard = bodiless, 0, 0.0
+        self._parser.bodiless, self._head_size, self._last_input = bodiless, 0, 0.0
         if deadline is not None:
             self._idle_timeout = timeout or 0.0
-            self._latest = self._loop.time() + answer.total_timeout
+            self._total_deadline = self._loop.time() + answer.total_timeout
             self._wait_until(deadline)
         try:
             if not body:
@@ -184,12 +184,12 @@ class Connection(asyncio.BufferedProtocol):
         answer, deadline = self._answer, self._deadline
         if answer is None or deadline is None:
             return
-        if answer.whole and self._heard:
-            deadline = max(deadline, self._heard + self._idle_timeout)
-            if deadline > self._latest and self._loop.time() >= self._latest:
+        if answer.whole and self._last_input:
+            deadline = max(deadline, self._last_input + self._idle_timeout)
+            if deadline > self._total_deadline and self._loop.time() >= self._total_deadline:
                 self.abort(Error(f"the response did not end within {answer.total_timeout:g} s"))
                 return
-            deadline = min(deadline, max(self._latest, self._deadline or 0.0))
+            deadline = min(deadline, max(self._total_deadline, self._deadline or 0.0))
         if self._loop.time() < deadline:
             self._wait_until(deadline)
         else:
@@ -255,7 +255,7 @@ class Connection(asyncio.BufferedProtocol):
             self.abort()
             return
         if answer.status:
-            self._heard = self._loop.time()
+            self._last_input = self._loop.time()
         else:
             self._head_size += len(data)
         parser = self._parser
