@@ -86,7 +86,7 @@ class KueueWebhook(CustomMutator[TrainJob]):
         else:
             empty = {"manager": MANAGER, "trainingRuntimeSpec": {"template": {"spec": {}}}}
             spec.setdefault("runtimePatches", []).append(empty)
-        new.put("spec", TrainJob.from_dict(made).spec)
+        new.set_unchecked("spec", TrainJob.from_dict(made).spec)
         return []
 
 

@@ -199,7 +199,7 @@ async def failure(
     pod = await client.create(Pod.from_dict({"metadata": metadata, "spec": spec}))
     ended = {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}
     state = {"name": "node", "image": "", "imageID": "", "ready": False, "restartCount": 0, "state": ended}
-    pod.put("status", type(pod.status).from_dict({"phase": "Failed", "containerStatuses": [state]}))
+    pod.set_unchecked("status", type(pod.status).from_dict({"phase": "Failed", "containerStatuses": [state]}))
     await client.status.update(pod)
 
     async def recorded() -> bool:

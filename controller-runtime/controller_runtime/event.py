@@ -67,7 +67,7 @@ class CreateEvent(_ObjectEvent[T_co]):
     def __init__(self, object: T_co | LazyObject[T_co], is_in_initial_list: bool = False) -> None:  # noqa: A002
         super().__init__(object)
         self.is_in_initial_list = is_in_initial_list
-        """Whether the first list after a start found the object, which may have existed for a long time."""
+        """Whether the object existed when its source started, perhaps for long, and has not changed since."""
 
 
 class UpdateEvent(Generic[T_co]):

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Handlers map an event to the requests of the objects that it concerns.
+"""Handlers map an event to requests for the objects that it concerns.
 
 Handlers need not set a priority: sources give events of the first list and of resyncs a lower one than
 all other events (:data:`controller_runtime.workqueue.LOW_PRIORITY`).
@@ -32,11 +32,12 @@ class EventHandler(ABC, Generic[T_contra]):
     """Adds the requests for an event. Events of one source arrive one after another, in order.
 
     The methods for events are coroutine functions, or plain functions that return None.
-    An event for which a method raises is retried: after a second, then with growing delays, and out of order.
+    An event for which a method raises is retried after a second, then with growing delays, and so possibly after later
+    events.
     """
 
     immediate: bool = False
-    """Whether all methods for events are plain functions: such events need no buffer and no task switch."""
+    """Whether all methods for events are plain functions: their events then need no buffer and no task switch."""
 
     async def prepare(self, discover: Discover) -> None:
         """Discover the other kinds that the methods need; called once, before the first event.
@@ -45,10 +46,11 @@ class EventHandler(ABC, Generic[T_contra]):
             StatusError, RestError: a kind cannot be discovered now. Events are delivered nevertheless.
         """
 
-    def look(self, evt: event.Event[T_contra]) -> None:
+    def decode(self, evt: event.Event[T_contra]) -> None:
         """Decode the parts of an event that the methods read; called before an event is queued for methods that wait.
 
-        An object that cannot be decoded is skipped here. Later, its event would be retried again and again.
+        An object that cannot be decoded raises UndecodableObjectError here, and the cache skips it. Raised by a method
+        later, the error would cause one retry after another.
         """
         _objects(evt)
 
@@ -201,9 +203,9 @@ class _EnqueueRequestsFromMapFunc(EventHandler[T]):
         self._fn: Callable[[Any], Awaitable[Iterable[Request]]] = fn
         self._view = view
 
-    def look(self, evt: event.Event[T]) -> None:
+    def decode(self, evt: event.Event[T]) -> None:
         if self._view is None:
-            super().look(evt)
+            super().decode(evt)
         else:
             evt.views(self._view)
 
@@ -232,7 +234,9 @@ class _EnqueueRequestsFromMapFunc(EventHandler[T]):
 def enqueue_requests_from_map_func(
     fn: MapFunc[T], *, reads: type[msgspec.Struct] | None = None
 ) -> EventHandler[T]:
-    """Return a handler that calls ``fn``; for an update, with the old object and the new one.
+    """Return a handler that adds the requests that ``fn`` returns for an object.
+
+    For an update, ``fn`` is called with the old object and then with the new one.
 
     ``reads`` declares the fields that ``fn`` reads, with the same names as in the kind. ``fn`` then gets such a struct,
     which takes a tenth of the time to decode, or the object if it is decoded already or does not fit the struct.

@@ -58,14 +58,14 @@ class HealthHandler:
         self._checks = checks
         self._deadline = deadline
         self._failed: dict[str, str] = {}
-        self._lines = log.Sparing()
+        self._log_limiter = log.LineLimiter()
 
     def routes(self) -> dict[str, Handler]:
         """Return the routes for an HTTP server."""
         return {self._endpoint: self, f"{self._endpoint}/": self}
 
     async def __call__(self, request: HTTPRequest) -> HTTPResponse:
-        """Answer with 200 if no check fails, otherwise with 500."""
+        """Answer with 200 if no check fails, with 500 if one does, and with 404 for the path of an unknown check."""
         name = request.path.removeprefix(self._endpoint).strip("/")
         checks = self._checks or {"ping": ping}
         if not name:
@@ -107,9 +107,9 @@ class HealthHandler:
             del self._failed[name]
         self._failed |= failed
         endpoint = self._endpoint.strip("/")
-        if began and (held_back := self._lines.allow()) is not None:
+        if began and (held_back := self._log_limiter.allow()) is not None:
             _log.info("Health check failed", endpoint=endpoint, failed=began, **held_back)
-        if ended and (held_back := self._lines.allow()) is not None:
+        if ended and (held_back := self._log_limiter.allow()) is not None:
             _log.info("Health check passes again", endpoint=endpoint, passed=ended, **held_back)
 
     async def _run(self, name: str, check: Checker) -> _Outcome:

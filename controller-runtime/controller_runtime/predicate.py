@@ -3,7 +3,8 @@
 """Which events are worth a request: filters between a source and its handler.
 
 Predicates return at once and change nothing. An event passes if every predicate of its source passes it. It also passes
-if a predicate raises, which is logged: the reconcile then decides by the state of the object.
+if a predicate raises, which is logged: the reconcile then decides by the state of the object. A creation or an update
+whose object cannot be decoded is skipped.
 """
 
 from __future__ import annotations

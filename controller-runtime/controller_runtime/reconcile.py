@@ -32,9 +32,9 @@ class ControllerError(Exception):
 
 
 class TerminalError(ControllerError):
-    """Raise it ``from`` the cause when a retry is pointless: the error is logged and counted, not retried.
+    """Raise it ``from`` the cause when a retry is pointless: it is logged and counted, and the request is not retried.
 
-    The object is reconciled again when it, or an object that it owns, changes.
+    The object is reconciled again at the next event, e.g. when it changes, or an object that it owns.
     """
 
     @property
@@ -105,15 +105,15 @@ class Reconciler(Protocol):
 
         The controller handles the outcome:
 
-        - an error raised, also ``SystemExit``: it is logged once and counted, and the request is tried again, after a
-          delay that grows with each failure;
+        - an error raised, also ``SystemExit`` or the ``CancelledError`` of a future that was cancelled: it is logged
+          once and counted, and the request is tried again, after a delay that grows with each failure;
         - :class:`TerminalError` raised: it is logged and counted, and the request is not tried again;
         - ``Result(requeue_after=d)``: the request is tried again after ``d``, a timedelta or a number of seconds, and
           its failures are forgotten;
         - ``Result()``: the request is done, and its failures are forgotten.
 
         It is never called for the same request twice at a time. It is cancelled when the grace period of a stopping
-        controller is over, and after ``reconciliation_timeout``.
+        manager is over, at once when leadership is lost, and after ``reconciliation_timeout``.
         """
         ...
 

@@ -47,7 +47,7 @@ _STEP: Final = 256
 NeedsWork = Callable[[NamespacedName], Awaitable[bool]]
 
 _log = log.logger_from("controller-runtime.source")
-_Step = Callable[[], Awaitable[None] | None]
+_Call = Callable[[], Awaitable[None] | None]
 E = TypeVar(
     "E", event.CreateEvent[Any], event.UpdateEvent[Any], event.DeleteEvent[Any], event.GenericEvent[Any]
 )
@@ -71,34 +71,34 @@ class Discovers(Protocol):
 
 
 class _Retries:
-    """Steps that failed, each due again after a delay that doubles up to :data:`LONGEST_RETRY`."""
+    """Calls of a handler that failed, each due again after a delay that doubles up to :data:`LONGEST_RETRY`."""
 
     def __init__(self) -> None:
-        self._heap: list[tuple[float, int, int, _Step]] = []
+        self._heap: list[tuple[float, int, int, _Call]] = []
         self._numbers = itertools.count()
 
     def __len__(self) -> int:
         return len(self._heap)
 
-    def add(self, step: _Step, failures: int) -> bool:
-        """Keep a step for later; return False if there were too many, so that the most often failed one was dropped."""
+    def add(self, call: _Call, failures: int) -> bool:
+        """Keep a call for later. If there are too many, drop the one that failed most often and return False."""
         due = anyio.current_time() + min(_FIRST_RETRY * 2.0 ** min(failures - 1, 16), LONGEST_RETRY)
-        heapq.heappush(self._heap, (due, next(self._numbers), failures, step))
+        heapq.heappush(self._heap, (due, next(self._numbers), failures, call))
         if len(self._heap) <= MAX_RETRIES:
             return True
         self._heap.remove(max(self._heap, key=itemgetter(2)))
         heapq.heapify(self._heap)
         return False
 
-    def due(self) -> tuple[_Step, int] | None:
-        """Take the next step that is due, and how often it has failed."""
+    def due(self) -> tuple[_Call, int] | None:
+        """Take the next call that is due, and how often it has failed."""
         if not self._heap or self._heap[0][0] > anyio.current_time():
             return None
-        _, _, failures, step = heapq.heappop(self._heap)
-        return step, failures
+        _, _, failures, call = heapq.heappop(self._heap)
+        return call, failures
 
     def wait(self) -> float | None:
-        """Return the seconds until the next step is due, or None without steps."""
+        """Return the seconds until the next call is due, or None without calls."""
         return max(0.0, self._heap[0][0] - anyio.current_time()) if self._heap else None
 
 
@@ -117,7 +117,7 @@ class _EventHandler(Generic[T]):
         # A subclass of an immediate handler may have replaced a method by a coroutine function.
         self._may_wait = any(map(inspect.iscoroutinefunction, methods))
         self._predicate = predicate.and_(*predicates)
-        self._steps: deque[_Step] = deque()
+        self._calls: deque[_Call] = deque()
         self._retries = _Retries()
         self._busy = False
         self._taken = anyio.Event()
@@ -140,7 +140,7 @@ class _EventHandler(Generic[T]):
         if Origins.wanted():
             queue = self._noting(queue, "listed" if evt.is_in_initial_list else "created", evt.key)
         if evt.is_in_initial_list:
-            queue = workqueue.DefaultPriority(queue, workqueue.LOW_PRIORITY)
+            queue = workqueue.WithDefaultPriority(queue, workqueue.LOW_PRIORITY)
         self._pass(evt, self._predicate.create, partial(self._handler.create, evt, queue))
 
     def update(self, evt: event.UpdateEvent[T], queue: Queue) -> None:
@@ -148,7 +148,7 @@ class _EventHandler(Generic[T]):
         if Origins.wanted():
             queue = self._noting(queue, "updated" if evt.changed else "resynced", evt.key)
         if not evt.changed:
-            queue = workqueue.DefaultPriority(queue, workqueue.LOW_PRIORITY)
+            queue = workqueue.WithDefaultPriority(queue, workqueue.LOW_PRIORITY)
         self._pass(evt, self._predicate.update, partial(self._handler.update, evt, queue))
 
     def delete(self, evt: event.DeleteEvent[T], queue: Queue) -> None:
@@ -172,15 +172,15 @@ class _EventHandler(Generic[T]):
         origins = getattr(queue, "origins", None)
         if not isinstance(origins, Origins):
             return queue
-        return workqueue.Noting(queue, origins, f"{self._name.removeprefix(KIND_SOURCE)} {key} {change}")
+        return workqueue.WithOrigin(queue, origins, f"{self._name.removeprefix(KIND_SOURCE)} {key} {change}")
 
     async def run(self) -> None:
-        """Run the queued steps in order, and retry those that failed, until cancelled."""
+        """Run the queued calls in order, and retry those that failed, until cancelled."""
         while True:
-            while (attempt := self._retries.due()) is not None or self._steps:
-                step, failures = attempt or (self._steps.popleft(), 0)
+            while (attempt := self._retries.due()) is not None or self._calls:
+                call, failures = attempt or (self._calls.popleft(), 0)
                 self._busy = True
-                await self._take(step, failures)
+                await self._take(call, failures)
                 self._busy = False
                 self._taken.set()
             self._more.clear()
@@ -191,54 +191,54 @@ class _EventHandler(Generic[T]):
                 await self._more.wait()
 
     async def finish(self) -> None:
-        """Return when no step is left to retry."""
+        """Return when no call is left to retry."""
         while len(self._retries) or self._busy:
             self._taken = anyio.Event()
             await self._taken.wait()
 
-    async def _take(self, step: _Step, failures: int) -> None:
+    async def _take(self, call: _Call, failures: int) -> None:
         try:
-            if (waiting := step()) is not None:
+            if (waiting := call()) is not None:
                 await waiting
         except raised.FAILURES as error:  # an event that cannot be handled must not end the source
-            self._failed(step, failures, raised.as_error(error))
+            self._failed(call, failures, raised.as_error(error))
 
-    def _pass(self, evt: E, passes: Callable[[E], bool], step: _Step) -> None:
+    def _pass(self, evt: E, passes: Callable[[E], bool], call: _Call) -> None:
         immediate = self._handler.immediate and not self._may_wait
         if not self._passes(evt, passes, immediate=immediate):
             return
         if immediate:
-            self._take_now(step)
+            self._take_now(call)
         else:
-            self._steps.append(step)
+            self._calls.append(call)
             self._more.set()
 
     def _passes(self, evt: E, passes: Callable[[E], bool], *, immediate: bool) -> bool:
-        """Return True if the predicates pass the event, or fail: an event too many is harmless, a lost one is not."""
+        """Return True if the predicates pass the event or one raises: an extra event is harmless, a lost one is not."""
         try:
             if not passes(evt):
                 return False
             if not immediate:
-                self._handler.look(evt)
+                self._handler.decode(evt)
         except cache.UndecodableObjectError:
             raise  # the informer counts it
         except raised.FAILURES as error:  # nothing here awaits, so a CancelledError is the predicate's own
             _log.error("Predicate failed, so the event passes", source=self._name, error=error)
         return True
 
-    def _take_now(self, step: _Step) -> None:
+    def _take_now(self, call: _Call) -> None:
         try:
-            step()
+            call()
         except cache.UndecodableObjectError:
-            raise  # as above
-        except raised.FAILURES as error:  # as above
-            self._failed(step, 0, error)
+            raise  # the informer counts it
+        except raised.FAILURES as error:  # nothing here awaits, so a CancelledError is the handler's own
+            self._failed(call, 0, error)
 
-    def _failed(self, step: _Step, failures: int, error: BaseException) -> None:
-        """Try ``step`` again later. Only its first failure is logged as an error: the retry may well succeed."""
+    def _failed(self, call: _Call, failures: int, error: BaseException) -> None:
+        """Try ``call`` again later. Only its first failure is logged as an error: the retry may well succeed."""
         level = _log.debug if failures else _log.error
         level("Event could not be handled, it is tried again", source=self._name, error=error)
-        if not self._retries.add(step, failures + 1):
+        if not self._retries.add(call, failures + 1):
             _log.error("Too many events failed, one is dropped", source=self._name)
         self._more.set()
 
@@ -256,14 +256,16 @@ class SyncingSource(Source):
 
     @abstractmethod
     async def warm_up(self) -> None:
-        """List and cache the existing objects, so that a later :meth:`start` need not wait; deliver nothing yet."""
+        """Begin to list and cache the existing objects, for a later :meth:`start`; deliver nothing yet."""
 
     @abstractmethod
     async def wait_for_sync(self, timeout: float | None = None) -> None:
-        """Return when the started source has delivered the existing objects, or cannot list them.
+        """Return when the source was started and its existing objects are cached, or cannot be listed.
+
+        They may be delivered later, after a :meth:`warm_up`.
 
         Raises:
-            CacheSyncTimeoutError: that took too long.
+            CacheSyncTimeoutError: neither happened within ``timeout`` seconds.
         """
 
     @property

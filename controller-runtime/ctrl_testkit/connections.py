@@ -50,7 +50,7 @@ class Line(asyncio.Transport):
         self.paused = False
 
 
-class Wire:
+class RecordedConnection:
     """A client's connection, and its owner, which records the connection's notifications."""
 
     def __init__(self) -> None:
@@ -90,7 +90,7 @@ class Service:
     """The shared server of the connections under test, with handlers that echo, wait until released, or fail."""
 
     def __init__(self) -> None:
-        self.shared = SharedState(self._route, 1000, now=lambda: 0.0, max_held=2000)
+        self.shared = SharedState(self._route, 1000, now=lambda: 0.0, max_kept=2000)
         self.requests: list[HTTPRequest] = []
         self.began, self.go_on = anyio.Event(), anyio.Event()
         self.finished: list[str] = []
@@ -164,7 +164,7 @@ class Client:
             await asyncio.sleep(every)
 
     async def answer(self) -> tuple[bytes, bytes]:
-        """Return the next answer's head and body; both are empty at the connection's end."""
+        """Return the next answer's head and body; if the connection ends before, an empty head and the data received."""
         while b"\r\n\r\n" not in self._got:
             if not await self._more():
                 return b"", self._got

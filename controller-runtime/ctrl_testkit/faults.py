@@ -63,7 +63,7 @@ class Proxy:
     cause other faults: ``refuse`` answers in the server's place, ``hold`` returns True for requests that must never
     reach the server, ``rewrite`` changes the pieces of answers, and ``route`` returns the server for a request.
     ``answered`` is called with each request that the server has answered, before the client gets the answer. Lists
-    record the rest: ``seen`` the requests, ``answers`` the requests with their status codes, and ``expired`` the
+    record what happened: ``seen`` the requests, ``answers`` the requests with their status codes, and ``expired`` the
     requests that got a 410, as their answer or in a watch. If the server is away, the client's connection closes
     without an answer.
     """
@@ -184,7 +184,7 @@ def audit_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def plane(audit_log: Path) -> Iterator[Environment]:
+def control_plane(audit_log: Path) -> Iterator[Environment]:
     """An API server only for the tests of faults, because its crashes must not affect other tests."""
     policy = audit_log.with_name("policy.json")
     policy.write_text(json.dumps(_AUDIT_POLICY))
@@ -211,9 +211,9 @@ def writes(audit_log: Path) -> Callable[..., list[dict[str, Any]]]:
 
 
 @pytest.fixture
-async def client(plane: Environment) -> AsyncIterator[LiveClient]:
+async def client(control_plane: Environment) -> AsyncIterator[LiveClient]:
     """An administrator's client that does not use the proxy."""
-    async with Transport(plane.config) as transport:
+    async with Transport(control_plane.config) as transport:
         yield LiveClient(transport, RESTMapper(transport))
 
 
@@ -225,12 +225,12 @@ async def namespace(client: LiveClient) -> str:
 
 
 @pytest.fixture
-async def new_proxy(plane: Environment) -> AsyncIterator[Callable[..., Awaitable[Proxy]]]:
+async def new_proxy(control_plane: Environment) -> AsyncIterator[Callable[..., Awaitable[Proxy]]]:
     """Return a function that makes proxies to the API server or another ``target``; they run until the test ends."""
     tasks: list[asyncio.Task[None]] = []
 
     async def make(target: Config | None = None) -> Proxy:
-        made = Proxy(target or plane.config)
+        made = Proxy(target or control_plane.config)
         tasks.append(await start_in_background(made.run))
         return made
 

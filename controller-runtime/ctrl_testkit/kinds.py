@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""A kind as written by an operator's author: nested templates, lists by name, conditions."""
+"""A kind as written by an operator's author: nested templates, lists that merge by name, conditions."""
 
 from __future__ import annotations
 

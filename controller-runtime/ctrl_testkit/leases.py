@@ -18,7 +18,7 @@ from controller_runtime.machinery.errors import ServerError
 KEY = NamespacedName("ns", "lock")
 
 
-class Server:
+class LeaseStore:
     """Stores leases; ``client`` hangs or fails on request."""
 
     def __init__(self) -> None:

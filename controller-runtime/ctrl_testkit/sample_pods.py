@@ -9,7 +9,7 @@ from typing import Any
 
 
 def pod(number: int, *, version: int = 1) -> dict[str, Any]:
-    """Return pod ``number``, with its own resourceVersion; 20 pods each belong to one training job."""
+    """Return pod ``number``, with its own resourceVersion; 20 consecutive pods belong to one training job."""
     job, index = divmod(number, 20)
     name = f"llama-{job}-node-0-{index}"
     return {

@@ -39,12 +39,11 @@ from controller_runtime.rest import Request
 from controller_runtime.simtest import (
     CURRENT_PROCESS,
     LOOP_START,
-    WRITE_METHODS,
     Event,
     Observer,
     Process,
     Simulation,
-    is_aside,
+    is_fenced_write,
     miss_changes,
 )
 
@@ -393,7 +392,7 @@ class Rivals:
         """Note the write of an object, until the busy part of the life is over."""
         if self._sim.loop.time() - LOOP_START > BUSY:
             return
-        if event.table.facts.gvk.kind in ("ConfigMap", "Secret") and self._rng.random() < 0.2:
+        if event.table.properties.gvk.kind in ("ConfigMap", "Secret") and self._rng.random() < 0.2:
             self._due.append(event.key.name)
             self._called.set()
 
@@ -471,10 +470,10 @@ async def act_calmly(sim: Simulation) -> None:
     await anyio.sleep(60.0)
     names = [each["metadata"]["name"] for each in sim.server.objects(ConfigMap)]
     assert expiring.name not in names, "a ConfigMap is overdue"
-    sim.network.weather.unavailable = 1.0
+    sim.network.faults.unavailable = 1.0
     await sim.client().patch(broken, raw_patch(MERGE, b'{"data":{"class":"low"}}'))
     await anyio.sleep(2.0)
-    sim.network.weather.unavailable = 0.0
+    sim.network.faults.unavailable = 0.0
     await anyio.sleep(30.0)
     await all_is_kept(sim)
     await change_calmly(sim)
@@ -494,11 +493,11 @@ async def change_calmly(sim: Simulation) -> None:
         with suppress(AlreadyExistsError):
             await sim.client().create(ConfigMap.from_dict({"metadata": metadata, "data": data}))
     for failure in ("refused", "unavailable", "conflicts"):
-        setattr(sim.network.weather, failure, 1.0)
+        setattr(sim.network.faults, failure, 1.0)
         for source in sim.server.objects(ConfigMap):
             await users.edit(sim, rng, source["metadata"]["name"], lives=True)
         await anyio.sleep(2.0)
-        setattr(sim.network.weather, failure, 0.0)
+        setattr(sim.network.faults, failure, 0.0)
         await anyio.sleep(20.0)
         await all_is_kept(sim)
     for trouble in ("raised", "cancelled", "mapped"):
@@ -522,7 +521,7 @@ async def change_calmly(sim: Simulation) -> None:
     for which in (LEADER, ""):
         await restart(sim, rng, users, which)
     await usurp(sim, rng, users)
-    await campaign(sim, rng)
+    await compete_for_lease(sim, rng)
 
 
 @asynccontextmanager
@@ -539,7 +538,7 @@ async def late_answers(sim: Simulation, rng: random.Random) -> AsyncIterator[Non
     seconds = rng.choice([0.2, 2.0])
 
     def late(request: Request) -> float:
-        return rng.random() * seconds if request.method in WRITE_METHODS and not is_aside(request) else 0.0
+        return rng.random() * seconds if is_fenced_write(request) else 0.0
 
     sim.network.slow.append(late)
     yield
@@ -616,14 +615,14 @@ async def usurp(sim: Simulation, rng: random.Random, users: Users) -> None:
     await all_is_kept(sim)
 
 
-async def campaign(sim: Simulation, rng: random.Random) -> None:
+async def compete_for_lease(sim: Simulation, rng: random.Random) -> None:
     """Let replicas compete for the lease while requests are late or fail, and then stop each of them, as a rollout does."""
     failure = rng.choice(["late", "unavailable"])
-    setattr(sim.network.weather, failure, 0.8)
+    setattr(sim.network.faults, failure, 0.8)
     for name in sorted(sim.processes):
         sim.stop(name)
     await anyio.sleep(rng.uniform(3.0, 20.0))
-    setattr(sim.network.weather, failure, 0.0)
+    setattr(sim.network.faults, failure, 0.0)
     for name in rng.sample(sorted(sim.processes), len(sim.processes)):
         await anyio.sleep(rng.uniform(0.0, 8.0))
         sim.stop(name)

@@ -369,7 +369,7 @@ def _with_own_status(stored: TrainJob) -> TrainJob:
     """Return a copy of a TrainJob whose status may be changed; only the status is written."""
     train_job = stored.shallow_copy()
     # An assignment would mark an absent status as set.
-    train_job.put("status", stored.status.deep_copy())
+    train_job.set_unchecked("status", stored.status.deep_copy())
     return train_job
 
 

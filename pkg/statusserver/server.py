@@ -78,7 +78,7 @@ class StatusHandler:
         self._statuses = statuses
         self._authorizer = authorizer
         self._in_progress: Counter[tuple[str, str]] = Counter()
-        self._lines = log.Sparing()
+        self._log_limiter = log.LineLimiter()
         self.denied = ""
         """The API server's refusal when the manager last authorized a client; empty if it did not refuse."""
 
@@ -99,7 +99,7 @@ class StatusHandler:
         return response
 
     async def _serve(self, request: HTTPRequest) -> dict[str, JSON]:
-        if request.too_large:
+        if request.body_rejected:
             raise _RefusalError(
                 HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "RequestEntityTooLarge", "Payload too large"
             )
@@ -175,7 +175,7 @@ class StatusHandler:
         return _RefusalError(HTTPStatus.INTERNAL_SERVER_ERROR, "InternalError", "Internal error")
 
     def _complain(self, message: str, train_job: str, **fields: object) -> None:
-        if (held_back := self._lines.allow()) is not None:
+        if (held_back := self._log_limiter.allow()) is not None:
             _log.error(message, **fields, trainJob=train_job[:256], **held_back)
 
 

@@ -108,8 +108,8 @@ def with_word(train_job: TrainJob) -> TrainJob:
         return train_job
     changed = train_job.shallow_copy()
     spec = train_job.spec.shallow_copy()
-    spec.put("trainer", trainer.model_copy(update={"num_proc_per_node": word}))
-    changed.put("spec", spec)
+    spec.set_unchecked("trainer", trainer.model_copy(update={"num_proc_per_node": word}))
+    changed.set_unchecked("spec", spec)
     return changed
 
 
@@ -125,6 +125,6 @@ def effective(train_job: TrainJob) -> TrainJobSpec:
     if trainer is not None and isinstance(trainer.num_proc_per_node, str):
         with contextlib.suppress(ValueError):
             value = number_or_word(trainer.num_proc_per_node)
-            spec.put("trainer", trainer.model_copy(update={"num_proc_per_node": value}))
-    spec.put("runtime_patches", runtime_patches(spec) or None)
+            spec.set_unchecked("trainer", trainer.model_copy(update={"num_proc_per_node": value}))
+    spec.set_unchecked("runtime_patches", runtime_patches(spec) or None)
     return spec

@@ -9,7 +9,7 @@ from typing import ParamSpec, TypeVar
 
 from controller_runtime.machinery import offload
 from controller_runtime.machinery.offload import is_large as is_large
-from controller_runtime.machinery.offload import weighing as weighing
+from controller_runtime.machinery.offload import object_size as object_size
 
 from pkg.apis.trainer.v1alpha1 import TrainJob
 
@@ -24,5 +24,5 @@ async def run(train_job: TrainJob, work: Callable[P, R], *args: P.args, **kwargs
     """
     if not is_large(train_job.decoded_size):
         return work(*args, **kwargs)
-    with offload.weighing(train_job.decoded_size):
+    with offload.object_size(train_job.decoded_size):
         return await offload.run(work, *args, **kwargs)

@@ -402,7 +402,9 @@ def test_a_go_manager_treats_the_keys_of_a_configuration_as_documented(
     assert [(key, treats(key)) for key, _ in wanted] == wanted
     shipped_file = ROOT / "config" / "manager" / "controller_manager_config.yaml"
     own = yaml.safe_load(shipped_file.read_text())
-    assert treats(yaml.safe_dump({key: own[key] for key in own.keys() - {"apiVersion", "kind"}})) == "accepted"
+    assert (
+        treats(yaml.safe_dump({key: own[key] for key in own.keys() - {"apiVersion", "kind"}})) == "accepted"
+    )
 
 
 def changed(

@@ -12,10 +12,10 @@ from controller_runtime.envtest import Binaries, Environment
 from controller_runtime.machinery import GVK, unstructured
 from ctrl_testkit.faults import audit_log as audit_log
 from ctrl_testkit.faults import client as client
+from ctrl_testkit.faults import control_plane as control_plane
 from ctrl_testkit.faults import namespace as namespace
 from ctrl_testkit.faults import new_proxy as new_proxy
 from ctrl_testkit.faults import outage_seconds as outage_seconds
-from ctrl_testkit.faults import plane as plane
 from ctrl_testkit.faults import proxy as proxy
 from ctrl_testkit.faults import writes as writes
 from trainerctl.localcluster import contents
@@ -50,13 +50,13 @@ POD_GROUPS: dict[str, Any] = {
 
 
 @pytest.fixture(scope="session")
-def trainer_crds(plane: Environment) -> list[dict[str, Any]]:
-    """Install Trainer's CRDs, JobSet's and that of coscheduling's PodGroups in ``plane``; return them."""
+def trainer_crds(control_plane: Environment) -> list[dict[str, Any]]:
+    """Install Trainer's CRDs, JobSet's and that of coscheduling's PodGroups in ``control_plane``; return them."""
 
     async def install() -> list[dict[str, Any]]:
         binaries = await Binaries().locate(JOBSET)
         found = [*contents.crds(binaries[JOBSET.name]), POD_GROUPS]
-        await plane.install_crds(*found)
+        await control_plane.install_crds(*found)
         return found
 
     return anyio.run(install)

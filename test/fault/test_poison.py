@@ -130,12 +130,12 @@ def any_shape(crd: dict[str, Any]) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def manager(plane: Environment) -> AsyncIterator[ctrl.Manager]:
+async def manager(control_plane: Environment) -> AsyncIterator[ctrl.Manager]:
     """Run our manager in the test's process."""
     cfg = config.load()
     cfg.metrics.bind_address = cfg.health.health_probe_bind_address = "0"
     cfg.webhook.host, cfg.webhook.port = "127.0.0.1", 0
-    mgr = ctrl.Manager(plane.config, config.manager_options(cfg))
+    mgr = ctrl.Manager(control_plane.config, config.manager_options(cfg))
     await program.setup(mgr, flags.parse([]), cfg)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(mgr.start)
@@ -151,7 +151,7 @@ def train_job(namespace: str, name: str, runtime: str, **spec: Any) -> dict[str,
 
 
 async def test_objects_stored_without_a_schema_stop_nobody_else(
-    plane: Environment,
+    control_plane: Environment,
     client: LiveClient,
     namespace: str,
     trainer_crds: list[dict[str, Any]],
@@ -159,7 +159,7 @@ async def test_objects_stored_without_a_schema_stop_nobody_else(
     figure: Any,
 ) -> None:
     runtime = await make_runtime("torch-distributed", f"torch-{namespace}")
-    await plane.install_crds(*map(any_shape, trainer_crds))
+    await control_plane.install_crds(*map(any_shape, trainer_crds))
     for name, spec in MALFORMED.items():
         await client.create(TRAIN_JOBS.from_dict(train_job(namespace, name, runtime, **spec)))
     odd_runtime = {"metadata": {"namespace": namespace, "name": "odd"}, "spec": {"template": 7}}
@@ -171,7 +171,7 @@ async def test_objects_stored_without_a_schema_stop_nobody_else(
         "spec": {"replicatedJobs": "none"},
     }
     await client.create(JOB_SETS.from_dict(odd_job_set))
-    await plane.install_crds(*trainer_crds)
+    await control_plane.install_crds(*trainer_crds)
     for name in ("odd-child", *(f"well-{number}" for number in range(HEALTHY))):
         await client.create(TRAIN_JOBS.from_dict(train_job(namespace, name, runtime)))
 
@@ -187,7 +187,7 @@ async def test_objects_stored_without_a_schema_stop_nobody_else(
     labels = {"group": GROUP, "version": "v1alpha1", "kind": "TrainJob"}
     series = "controller_runtime_cache_skipped_objects_total"
     before = skipped(series, labels) or 0
-    async with manager(plane) as mgr:
+    async with manager(control_plane) as mgr:
         began = anyio.current_time()
         await eventually(all_well, timeout=30, reason="the well-formed TrainJobs have their JobSets")
         figure(

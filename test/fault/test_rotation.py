@@ -49,13 +49,13 @@ USER = "rotating-manager"
 
 
 @pytest.fixture
-async def ports(plane: Environment, client: LiveClient) -> list[int]:
+async def ports(control_plane: Environment, client: LiveClient) -> list[int]:
     """Install Trainer with a webhook for each replica, so that each admission calls all of them.
 
     Return the ports of the replicas' webhooks, followed by those of their health probes.
     """
     binaries = await Binaries().locate(JOBSET)
-    await plane.install_crds(*contents.crds(binaries[JOBSET.name]))
+    await control_plane.install_crds(*contents.crds(binaries[JOBSET.name]))
     with contextlib.suppress(StatusError):
         await client.create(Namespace.from_dict({"metadata": {"name": contents.TRAINER_NAMESPACE}}))
     (role,) = [each for each in shipped.manifests("rbac") if each["kind"] == "ClusterRole"]
@@ -86,10 +86,12 @@ async def ports(plane: Environment, client: LiveClient) -> list[int]:
 
 
 @pytest.fixture
-def managers(plane: Environment, ports: list[int], tmp_path: Path) -> Iterator[list[subprocess.Popen[bytes]]]:
+def managers(
+    control_plane: Environment, ports: list[int], tmp_path: Path
+) -> Iterator[list[subprocess.Popen[bytes]]]:
     """Start three replicas together; kill them after the test."""
     kubeconfig = tmp_path / "kubeconfig"
-    kubeconfig.write_text(yaml.safe_dump(plane.kubeconfig_for(USER)))
+    kubeconfig.write_text(yaml.safe_dump(control_plane.kubeconfig_for(USER)))
     kubeconfig.chmod(0o600)
     started = []
     for number in range(REPLICAS):
@@ -188,7 +190,7 @@ def serves(port: int, ca: bytes) -> bool:
 
 
 async def test_no_admission_fails_while_certificates_rotate(
-    plane: Environment,
+    control_plane: Environment,
     client: LiveClient,
     namespace: str,
     ports: list[int],
@@ -237,7 +239,7 @@ async def test_no_admission_fails_while_certificates_rotate(
 
     rotations = 20 if outage_seconds >= 30 else 3
     seen = {first}
-    async with Transport(plane.config) as transport:
+    async with Transport(control_plane.config) as transport:
         quiet = Load(LiveClient(transport, RESTMapper(transport)), job)
         async with quiet.running():
             await anyio.sleep(QUIET)

@@ -19,8 +19,8 @@ import pytest
 from controller_runtime import simtest
 from controller_runtime.machinery import Object
 from controller_runtime.rest import Request
-from controller_runtime.simtest import WRITE_METHODS, Observer, Process, Simulation, is_aside
 from controller_runtime.simtest import Event as Change
+from controller_runtime.simtest import Observer, Process, Simulation, is_fenced_write
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
@@ -73,13 +73,18 @@ class Kills(Observer):
         if self._held is not None and process is not self._held:
             self._held = None
             self._sim.network.cut_off.discard(MANAGER)
-        if _is_write(request) and self._attempt(request, 0):
+        if is_fenced_write(request) and self._attempt(request, 0):
             self._held = process
             self._sim.network.cut_off.add(MANAGER)
             self._kill()
 
     def arrives(self, process: Process, request: Request) -> None:
-        if process.name == MANAGER and not process.dead and _is_write(request) and self._attempt(request, 1):
+        if (
+            process.name == MANAGER
+            and not process.dead
+            and is_fenced_write(request)
+            and self._attempt(request, 1)
+        ):
             self._kill()
 
     def _attempt(self, request: Request, number: int) -> bool:
@@ -92,17 +97,13 @@ class Kills(Observer):
 
     def _see(self, event: Change) -> None:
         self.last = self._sim.loop.time()
-        if event.table.facts.gvk.kind not in ("Lease", "Event") and self._rng.random() < 0.3:
+        if event.table.properties.gvk.kind not in ("Lease", "Event") and self._rng.random() < 0.3:
             self._sim.loop.call_later(self._rng.random() * 0.05, self._kill)
 
     def _kill(self) -> None:
         self.count += 1
         self.last = self._sim.loop.time()
         self._sim.kill(MANAGER)
-
-
-def _is_write(request: Request) -> bool:
-    return request.method in WRITE_METHODS and not is_aside(request)
 
 
 def one_by_one(seed: int) -> list[list[Action]]:
@@ -122,7 +123,7 @@ def lived(
 
         def see(event: Change) -> None:
             nonlocal last
-            if event.table.facts.gvk.kind not in ("Lease", "Event"):
+            if event.table.properties.gvk.kind not in ("Lease", "Event"):
                 last = sim.loop.time()
 
         sim.on_change(see)

@@ -178,13 +178,13 @@ class Calm:
 def _is_in_time(sim: Simulation, event: Event) -> None:
     """Check that a TrainJob fails at its deadline, not before it and soon after, and then gets no JobSet."""
     document = event.document
-    if event.table.facts.gvk == JobSet.gvk and event.before is None:
+    if event.table.properties.gvk == JobSet.gvk and event.before is None:
         job = by_uid(sim, TrainJob, (controller(document) or {}).get("uid", ""))
         late = None if job is None else _late(job)
         assert late is None or late < _CLOCKS, (
             f"a JobSet is built {late:.0f} s after the deadline: {document['metadata']['name']}"
         )
-    is_job = event.table.facts.gvk == TrainJob.gvk
+    is_job = event.table.properties.gvk == TrainJob.gvk
     if is_job and event.before is not None:
         _is_timed(document, event.before)
     if not is_job or not is_overdue(document) or is_overdue(event.before or document):

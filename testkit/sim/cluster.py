@@ -211,7 +211,7 @@ class Cluster:
                 nodes.changed.set()
 
     def _note(self, event: Event) -> None:
-        if event.table.facts.gvk.kind not in ("Lease", "Event"):
+        if event.table.properties.gvk.kind not in ("Lease", "Event"):
             self.nodes.changed.set()
 
 

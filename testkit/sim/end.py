@@ -65,7 +65,7 @@ class End:
 
     def see(self, sim: Simulation, event: Change) -> None:
         """Record the time of a change."""
-        if event.table.facts.gvk.kind not in ("Lease", "Event"):
+        if event.table.properties.gvk.kind not in ("Lease", "Event"):
             self._last = sim.loop.time()
 
     async def check(self, sim: Simulation) -> None:

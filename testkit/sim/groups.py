@@ -100,7 +100,7 @@ class Groups:
 
     def see(self, event: Event) -> None:
         """Check a change."""
-        kind, metadata = event.table.facts.gvk.kind, event.document["metadata"]
+        kind, metadata = event.table.properties.gvk.kind, event.document["metadata"]
         owners = {each["uid"] for each in metadata.get("ownerReferences") or ()}
         if kind not in ("Lease", "Event"):
             self._last = self._sim.loop.time()

@@ -15,15 +15,13 @@ from controller_runtime.apis.core.v1 import ConfigMap, Pod
 from controller_runtime.machinery import Object
 from controller_runtime.machinery.meta import parse_time
 from controller_runtime.manager import Manager
-from controller_runtime.rest import Request, Response
+from controller_runtime.rest import CompleteResponse, Request, Response
 from controller_runtime.simtest import (
-    WRITE_METHODS,
-    Answer,
     Observer,
     Process,
     Simulation,
-    is_aside,
-    place_of,
+    is_fenced_write,
+    parse_request,
 )
 
 from pkg.apis.jobset.v1alpha2 import JobSet
@@ -53,7 +51,7 @@ class Writes(Observer):
 
     def sends(self, process: Process, request: Request) -> None:
         """Check a write that a manager sends."""
-        if request.method not in WRITE_METHODS or is_aside(request):
+        if not is_fenced_write(request):
             return
         body = _decoded(request.body)
         view = (body.get("metadata") or body.get("preconditions") or {}).get("resourceVersion")
@@ -61,8 +59,8 @@ class Writes(Observer):
             return
         number, shown = self._number(process), _shown(request)
         own, uid = self._own.get((number, _object(request)), (0, ""))
-        place = place_of(request, self._sim.server.tables)
-        row = place.table.rows.get(place.key)
+        parsed = parse_request(request, self._sim.server.tables)
+        row = parsed.table.rows.get(parsed.key)
         metadata = row.document["metadata"] if row is not None else {}
         # An apply at this version creates the object, so the object written before must be another one, or deleted.
         if int(view) < own and (view != _OF_NO_OBJECT or metadata.get("uid") == uid):
@@ -71,7 +69,7 @@ class Writes(Observer):
             )
         if self._known.get((number, shown, request.body or b"")) == int(view):
             self._fail(f"a write whose answer was known: {process.name} {shown}")
-        if place.is_apply and metadata.get("deletionTimestamp") and metadata["resourceVersion"] == view:
+        if parsed.is_apply and metadata.get("deletionTimestamp") and metadata["resourceVersion"] == view:
             self._fail(f"an apply to an object that is being deleted: {process.name} {shown}")
         if (
             request.method == "DELETE"
@@ -95,9 +93,9 @@ class Writes(Observer):
 
     def answered(self, process: Process, request: Request, answer: Response) -> None:
         """Record the version that a manager received."""
-        if request.method not in WRITE_METHODS or is_aside(request):
+        if not is_fenced_write(request):
             return
-        if answer.status not in (200, 201) or not isinstance(answer, Answer):
+        if answer.status not in (200, 201) or not isinstance(answer, CompleteResponse):
             return
         metadata = _decoded(answer.body).get("metadata") or {}
         version = metadata.get("resourceVersion")
@@ -150,7 +148,7 @@ async def revoke(sim: Simulation, rng: random.Random) -> None:
     """Revoke the permission to read a kind until every manager that watches the kind reports that."""
     kinds: list[type[Object]] = [TrainJob, JobSet, ClusterTrainingRuntime, ConfigMap]
     table = sim.server.table(rng.choice(kinds))
-    kind, resource = table.facts.gvk, str(table.resource.group_resource)
+    kind, resource = table.properties.gvk, str(table.resource.group_resource)
     denied = {("manager", verb, resource) for verb in ("list", "watch")}
     until = sim.loop.time() + _UNTIL_REPORTED
     silent = ["all"]

@@ -29,7 +29,7 @@ class Past:
 
     def see(self, event: Event) -> None:
         """Record the state if the spec has changed."""
-        kind = event.table.facts.gvk.kind
+        kind = event.table.properties.gvk.kind
         if kind not in _KINDS or event.type == "DELETED":
             return
         states = self._states.setdefault(_place(kind, event.document), [])

@@ -76,7 +76,7 @@ class Rivals(Observer):
     def see(self, event: Event) -> None:
         """After some of the marks, let a user act."""
         before, now = _annotations(event.before), _annotations(event.document)
-        if event.table.facts.gvk == Pod.gvk and event.type != "DELETED" and before != now:
+        if event.table.properties.gvk == Pod.gvk and event.type != "DELETED" and before != now:
             self._note(Pod, event.key.name, _OF_MARKS if kai.POD_GROUP_ANNOTATION_FOR_POD in now else 0.0)
 
     def _note(self, kind: type[Any], name: str, part: float) -> None:

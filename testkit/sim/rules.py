@@ -52,7 +52,7 @@ class Rules:
     def see(self, event: Event) -> None:
         """Check a change."""
         self._past.see(event)
-        kind = event.table.facts.gvk.kind
+        kind = event.table.properties.gvk.kind
         self._foreign(event)
         if event.type == "DELETED":
             self._runtime_is_unused(kind, event.document)

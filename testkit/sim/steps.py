@@ -56,6 +56,6 @@ async def _disturb(sim: Simulation, rng: random.Random) -> None:
         sim.server.watches.cut()
         return
     name = rng.choice(_DISTURBANCES)
-    setattr(sim.network.weather, name, rng.choice([0.3, 0.8]))
+    setattr(sim.network.faults, name, rng.choice([0.3, 0.8]))
     await anyio.sleep(rng.uniform(0.5, 5.0))
-    setattr(sim.network.weather, name, 0.0)
+    setattr(sim.network.faults, name, 0.0)

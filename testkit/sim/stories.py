@@ -175,10 +175,10 @@ class Stories:
         before the deadline.
         """
         await self.remove(sim, rng, name)
-        sim.network.weather.refused = 1.0
+        sim.network.faults.refused = 1.0
         await self._users.create(sim, rng, name, "plain", suspend=False, activeDeadlineSeconds=6)
         await anyio.sleep(13.0)
-        sim.network.weather.refused = 0.0
+        sim.network.faults.refused = 0.0
         await anyio.sleep(10.0)
 
     async def edit_at_once(self, sim: Simulation, rng: random.Random, name: str) -> None:

@@ -41,7 +41,7 @@ class Stragglers:
 
     def see(self, event: Event) -> None:
         """Check a new group."""
-        if event.table.facts.gvk == PodGroup.gvk and event.type == "ADDED":
+        if event.table.properties.gvk == PodGroup.gvk and event.type == "ADDED":
             owners = {each["uid"] for each in event.document["metadata"].get("ownerReferences") or ()}
             assert not owners & self._gone, f"a group is created for a deleted owner: {event.key.name}"
 

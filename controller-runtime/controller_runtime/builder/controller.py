@@ -96,7 +96,7 @@ class Builder:
         match_every_owner: bool = False,
         only_metadata: bool = False,
     ) -> Self:
-        """When an object of ``kind`` changes, reconcile its controller, an object of the kind of :meth:`for_`.
+        """When an object of ``kind`` changes, reconcile the object of the kind of :meth:`for_` that controls it.
 
         With ``match_every_owner``, reconcile all its owners of that kind. Short for
         ``watches(kind, handler.enqueue_request_for_owner(Owner, only_controller=True))``, where ``Owner`` is that kind.
@@ -132,7 +132,7 @@ class Builder:
         return self
 
     def with_event_filter(self, *predicates: predicate.Predicate[Any]) -> Self:
-        """Drop the events that one of these predicates does not pass, for every kind watched."""
+        """For every kind watched, drop an event unless all of these predicates pass it."""
         self._filters.extend(predicates)
         return self
 

@@ -87,14 +87,14 @@ class Cache:
             self._tasks.start_soon(informer.run, self._transport, resource)
 
     async def ready(self) -> None:
-        """Return when every kind in use is synced or known to be refused."""
+        """Return when every kind in use is synced or :meth:`degraded`."""
         await self.wait_for_sync()
 
     async def wait_for_sync(self, timeout: float | None = None) -> None:
         """Wait as :meth:`ready` does, for at most ``timeout`` seconds if it is given.
 
         Raises:
-            CacheSyncTimeoutError: that took too long.
+            CacheSyncTimeoutError: ``timeout`` seconds have passed.
         """
         deadline = None if timeout is None else anyio.current_time() + timeout
         for informer in tuple(self._informers.values()):
@@ -105,7 +105,7 @@ class Cache:
                 continue
 
     def degraded(self) -> dict[GVK, str]:
-        """Return the kinds that are missing, denied, or failing for long while others succeed, each with the reason."""
+        """Return the kinds that are missing, denied, or keep failing while others succeed, each with the reason."""
         return {
             informer.gvk: informer.problem
             for informer in self._informers.values()
@@ -139,7 +139,7 @@ class Cache:
         """Return where ``kind`` is served, from its class or discovery.
 
         Raises:
-            NoKindMatchError: the server does not serve it.
+            NoKindMatchError: the server does not serve the kind.
             StatusError, TransportError: discovery failed.
         """
         return await self._mapper.resource_for(kind)
@@ -184,7 +184,7 @@ class Cache:
     # Reading.
 
     async def get(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> T:
-        """Return the object at (namespace, name) as the watch last reported it, or this process last wrote it.
+        """Return the object at (namespace, name): the newest state that the watch reported or this process wrote.
 
         Raises:
             NotFoundError: the object does not exist.
@@ -219,6 +219,7 @@ class Cache:
         Raises:
             IndexMissingError: a field has no index.
             CacheError: the kind cannot be read, see ``errors``.
+            ValueError: a ``continue_token`` is given.
         """
         client.check_options(client.ListOptions, options)
         if options.get("continue_token"):
@@ -297,7 +298,7 @@ class Cache:
         return self.uid_at(type(obj).gvk, obj.key)
 
     def uid_at(self, kind: GVK, key: NamespacedName) -> str:
-        """Return the uid of the object that reads find at ``key``, or an empty string; do not start a watch."""
+        """Return the uid of the object that reads find at ``key``, or an empty string; no watch is started."""
         now = asyncio.get_running_loop().time()
         for metadata in (False, True):
             informer = self._informers.get((kind, metadata))

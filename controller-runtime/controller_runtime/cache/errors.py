@@ -3,13 +3,13 @@
 """Why a cache cannot answer.
 
 CacheError
-├── CacheNotStartedError    the cache does not run yet, or has stopped
+├── CacheNotStartedError    the cache is not started yet, or has stopped
 ├── CacheSyncTimeoutError   the first list did not arrive in time
 ├── CacheDegradedError      the kind cannot be listed or watched; others are served
 ├── NamespaceNotCachedError a read names a namespace that is not cached
 ├── IndexMissingError       a list names a field that has no index
 ├── UndecodableObjectError  a stored object does not fit the class it is read as
-└── BadObjectError          the server sent something that is not an object
+└── BadObjectError          the server sent something that cannot be stored as an object
 
 For an object that does not exist, reads raise the API server's own ``NotFoundError``.
 """
@@ -26,7 +26,7 @@ class CacheError(Exception):
 
 
 class CacheNotStartedError(CacheError):
-    """The cache is not running: it has nothing to read from yet, or has stopped."""
+    """The cache is not started yet, or has stopped."""
 
 
 class CacheSyncTimeoutError(CacheError):
@@ -61,7 +61,7 @@ class IndexMissingError(CacheError):
 
 
 class UndecodableObjectError(CacheError):
-    """A stored object has another shape than the class it is read as, or is too large to be decoded."""
+    """A stored object does not fit the class that it is read as, or is too large to be decoded."""
 
     needs_no_stack = True
 
@@ -74,7 +74,7 @@ class UndecodableObjectError(CacheError):
 
 
 class BadObjectError(CacheError):
-    """Something in a list or a watch cannot be stored; ``key`` is set if at least its name could be read."""
+    """A part of a list or watch cannot be stored; ``key`` is set if at least the object's name could be read."""
 
     needs_no_stack = True
 

@@ -18,7 +18,7 @@ from controller_runtime.machinery import LazyObject, NamespacedName, Object, rai
 
 from .codec import Entry
 from .errors import UndecodableObjectError
-from .objects import CachedObject, Unreadable
+from .objects import CachedObject, UnreadableLog
 from .reflector import STEP, RandomFunc
 from .store import Store
 
@@ -32,15 +32,15 @@ class EventHandlerFuncs(msgspec.Struct, Generic[T], frozen=True):
     """Functions that receive changes. They must return quickly, and must not change the objects, which are shared."""
 
     on_add: Callable[[T, bool], None] | None = None
-    """Receives an object, and whether it is from the initial list and unchanged since the handler was registered."""
+    """Receives an object, and True if it is in the initial list, or unchanged since the handler was registered."""
     on_update: Callable[[T, T], None] | None = None
     """Receives an object before and after a change; equal resourceVersions mean a resync."""
     on_delete: Callable[[T, bool], None] | None = None
-    """Receives the last known state of an object, and whether its final state was missed."""
+    """Receives the last known state of an object, and True if the watch missed its final state."""
 
 
 class LazyHandlerFuncs(msgspec.Struct, Generic[T], frozen=True):
-    """Functions as in :class:`EventHandlerFuncs` that receive lazy objects: only the fields they read are decoded."""
+    """Functions like those of :class:`EventHandlerFuncs` that receive lazy objects: only what they read is decoded."""
 
     on_add: Callable[[LazyObject[T], bool], None]
     on_update: Callable[[LazyObject[T], LazyObject[T]], None]
@@ -65,12 +65,12 @@ class Registration:
         self._informer_synced: Callable[[], bool] = lambda: False
 
     def bind(self, synced: Callable[[], bool]) -> None:
-        """Use ``synced`` to find out if the informer has reported every existing object."""
+        """Set the function that returns True if the informer has reported every existing object."""
         self._informer_synced = synced
 
     @property
     def has_synced(self) -> bool:
-        """Whether the handler has received every object that existed when it was registered."""
+        """True if the handler has received every object that existed when it was registered."""
         return self._informer_synced() and not any(self.backlog.values())
 
     def remove(self) -> None:
@@ -86,7 +86,7 @@ class Registration:
             try:
                 on_update(self._given(before), self._given(new))
             except UndecodableObjectError:
-                if before.seen_as(self.kind).is_decodable:
+                if before.as_kind(self.kind).is_decodable:
                     raise
                 # The state before was never reported: once it can be decoded, the object is new.
                 self.add(new, initial=initial)
@@ -110,7 +110,7 @@ class Registration:
             on_add(self._given(new), initial)
 
     def _given(self, obj: CachedObject[Object]) -> Any:
-        seen = obj.seen_as(self.kind)
+        seen = obj.as_kind(self.kind)
         return seen if self._lazy else seen.object
 
 
@@ -154,7 +154,7 @@ class HeldEvents:
     def writing(self, key: NamespacedName) -> Iterator[None]:
         """Hold changes of ``key`` back until the body is done, but at most :data:`HOLD` seconds each.
 
-        A change that is delivered before the response to our write arrived counts as another writer's.
+        A change that is delivered before the response to our write has arrived counts as a change by another writer.
         """
         writing = self._writing.setdefault(key, _Writing())
         writing.count += 1
@@ -207,7 +207,7 @@ class Processor:
     """The handlers of a kind. A handler that fails is reported, and stops neither the others nor the watch."""
 
     def __init__(
-        self, kind: type[Object], store: Store, unreadable: Unreadable, synced: Callable[[], bool]
+        self, kind: type[Object], store: Store, unreadable: UnreadableLog, synced: Callable[[], bool]
     ) -> None:
         self._kind = kind
         self._store = store
@@ -220,11 +220,11 @@ class Processor:
     # Own writes.
 
     def writing(self, key: NamespacedName) -> AbstractContextManager[None]:
-        """Report changes of ``key`` when the body is done: by then our own writes are known."""
+        """Delay changes of ``key`` until the body is done, because our own writes are known by then."""
         return self._held.writing(key)
 
     def answered(self, entry: Entry) -> None:
-        """Recognize the change that reports ``entry``, which the server returned for a write."""
+        """Record ``entry``, which the server returned for a write, to recognize the change that reports it."""
         self._held.answered(entry.key, entry.uid, entry.resource_version)
 
     # Changes.
@@ -247,7 +247,7 @@ class Processor:
         """Report a deletion; ``unknown`` if the final state was missed."""
         self._held.deliver(key, Deletion(CachedObject(self._kind, last), unknown))
 
-    def ended(self, entry: Entry) -> None:
+    def created_and_deleted(self, entry: Entry) -> None:
         """Report the creation and the deletion of an object that we wrote and the watch never delivered."""
         made, ended = CachedObject(self._kind, entry), CachedObject(self._kind, entry)
         made.own_write = True
@@ -272,7 +272,7 @@ class Processor:
     # Handlers.
 
     def register(self, kind: type[T], handler: EventHandlerFuncs[T] | LazyHandlerFuncs[T]) -> Registration:
-        """Report every existing object, and every change, to ``handler``."""
+        """Report every existing object, in the background, and every change to ``handler``."""
         self._held.release_all()  # the new handler must not receive stored objects twice
         registration = Registration(kind, handler, self._unregister)
         registration.bind(self._synced)
@@ -292,9 +292,9 @@ class Processor:
             await self._backlog.wait()
             self._backlog = anyio.Event()
             for registration in tuple(self._registrations):
-                await self._work_off(registration)
+                await self._report_backlog(registration)
 
-    async def _work_off(self, registration: Registration) -> None:
+    async def _report_backlog(self, registration: Registration) -> None:
         number = 0
         while registration.backlog:
             # Iterate over a copy: taking the first key each time would walk past all deleted slots of the dict.
@@ -321,7 +321,7 @@ class Processor:
 
 
 def writing(processors: Sequence[Processor], key: NamespacedName) -> AbstractContextManager[None]:
-    """Report changes of ``key`` to the handlers of all ``processors`` when the body is done."""
+    """Delay changes of ``key`` until the body is done, for the handlers of all ``processors``."""
     return processors[0].writing(key) if len(processors) == 1 else _writing(processors, key)
 
 

@@ -12,7 +12,7 @@ import msgspec
 from controller_runtime.machinery import GVK, Object, raised
 
 from . import errors
-from .objects import CachedObject, Unreadable
+from .objects import CachedObject, UnreadableLog
 
 T = TypeVar("T", bound=Object)
 
@@ -20,7 +20,7 @@ T = TypeVar("T", bound=Object)
 class Indexers:
     """The indexers of a kind, by the name of their index."""
 
-    def __init__(self, gvk: GVK, unreadable: Unreadable) -> None:
+    def __init__(self, gvk: GVK, unreadable: UnreadableLog) -> None:
         self._gvk = gvk
         self._unreadable = unreadable
         self._indexers: dict[str, tuple[type[Object], Callable[[Any], Iterable[str]]]] = {}
@@ -47,12 +47,12 @@ class Indexers:
     def values_of(self, obj: CachedObject[Object]) -> Mapping[str, tuple[str, ...]]:
         """Return the values of an object for each index; none for an index whose function fails."""
         values: dict[str, tuple[str, ...]] = {}
-        if obj.entry.refused:
+        if obj.entry.too_large_reason:
             return values
         for field, (kind, extract) in self._indexers.items():
             try:
                 view = self._views.get(field)
-                given = (obj.view(view) if view is not None else None) or obj.seen_as(kind).object
+                given = (obj.view(view) if view is not None else None) or obj.as_kind(kind).object
                 values[field] = tuple(dict.fromkeys(extract(given)))
             except errors.UndecodableObjectError as error:
                 self._unreadable.skip(error)

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Informers: for each kind, a store that reflectors keep current, and handlers that receive each change.
 
-All full classes of a kind use one :class:`SharedInformer`, and all metadata-only classes another. It has a
-:class:`NamespaceInformer` for each namespace that it follows, or one for all. An :class:`Informer` shows it to callers
-as one class.
+All full classes of a kind use one :class:`SharedInformer`, and all metadata-only classes another. A shared informer has
+a :class:`NamespaceInformer` for each namespace that it follows, or one for all namespaces. Callers get an
+:class:`Informer`, which gives access to a shared informer with objects of one class.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from controller_runtime.machinery.errors import NotFoundError
 from . import codec, errors
 from .handlers import EventHandlerFuncs, LazyHandlerFuncs, Processor, Registration
 from .indexers import Indexers
-from .objects import CachedObject, Unreadable
+from .objects import CachedObject, UnreadableLog
 from .options import ByObject, Options
 from .reflector import STEP, Reflector, Target
 from .store import Store
@@ -44,7 +44,7 @@ _log = log.logger_from("cache")
 
 
 class Informer(Generic[T]):
-    """One kind in a cache, seen as one class."""
+    """One kind in a cache, with objects of one class."""
 
     def __init__(self, kind: type[T], shared: SharedInformer) -> None:
         self.kind = kind
@@ -52,17 +52,17 @@ class Informer(Generic[T]):
 
     @property
     def has_synced(self) -> bool:
-        """Whether every existing object has been listed, and handlers notified."""
+        """True if every existing object has been listed and stored."""
         return self.shared.has_synced
 
     @property
     def problem(self) -> str | None:
-        """Why this kind is refused or keeps failing; None while it does not. The cache keeps retrying."""
+        """Why the server refuses this kind or its list or watch keeps failing, or None. The cache keeps retrying."""
         return self.shared.problem
 
     @property
     def skipped(self) -> int:
-        """How many objects could not be read."""
+        """How many times an object could not be read; each failed read of the same object counts."""
         return self.shared.unreadable.skipped
 
     def keys(self, namespace: str = "") -> Iterator[NamespacedName]:
@@ -78,17 +78,17 @@ class Informer(Generic[T]):
         return self.shared.processor.register(self.kind, handler)
 
     async def wait_for_sync(self, timeout: float | None = None, *, or_problem: bool = False) -> None:
-        """Return when every existing object has been listed, or with ``or_problem`` when the kind is refused.
+        """Return when every existing object has been listed, or with ``or_problem`` when there is a :attr:`problem`.
 
         Raises:
-            CacheSyncTimeoutError: that took too long; without ``or_problem`` a refused kind is waited for, too.
+            CacheSyncTimeoutError: ``timeout`` seconds have passed.
             CacheNotStartedError: the informer was removed before that.
         """
         await self.shared.wait_for_sync(timeout, or_problem=or_problem)
 
 
 class SharedInformer:
-    """The store of a kind, of full objects or of metadata only, shared by all classes of that form."""
+    """The store, the reflectors and the handlers of a kind, either for full objects or for metadata only."""
 
     def __init__(self, kind: type[Object], options: Options, outage: Outage) -> None:
         self.kind = kind
@@ -97,7 +97,7 @@ class SharedInformer:
         self.selection: ByObject = options.for_kind(kind)
         self.store = Store()
         self.outage = outage
-        self.unreadable = Unreadable(self.gvk)
+        self.unreadable = UnreadableLog(self.gvk)
         self.skip, self.count_skipped = self.unreadable.skip, self.unreadable.count
         self.scope = anyio.CancelScope()
         self.removed = False
@@ -142,12 +142,12 @@ class SharedInformer:
                     tasks.start_soon(self.processor.resync, options.resync_period, options.random)
 
     def leave(self) -> None:
-        """Stop reporting to the shared outage."""
+        """Stop counting the watches of this kind in the shared :class:`Outage`."""
         for informer in self._informers.values():
             self.outage.leave(informer)
 
     def end(self) -> None:
-        """Stop for good: nothing is reported any more, and tasks that wait for the first list get an error."""
+        """Stop for good: report nothing any more, and raise an error in tasks that wait for the first list."""
         self.removed = True
         self.leave()
         self.scope.cancel()
@@ -174,12 +174,12 @@ class SharedInformer:
 
     @property
     def has_synced(self) -> bool:
-        """Whether every existing object was reported once."""
+        """True if every existing object was reported once."""
         return all(informer.synced for informer in self._informers.values())
 
     @property
     def problem(self) -> str | None:
-        """Why this kind is refused or keeps failing; None while it does not."""
+        """Why the server refuses this kind or its list or watch keeps failing, or None."""
         return next(
             (informer.problem for informer in self._informers.values() if informer.problem is not None), None
         )
@@ -225,7 +225,7 @@ class SharedInformer:
 
         Raises:
             CacheDegradedError: the kind is missing, or it was denied or kept failing before it was listed once.
-            CacheSyncTimeoutError: that took too long.
+            CacheSyncTimeoutError: ``timeout`` seconds have passed.
             CacheNotStartedError: the informer was removed.
             NamespaceNotCachedError: the namespace is not cached.
         """
@@ -239,10 +239,10 @@ class SharedInformer:
     async def wait_for_sync(
         self, timeout: float | None = None, *, or_problem: bool = False, namespace: str = ""
     ) -> None:
-        """Return when every existing object was reported once, or with ``or_problem`` when the kind is refused.
+        """Return when every existing object was reported once, or with ``or_problem`` when there is a problem.
 
         Raises:
-            CacheSyncTimeoutError: that took too long.
+            CacheSyncTimeoutError: ``timeout`` seconds have passed.
             CacheNotStartedError: the informer was removed before that.
         """
         with anyio.move_on_after(timeout):
@@ -282,11 +282,13 @@ class SharedInformer:
         # no event follows.
         new = CachedObject(self.kind, entry)
         new.own_write = written is not None and not listed
-        if entry.refused and (observed is None or observed.uid != entry.uid or not observed.refused):
-            self.skip(errors.UndecodableObjectError(self.gvk, key, entry.refused))
+        if entry.too_large_reason and (
+            observed is None or observed.uid != entry.uid or not observed.too_large_reason
+        ):
+            self.skip(errors.UndecodableObjectError(self.gvk, key, entry.too_large_reason))
         before = self.store.put(entry, self._index(new) if written is None else written)
         if before is None and ours is not None and ours.uid != entry.uid and not self.store.remembered(key):
-            self.processor.ended(ours)
+            self.processor.created_and_deleted(ours)
         self.processor.put(key, new, before, initial=initial, listed=listed)
 
     def remove(self, key: NamespacedName, version: str, final: codec.Entry | None = None) -> None:
@@ -303,7 +305,7 @@ class SharedInformer:
         """
         for entry in self.store.settle(version, namespace):
             if self.store.observed(entry.key) is None:
-                self.processor.ended(entry)
+                self.processor.created_and_deleted(entry)
 
     # Indices.
 
@@ -380,7 +382,7 @@ class NamespaceInformer:
 
     @property
     def readable(self) -> bool:
-        """Whether stored objects may be read: all were delivered once, and the kind still exists.
+        """True if stored objects may be read: all were delivered once, and the kind still exists.
 
         They stay readable, though they may be stale, while the server is unreachable or denies the kind, and for
         :data:`MISSING_GRACE` seconds after the kind disappeared.
@@ -390,7 +392,7 @@ class NamespaceInformer:
         return anyio.current_time() - self._missing_since < MISSING_GRACE
 
     def connected(self) -> None:
-        """Record that the server serves this kind: the stored objects are current."""
+        """Record that the server has accepted a list or watch of this kind."""
         self._missing_since = self._failing_since = self.interrupted_since = self.last_error = None
         self._shared.outage.succeeded(self)
         if self.synced:
@@ -486,7 +488,7 @@ class NamespaceInformer:
         self._degrade("Kind is missing or denied", error)
 
     def _fail(self, error: Exception) -> None:
-        """Report errors that last: those of this kind alone degrade it, an outage is reported once for all kinds."""
+        """Report an error that lasts. It degrades this kind, unless all kinds fail: an outage is reported only once."""
         now = anyio.current_time()
         self._shared.outage.failed(self, error)
         if self._failing_since is None or self._shared.outage.problem is not None:
@@ -517,10 +519,10 @@ class Outage:
 
     @property
     def problem(self) -> str | None:
-        """The error, and its duration, while the server is unavailable."""
+        """A text with the error and its duration while the server is unavailable, otherwise None."""
         if self._error is None:
             return None
-        return f"the API server is unavailable for {anyio.current_time() - self._since:.0f} s: {self._error}"
+        return f"the API server has been unavailable for {anyio.current_time() - self._since:.0f} s: {self._error}"
 
     def join(self, follower: object) -> None:
         """Count ``follower`` among those that watch."""
@@ -555,7 +557,7 @@ class Outage:
 
     def _judge(self) -> None:
         errors = [error for error in self._followers.values() if error is not None]
-        unreachable = next(filter(_is_away, errors), None)
+        unreachable = next(filter(_is_unreachable, errors), None)
         if self._error is not None or not (unreachable or (errors and len(errors) == len(self._followers))):
             return
         self._error = unreachable or errors[0]
@@ -563,6 +565,6 @@ class Outage:
         _log.warning("API server is unavailable", error=self._error)
 
 
-def _is_away(error: Exception) -> bool:
+def _is_unreachable(error: Exception) -> bool:
     """Return True if no server answered at all."""
     return isinstance(error, rest.TransportError) and not isinstance(error, rest.AnswerError)

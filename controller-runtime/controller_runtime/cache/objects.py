@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The objects of a store as readers and handlers get them: decoded once for all of them, or not at all."""
+"""The objects of a store as readers and handlers share them: decoded once, when one of them needs it."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ T = TypeVar("T", bound=Object)
 K = TypeVar("K", bound=Object)
 V = TypeVar("V", bound=msgspec.Struct)
 SHARED: Final = 32
-"""How many decoded objects are kept for lazy reads: those of running reconciles, and those that many of them read."""
+"""The most objects kept for lazy reads: enough for what running reconciles read, and for what many of them read."""
 SHARED_BYTES: Final = 32 << 10
 """The most bytes of JSON of such an object: decoded, it may need several hundred times as much memory."""
 _log = log.logger_from("cache")
 MAX_REPORTED: Final = 1024
-"""For how many undecodable objects of a kind the last report is remembered, so that it is not repeated."""
+"""The most undecodable objects of a kind for which the last report is remembered, so that it is not repeated."""
 
 
 class CachedObject(LazyObject[T]):
@@ -64,7 +64,7 @@ class CachedObject(LazyObject[T]):
         """The resourceVersion, known without decoding."""
         return self.entry.resource_version
 
-    def seen_as(self, kind: type[K]) -> CachedObject[K]:
+    def as_kind(self, kind: type[K]) -> CachedObject[K]:
         """Return the same entry as an object of another class; each class decodes once for all its readers."""
         if kind is self.kind:
             return self  # type: ignore[return-value]  # of that very class
@@ -94,7 +94,7 @@ class CachedObject(LazyObject[T]):
     def outline(self) -> CachedObject[T]:
         """Return the object with only its metadata, for an object whose other fields cannot be decoded."""
         data = outline(self.entry.data)
-        return CachedObject(self.kind, msgspec.structs.replace(self.entry, data=data, refused=""))
+        return CachedObject(self.kind, msgspec.structs.replace(self.entry, data=data, too_large_reason=""))
 
     def _decode(self) -> T:
         try:
@@ -105,10 +105,10 @@ class CachedObject(LazyObject[T]):
             raise
 
     def _decode_view(self, shape: type[V]) -> V | None:
-        return None if self.entry.refused else super()._decode_view(shape)
+        return None if self.entry.too_large_reason else super()._decode_view(shape)
 
     def _decode_part(self, name: str, kind: type[S]) -> S | None:
-        if self.entry.refused:
+        if self.entry.too_large_reason:
             return None
         try:
             return super()._decode_part(name, kind)
@@ -127,20 +127,20 @@ class SharedObjects:
 
     def get(self, kind: type[T], entry: Entry, failed: Callable[[], None]) -> CachedObject[T]:
         """Return ``entry`` as an object of ``kind``; ``failed`` is called when it cannot be decoded."""
-        place = (kind, entry.key)
-        shared: CachedObject[T] | None = self._objects.pop(place, None)
+        key = (kind, entry.key)
+        shared: CachedObject[T] | None = self._objects.pop(key, None)
         if shared is None or shared.entry is not entry:
             shared = CachedObject(kind, entry, failed=failed)
             if len(entry.data) > SHARED_BYTES:
                 return shared
             if len(self._objects) >= SHARED:
                 del self._objects[next(iter(self._objects))]
-        self._objects[place] = shared
+        self._objects[key] = shared
         return shared
 
 
-class Unreadable:
-    """The objects of a kind that cannot be read."""
+class UnreadableLog:
+    """Counts and logs objects of a kind that cannot be read; an object counts each time it is read."""
 
     def __init__(self, gvk: GVK) -> None:
         self.skipped = 0
@@ -148,7 +148,10 @@ class Unreadable:
         self._reported: dict[NamespacedName, str] = {}
 
     def skip(self, error: CacheError) -> None:
-        """Count an object that cannot be read, and log the reason unless it was the last one logged for the object."""
+        """Count and log an object that cannot be read.
+
+        An UndecodableObjectError is not logged if its reason is the one that was last logged for the object.
+        """
         self.count()
         if isinstance(error, UndecodableObjectError) and not self._is_news(error.key, str(error)):
             return

@@ -71,7 +71,7 @@ class Options:
     random: RandomFunc = random.random
 
     def for_kind(self, kind: type[Object]) -> ByObject:
-        """Return the settings for ``kind``, defaults filled in.
+        """Return the settings for ``kind``, with defaults filled in.
 
         Raises:
             ValueError: a map of namespaces contains ``""`` (all namespaces) besides others.

@@ -139,8 +139,8 @@ class Waiting(msgspec.Struct, frozen=True):
 State = Streaming | Listing | Watching | Waiting
 
 
-class Silence(Exception):  # noqa: N818 -- an observation rather than an error
-    """A connection was silent for too long, or ended early: the peer is unreachable, or does not stream."""
+class StreamStopped(Exception):  # noqa: N818 -- an observation rather than an error
+    """A connection was silent for too long or ended early: the peer is unreachable or does not stream."""
 
 
 def after_failure(state: Streaming | Listing | Watching, error: Exception, known: str) -> State | None:
@@ -151,7 +151,7 @@ def after_failure(state: Streaming | Listing | Watching, error: Exception, known
     """
     if isinstance(state, Streaming) and isinstance(error, _CANNOT_STREAM):
         return None
-    if isinstance(error, api.StatusError) and too_large(error):
+    if isinstance(error, api.StatusError) and is_too_large_resource_version_error(error):
         # This server lags behind the one used before: request its newest state.
         return Streaming("")
     if isinstance(error, api.ExpiredError):
@@ -175,14 +175,14 @@ def is_denied(error: Exception) -> bool:
     return isinstance(error, _DENIED)
 
 
-def too_large(error: api.StatusError) -> bool:
+def is_too_large_resource_version_error(error: api.StatusError) -> bool:
     """Return True if the server has not reached the requested resourceVersion."""
     if error.has_cause("ResourceVersionTooLarge"):
         return True
     return isinstance(error, api.ServerTimeoutError) and "Too large resource version" in error.message
 
 
-_CANNOT_STREAM: Final = (api.InvalidError, api.BadRequestError, api.MethodNotAllowedError, Silence)
+_CANNOT_STREAM: Final = (api.InvalidError, api.BadRequestError, api.MethodNotAllowedError, StreamStopped)
 _DENIED: Final = (
     api.NotFoundError,
     api.ForbiddenError,
@@ -190,7 +190,7 @@ _DENIED: Final = (
     api.MethodNotAllowedError,
     rest.NoKindMatchError,
 )
-FAILURES: Final = (api.StatusError, rest.RestError, errors.BadObjectError, Silence)
+FAILURES: Final = (api.StatusError, rest.RestError, errors.BadObjectError, StreamStopped)
 
 
 class Sink(Protocol):
@@ -234,7 +234,7 @@ class EventDecoder:
         self.known = ""
         """The resourceVersion that a watch resumes from."""
         self.has_bookmarks = False
-        """Whether the server sends bookmarks to watches."""
+        """True if the server sends bookmarks to watches."""
         self._sink = sink
         self._transform = transform
         self._limits = limits
@@ -342,7 +342,7 @@ class Reflector:
         self._backoff = Backoff(random=random)
         self._denied_backoff = Backoff(first=1.0, longest=10.0, jitter=0.2, random=random)
         # Retries put no load on a server that is unreachable, and we want to notice soon when it is back.
-        self._away_backoff = Backoff(longest=8.0, jitter=0.25, random=random)
+        self._unreachable_backoff = Backoff(longest=8.0, jitter=0.25, random=random)
         self._waited = 0.0
         self._decoder = EventDecoder(sink, target.transform, target.limits)
         self._quiet = 0
@@ -377,7 +377,7 @@ class Reflector:
         then = after_failure(state, error, self._decoder.known)
         if then is None:
             # Silence may have its cause in the network: list this time, and try to stream again the next time.
-            self._stream_lists = isinstance(error, Silence)
+            self._stream_lists = isinstance(error, StreamStopped)
             return Listing(self._decoder.known, paged=not self._decoder.known)
         denied = is_denied(error)
         self._sink.failed(error, denied=denied)
@@ -393,7 +393,7 @@ class Reflector:
             return error.retry_after * (1 + _SPREAD * self._random())
         backoff = self._denied_backoff if denied else self._backoff
         if isinstance(error, rest.TransportError):
-            backoff = self._away_backoff
+            backoff = self._unreachable_backoff
         return backoff.next(anyio.current_time())
 
     def _anew(self, wish: Streaming) -> Streaming | Listing:
@@ -415,12 +415,12 @@ class Reflector:
                 return Watching(self._decoder.known, lines=lines)
             # Objects already reported stay; a list reports the others. Do not stream again: a proxy may end every
             # stream.
-            raise Silence("the stream ended before it had delivered every object")
+            raise StreamStopped("the stream ended before it had delivered every object")
         except rest.TransportError as error:
             # A proxy may limit the duration or size of a response; pages stay below such a limit.
             self._broken_streams += 1
             if self._broken_streams >= MAX_BROKEN_STREAMS:
-                raise Silence(f"the stream broke again: {error}") from error
+                raise StreamStopped(f"the stream broke again: {error}") from error
             raise
         finally:
             if not complete:
@@ -464,7 +464,7 @@ class Reflector:
         opened = anyio.current_time()
         try:
             await self._consume(lines, self._silence, initial=False)
-        except Silence:
+        except StreamStopped:
             # The connection may be dead. A new one resumes where this one stopped: if the server
             # was alive, that costs one request, and nothing is listed again.
             self._quiet += 1
@@ -474,7 +474,7 @@ class Reflector:
             if lasted >= self._waited:
                 # The watch outlived its preceding back-off, so reset the back-offs. Otherwise watches that break
                 # repeatedly, but work in between, would leave us without changes most of the time.
-                for backoff in (self._backoff, self._denied_backoff, self._away_backoff):
+                for backoff in (self._backoff, self._denied_backoff, self._unreachable_backoff):
                     backoff.reset()
             return self._fail(
                 Watching(self._decoder.known, 0 if lasted >= SHORT_WATCH else state.failures), error
@@ -516,12 +516,12 @@ class Reflector:
         return min(silence * 2.0 ** min(self._quiet, 10), 2 * self._target.watch_timeout + 30)
 
     async def _consume(self, lines: Lines, silence: Callable[[], float], *, initial: bool) -> bool:
-        """Report lines to the sink until they end; return False then.
+        """Report lines to the sink until they end, and return False.
 
-        With ``initial``, return True as soon as every existing object was reported.
+        With ``initial``, return True as soon as every existing object has been reported.
 
         Raises:
-            Silence: no line came for too long.
+            StreamStopped: no line came for too long.
             StatusError: the server reported an error in a line.
         """
         limit = silence()
@@ -540,4 +540,4 @@ class Reflector:
                     work = 0
                     await anyio.lowlevel.checkpoint()
             return False
-        raise Silence(f"no line for {limit:.0f} s")
+        raise StreamStopped(f"no line for {limit:.0f} s")

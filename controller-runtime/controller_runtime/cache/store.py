@@ -118,7 +118,7 @@ class Store:
         """Forget writes up to ``version``, which the watch has reached; return the objects that they wrote.
 
         The watch has not delivered these states and never will. If it has not reported such an object at all, it
-        will not report its deletion either.
+        will not report its deletion either. Our own deletions are not forgotten.
         """
         if not self._writes:
             return []
@@ -159,14 +159,14 @@ class Store:
         self._remember(key, _Write(entry, entry.uid, version, version, values, now + WRITE_TTL), now)
 
     def remember_delete(self, key: NamespacedName, uid: str, now: float, *, version: str = "") -> None:
-        """Hide the object of that uid at ``key``, which we deleted, until the watch reports its deletion."""
+        """Hide the object at ``key``, which we deleted, until the watch reports that, unless it has another ``uid``."""
         seen = self.get(key, now)
         if seen is not None and seen.uid == uid:
             since = version or seen.resource_version
             self._remember(key, _Write(None, uid, version, since, _NOTHING, now + WRITE_TTL), now)
 
     def remembered(self, key: NamespacedName) -> Entry | None:
-        """Return the result of our last write at ``key``, while the watch has not caught up with it."""
+        """Return the result of our last write at ``key`` if the watch has not caught up with it, otherwise None."""
         write = self._writes.get(key)
         return write.entry if write is not None else None
 
@@ -191,7 +191,7 @@ class Store:
     # Reading.
 
     def get(self, key: NamespacedName, now: float) -> Entry | None:
-        """Return the newest known entry; None if the object does not exist."""
+        """Return the newest known entry, or None if the object does not exist."""
         if self._writes:
             self._expire(now)
             if (write := self._writes.get(key)) is not None:
@@ -206,10 +206,10 @@ class Store:
         fields: Mapping[str, str] | None = None,
         limit: int | None = None,
     ) -> list[Entry]:
-        """Return the newest entries of a namespace, or of all, that match every one of ``fields``.
+        """Return the newest entries, in one namespace or all, that match every one of ``fields``.
 
-        ``fields`` name open indices, ``metadata.name`` or ``metadata.namespace``. With ``limit``, stop after so many
-        entries.
+        The keys of ``fields`` are names of open indices, ``metadata.name`` or ``metadata.namespace``; the latter
+        replaces ``namespace``. With ``limit``, at most so many entries are returned.
         """
         self._expire(now)
         fields = dict(fields or {})

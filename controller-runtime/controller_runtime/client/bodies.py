@@ -30,12 +30,12 @@ T = TypeVar("T", bound=Object)
 _log = log.logger_from("client")
 
 
-class Answer(LazyObject[T]):
+class ResponseObject(LazyObject[T]):
     """The object in the response to a request.
 
-    ``object`` raises AnswerError if the response is not an object of ``kind`` called ``name`` (if given) or exceeds the
-    limits of ``machinery.rawjson``, and StatusError if it is a Status that reports a failure. ``metadata`` raises
-    AnswerError if it cannot be decoded or has another name.
+    ``object`` raises AnswerError if the response is not an object of ``kind``, is not called ``name`` (if given), or
+    exceeds the limits of ``machinery.rawjson``. It raises StatusError if the response is a Status that reports a
+    failure. ``metadata`` raises AnswerError if the metadata cannot be decoded or has another name.
     """
 
     __slots__ = ("_name",)
@@ -45,7 +45,7 @@ class Answer(LazyObject[T]):
         self._name = name
 
     def _decode(self) -> T:
-        text = bounded(self.text or b"")
+        text = within_limits(self.text or b"")
         try:
             obj = rest.decoded(self.kind.from_json, text)
         except rest.AnswerError:
@@ -66,11 +66,11 @@ class Answer(LazyObject[T]):
         return metadata
 
 
-def bounded(text: bytes) -> bytes:
+def within_limits(text: bytes) -> bytes:
     """Return an object's JSON, without managedFields if only these exceed the limits of ``machinery.rawjson``.
 
     Raises:
-        AnswerError: the object exceeds the limits without them, too; decoding it would block the process.
+        AnswerError: the object exceeds the limits even without managedFields; decoding it would block the process.
     """
     if rawjson.check(text, rawjson.WIDE) is not None:
         text = rest.decoded(_without_managed_fields, text)
@@ -92,11 +92,11 @@ def _trimmed_metadata(metadata: bytes) -> bytes:
 
 
 def _metadata(text: bytes) -> ObjectMeta:
-    return ObjectMeta.from_json(bounded(_trimmed_metadata(metadata_text(text))))
+    return ObjectMeta.from_json(within_limits(_trimmed_metadata(metadata_text(text))))
 
 
 def _check_kind(text: bytes, kind: str) -> None:
-    """Raise StatusError for a Status of a failure, AnswerError for an object of another kind than ``kind``."""
+    """Raise StatusError for a Status of a failure, AnswerError for an object whose kind is not ``kind``."""
     found = rest.decoded(_decode_names, text)
     if found.kind == "Status" != kind and found.status != "Success":
         raise errors.from_status(rest.decoded(msgspec.json.decode, text), http_code=500)
@@ -142,7 +142,7 @@ def is_metadata(kind: type[Object]) -> bool:
 
 def decode(kind: type[T], body: bytes) -> T:
     """Return the object in ``body`` as a ``kind``; metadata-only objects get the apiVersion and kind of ``kind``."""
-    return Answer(kind, body).object
+    return ResponseObject(kind, body).object
 
 
 def decode_list(kind: type[T], body: bytes) -> interfaces.ObjectList[T]:
@@ -189,7 +189,7 @@ def decode_listed(kind: type[T], text: bytes, skip: Callable[[Exception], object
 def _key_of(text: bytes) -> str:
     """Return namespace and name of an object, and ``?`` if they cannot be read."""
     try:
-        return str(Answer(Object, text).key)
+        return str(ResponseObject(Object, text).key)
     except rest.AnswerError:
         return "?"
 

@@ -23,7 +23,7 @@ T = TypeVar("T", bound=Object)
 S = TypeVar("S", bound="Object | LazyObject[Object]")
 _RATE: Final = 10.0
 _BURST: Final = 50
-_PATIENCE: Final = 2.0
+_LOOKUP_TIMEOUT: Final = 2.0
 _LONGEST_NAME: Final = 253
 """The most characters of an object's name; references to objects may contain any text."""
 
@@ -52,7 +52,7 @@ class Backend(interfaces.Client, Protocol):
     """A Client that returns the object that remains after a deletion."""
 
     async def remove(self, obj: Object, **options: Unpack[opts.DeleteOptions]) -> Object | None:
-        """Delete as ``delete`` does; return the object while it still exists, None once it is deleted."""
+        """Delete as ``delete`` does; return the object if it still exists, e.g. due to a finalizer, otherwise None."""
         ...
 
 
@@ -66,7 +66,7 @@ class _CachedWriter:
         self._returns_object = returns_object
 
     async def update(self, obj: T, **options: Unpack[opts.UpdateOptions]) -> T:
-        """Replace the stored object; ConflictError if ``resourceVersion`` is not the newest."""
+        """Replace the stored object; ConflictError if ``resourceVersion`` is set and not the newest."""
         return await self._recorded(obj, self._live.update(obj, **options), options)
 
     async def patch(self, obj: T, patch: interfaces.Patch, **options: Unpack[opts.PatchOptions]) -> T:
@@ -242,11 +242,12 @@ async def _decoded(write: Awaitable[LazyObject[T]]) -> LazyObject[T]:
 
 
 class ReadThrough(ReadOnly):
-    """Reads from ``cached``, and looks up objects of ``kinds`` that are missing there with ``live``, on the server.
+    """Reads from ``cached``; objects of ``kinds`` that are missing there are looked up on the server with ``live``.
 
-    A client may create an object and then another that refers to it before the watch has reported the first. The
-    look-up is a list limited to one name, since clients that watch a kind may usually also list it. It is sent at most
-    ten times a second (after a burst of 50) and may take two seconds; otherwise the object is reported as missing.
+    A client may create an object, and then another that refers to it, before the watch has reported the first. The
+    look-up is a list limited to one name, because clients that may watch a kind may usually also list it. It is sent at
+    most ten times a second (after a burst of 50) and may take two seconds. Beyond these limits, the object is reported
+    as missing.
     """
 
     def __init__(
@@ -262,7 +263,7 @@ class ReadThrough(ReadOnly):
         try:
             return await super().get(kind, key)
         except NotFoundError:
-            if (found := await self._look(kind, key)) is None:
+            if (found := await self._look_up(kind, key)) is None:
                 raise
             return found
 
@@ -271,15 +272,15 @@ class ReadThrough(ReadOnly):
         try:
             return await super().peek(kind, key)
         except NotFoundError:
-            if (found := await self._look(kind, key)) is None:
+            if (found := await self._look_up(kind, key)) is None:
                 raise
             return LazyObject.of(found)
 
-    async def _look(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> T | None:
-        """Return the object as listed by the server; None if it is not listed or not looked up."""
+    async def _look_up(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> T | None:
+        """Return the object as listed by the server, or None if it is not listed or was not looked up."""
         namespace, name = NamespacedName.of(key)
         if kind.gvk in self._kinds and 0 < len(name) <= _LONGEST_NAME and self._bucket.try_take():
-            with anyio.move_on_after(_PATIENCE), suppress(StatusError, RestError):
+            with anyio.move_on_after(_LOOKUP_TIMEOUT), suppress(StatusError, RestError):
                 for found in await self._live.list(kind, namespace=namespace, fields={"metadata.name": name}):
                     return found
         return None

@@ -3,7 +3,8 @@
 """Reader, Writer, StatusClient, and Client, which combines them; annotate parameters with the smallest one.
 
 Every call raises :class:`controller_runtime.machinery.errors.StatusError` if the API server rejects it, and
-:class:`controller_runtime.rest.TransportError` if the server is not reached. The caller owns returned objects.
+:class:`controller_runtime.rest.TransportError` if the server is not reached. Reads from a cache may raise
+:class:`controller_runtime.cache.CacheError`. The caller owns returned objects.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class Patch(Protocol):
 
 
 class Reader(Protocol):
-    """Reads objects from the cache if the kind is cached, otherwise from the API server."""
+    """Reads objects from a cache or from the API server, which depends on the client and the kind."""
 
     async def get(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> T:
         """Return the object at (namespace, name).
@@ -73,7 +74,7 @@ class Writer(Protocol):
         ...
 
     async def update(self, obj: T, **options: Unpack[opts.UpdateOptions]) -> T:
-        """Replace the stored object; ConflictError if ``resourceVersion`` is not the newest."""
+        """Replace the stored object; ConflictError if ``resourceVersion`` is set and not the newest."""
         ...
 
     async def patch(self, obj: T, patch: Patch, **options: Unpack[opts.PatchOptions]) -> T:
@@ -204,8 +205,9 @@ class FieldIndexer(Protocol):
         """Index ``kind`` by the values that ``extract`` returns. Call it before the cache starts.
 
         ``reads`` declares the fields that ``extract`` reads. A cache then passes such a struct instead of the object,
-        because it takes a tenth of the time to decode. If it has decoded the object already, it passes the object, as
-        other indexers, such as the fake client, always do. So the fields must have the same names as in the kind.
+        because it takes a tenth of the time to decode. A cache that has already decoded the object passes the object,
+        and other indexers, such as the fake client, always do. Therefore the fields must have the same names in the
+        struct as in the kind.
 
         Raises:
             ValueError: the kind already has an index of that name.

@@ -28,8 +28,9 @@ def peek(
 ) -> Coroutine[Any, Any, LazyObject[T]]:
     """Return the object of ``reader.get``, undecoded if the reader has a method ``peek``.
 
-    The object is shared: do not change it. A cache decodes an object that is read repeatedly only once. Raises like
-    ``reader.get``, except that an object of another shape raises when it is decoded.
+    The object is shared: do not change it. A cache keeps the objects that were read most recently, so that their
+    readers decode them only once. Raises like ``reader.get``, except that an object that does not fit ``kind`` raises
+    an error only when it is decoded.
     """
     if (peeker := _with(reader, "peek")) is None:
         return _got(reader, kind, key)

@@ -15,7 +15,7 @@ from controller_runtime.rest import request as requests
 
 from . import interfaces
 from .bodies import (
-    Answer,
+    ResponseObject,
     apply_configuration,
     decode,
     decode_answer,
@@ -79,7 +79,7 @@ class LiveClient:
         namespace, name = NamespacedName.of(key)
         resource = await self.mapper.resource_for(kind)
         request = requests.get(resource, namespace, name, metadata_only=is_metadata(kind))
-        return Answer(kind, await self._send(request), name=name).object
+        return ResponseObject(kind, await self._send(request), name=name).object
 
     async def list(self, kind: type[T], **options: Unpack[ListOptions]) -> interfaces.ObjectList[T]:
         """Return the objects that match the selectors; with ``limit``, one page of them."""
@@ -102,7 +102,8 @@ class LiveClient:
 
         A connection that ends, breaks or is silent is replaced, with a growing delay after failures, and the watch
         continues after the last event, without losing or repeating any. Bookmarks are not returned; they advance the
-        iterator's ``resource_version``, so that a quiet watch also continues from a recent version.
+        iterator's ``resource_version``, so that a quiet watch also continues from a recent version. Objects that exceed
+        the limits of ``machinery.rawjson`` are logged and left out.
 
         Iterating raises:
             ExpiredError (410): the version has been compacted. Changes since then are unknown: list again.
@@ -124,10 +125,10 @@ class LiveClient:
         request = requests.create(
             resource, obj.namespace, obj.to_json(), metadata_only=is_metadata(kind), **options
         )
-        return Answer(kind, await self._send(request), name=obj.name).object
+        return ResponseObject(kind, await self._send(request), name=obj.name).object
 
     async def update(self, obj: T, **options: Unpack[UpdateOptions]) -> T:
-        """Replace the stored object; ConflictError if ``resourceVersion`` is not the newest."""
+        """Replace the stored object; ConflictError if ``resourceVersion`` is set and not the newest."""
         return await self._update(obj, "", options)
 
     async def patch(self, obj: T, patch: interfaces.Patch, **options: Unpack[PatchOptions]) -> T:
@@ -153,7 +154,7 @@ class LiveClient:
         await self.remove(obj, **options)
 
     async def remove(self, obj: T, **options: Unpack[DeleteOptions]) -> T | None:
-        """Delete as :meth:`delete` does; return the object while it still exists, None once it is deleted."""
+        """Delete as :meth:`delete` does; return the object if it still exists, e.g. due to a finalizer, or None."""
         check_options(DeleteOptions, options)
         kind = type(obj)
         resource = await self.mapper.resource_for(kind)
@@ -192,7 +193,7 @@ class LiveClient:
         request = requests.update(
             resource, obj.namespace, obj.name, body, metadata_only=metadata_only, **options
         )
-        return Answer(kind, await self._send(_below(request, subresource)), name=obj.name).object
+        return ResponseObject(kind, await self._send(_below(request, subresource)), name=obj.name).object
 
     async def _patch(
         self, obj: T, patch: interfaces.Patch, subresource: str, options: PatchOptions
@@ -219,7 +220,7 @@ class LiveClient:
             metadata_only=is_metadata(kind),
             **options,
         )
-        return Answer(kind, await self._send(_below(request, subresource)), name=obj.name)
+        return ResponseObject(kind, await self._send(_below(request, subresource)), name=obj.name)
 
     async def _send(self, request: rest.Request) -> bytes:
         return (await self._exchange(request))[1]
@@ -243,7 +244,7 @@ class SubResource:
         """Return the subresource of ``obj`` as an object of ``into`` (e.g. a Scale)."""
         resource = await self._client.mapper.resource_for(type(obj))
         request = requests.subresource(requests.get(resource, obj.namespace, obj.name), self._name)
-        return Answer(into, await self._client._send(request), name=obj.name).object
+        return ResponseObject(into, await self._client._send(request), name=obj.name).object
 
     async def create(self, obj: Object, body: T, **options: Unpack[CreateOptions]) -> T:
         """Post ``body`` to the subresource of ``obj`` (e.g. a TokenRequest, an Eviction)."""

@@ -48,7 +48,7 @@ class CreateOptions(TypedDict, total=False):
     """Options of ``create``."""
 
     field_owner: str
-    """The name under which the written fields are recorded; the server derives one from the user agent."""
+    """The name under which the written fields are recorded; by default the server derives it from the user agent."""
     dry_run: bool
     """Run admission and validation, and store nothing."""
     field_validation: FieldValidation | None
@@ -113,7 +113,7 @@ def check_options(verb: type, given: Mapping[str, object]) -> None:
     """Check the names of the options of a call: ``check_options(ListOptions, options)``.
 
     Raises:
-        TypeError: one is unknown, or a required one is missing.
+        TypeError: an option is unknown, or a required option is missing.
     """
     known, required = _names(verb)
     names = given.keys()
@@ -127,5 +127,5 @@ def _unknown(verb: type, name: str, known: Collection[str]) -> str:
     import difflib  # only for this error
 
     close = difflib.get_close_matches(name, known, n=1)
-    hint = f"did you mean {close[0]}?" if close else f"known are {', '.join(sorted(known))}"
+    hint = f"did you mean {close[0]}?" if close else f"known options are {', '.join(sorted(known))}"
     return f"{verb.__name__} has no option {name}; {hint}"

@@ -30,18 +30,22 @@ class RawPatch(msgspec.Struct, frozen=True):
 
 
 class MergePatch(msgspec.Struct, frozen=True):
-    """The merge patch that turns ``old`` into the object that is sent."""
+    """The merge patch that turns ``old`` into the object passed to :meth:`data`."""
 
     old: Object
     optimistic_lock: bool = False
 
     @property
     def content_type(self) -> str:
-        """A merge patch."""
+        """The content type of merge patches."""
         return MERGE
 
     def data(self, obj: Object) -> bytes:
-        """Return the changes from ``old`` to ``obj``; ``{}`` if nothing changed."""
+        """Return the changes from ``old`` to ``obj``; ``{}`` if nothing changed.
+
+        Raises:
+            ValueError: ``optimistic_lock`` is set, and ``old`` has no resourceVersion.
+        """
         patch = self._changes(self.old.to_dict(), obj.to_dict())
         if self.optimistic_lock:
             version = self.old.metadata.resource_version
@@ -55,13 +59,13 @@ class MergePatch(msgspec.Struct, frozen=True):
 
 
 class StrategicMergePatch(MergePatch, frozen=True):
-    """The strategic merge patch that turns ``old`` into the object that is sent."""
+    """The strategic merge patch that turns ``old`` into the object passed to :meth:`data`."""
 
     schema: openapi.MergeSchema = openapi.UNKNOWN
 
     @property
     def content_type(self) -> str:
-        """A strategic merge patch."""
+        """The content type of strategic merge patches."""
         return STRATEGIC
 
     def _changes(self, old: Document, new: Document) -> Document:
@@ -69,7 +73,7 @@ class StrategicMergePatch(MergePatch, frozen=True):
 
 
 def merge_from(old: Object, *, optimistic_lock: bool = False) -> MergePatch:
-    """Return a merge patch of the changes since ``old``, which the caller must not change meanwhile.
+    """Return a merge patch of the changes since ``old``, which the caller must not change until the patch is sent.
 
     With ``optimistic_lock`` the server rejects the patch (ConflictError) if the object has changed since ``old``.
     """
@@ -87,7 +91,9 @@ def strategic_merge_from(old: Object, *, optimistic_lock: bool = False) -> Strat
     """
     schema = openapi.merge_schema_of_kind(type(old).gvk)
     if schema is None:
-        raise ValueError(f"{type(old).gvk}: no strategic merge patch of this kind; use merge_from")
+        raise ValueError(
+            f"{type(old).gvk}: strategic merge patches are not supported for this kind; use merge_from"
+        )
     return StrategicMergePatch(old, optimistic_lock, schema)
 
 

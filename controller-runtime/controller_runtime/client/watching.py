@@ -26,7 +26,7 @@ T = TypeVar("T", bound=Object)
 _TIMEOUT: Final = 300.0
 """Minimum seconds after which the server ends a connection; at random up to twice that, to spread load."""
 _SILENCE: Final = 70.0
-"""Seconds without a line after which a connection is replaced, if the server has sent a bookmark: it sends one a
+"""Seconds without a line after which a connection is replaced, if the server sends bookmarks: it sends one each
 minute."""
 _SHORT: Final = 1.0
 """Seconds; a connection that ends sooner is replaced after a delay."""

@@ -62,7 +62,7 @@ class ReadOnly:
         return await self.__reader.list(kind, **options)
 
 
-class _Place:
+class _NamespaceScope:
     """Adds the namespace to objects and keys, except for kinds known to be cluster-scoped."""
 
     def __init__(self, namespace: str) -> None:
@@ -81,9 +81,9 @@ class _Place:
         namespace = self.of(type(obj), obj.namespace, obj.key)
         if namespace == obj.namespace:
             return obj
-        placed = obj.model_copy()
-        placed.metadata = obj.metadata.model_copy(update={"namespace": namespace})
-        return placed
+        copied = obj.model_copy()
+        copied.metadata = obj.metadata.model_copy(update={"namespace": namespace})
+        return copied
 
 
 class Namespaced:
@@ -91,7 +91,7 @@ class Namespaced:
 
     def __init__(self, client: interfaces.Client, namespace: str) -> None:
         self._client = client
-        self._place = _Place(namespace)
+        self._scope = _NamespaceScope(namespace)
 
     @property
     def status(self) -> NamespacedSubResource:
@@ -100,70 +100,70 @@ class Namespaced:
 
     def subresource(self, name: str) -> NamespacedSubResource:
         """Return the writer of one subresource."""
-        return NamespacedSubResource(self._client.subresource(name), self._place)
+        return NamespacedSubResource(self._client.subresource(name), self._scope)
 
     async def get(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> T:
         """Read one object."""
         namespace, name = NamespacedName.of(key)
-        return await self._client.get(kind, NamespacedName(self._place.of(kind, namespace, name), name))
+        return await self._client.get(kind, NamespacedName(self._scope.of(kind, namespace, name), name))
 
     async def list(self, kind: type[T], **options: Unpack[opts.ListOptions]) -> interfaces.ObjectList[T]:
         """Read the collection in the namespace."""
-        options["namespace"] = self._place.of(kind, options.get("namespace", ""), "list")
+        options["namespace"] = self._scope.of(kind, options.get("namespace", ""), "list")
         return await self._client.list(kind, **options)
 
     async def create(self, obj: T, **options: Unpack[opts.CreateOptions]) -> T:
         """Create an object."""
-        return await self._client.create(self._place.object(obj), **options)
+        return await self._client.create(self._scope.object(obj), **options)
 
     async def update(self, obj: T, **options: Unpack[opts.UpdateOptions]) -> T:
         """Replace an object."""
-        return await self._client.update(self._place.object(obj), **options)
+        return await self._client.update(self._scope.object(obj), **options)
 
     async def patch(self, obj: T, patch: interfaces.Patch, **options: Unpack[opts.PatchOptions]) -> T:
         """Patch an object."""
-        return await self._client.patch(self._place.object(obj), patch, **options)
+        return await self._client.patch(self._scope.object(obj), patch, **options)
 
     async def apply(self, obj: T, **options: Unpack[opts.ApplyOptions]) -> T:
         """Server-side apply an object."""
-        return await self._client.apply(self._place.object(obj), **options)
+        return await self._client.apply(self._scope.object(obj), **options)
 
     async def delete(self, obj: Object, **options: Unpack[opts.DeleteOptions]) -> None:
         """Delete an object."""
-        await self._client.delete(self._place.object(obj), **options)
+        await self._client.delete(self._scope.object(obj), **options)
 
     async def delete_all_of(self, kind: type[Object], **options: Unpack[opts.DeleteAllOfOptions]) -> None:
         """Delete the collection in the namespace."""
-        options["namespace"] = self._place.of(kind, options.get("namespace", ""), "collection")
+        options["namespace"] = self._scope.of(kind, options.get("namespace", ""), "collection")
         await self._client.delete_all_of(kind, **options)
 
 
 class NamespacedSubResource:
     """Writes a subresource of objects in one namespace."""
 
-    def __init__(self, writer: interfaces.SubResourceClient, place: _Place) -> None:
+    def __init__(self, writer: interfaces.SubResourceClient, scope: _NamespaceScope) -> None:
         self._writer = writer
-        self._place = place
+        self._scope = scope
 
     async def get(self, obj: Object, into: type[T]) -> T:
         """Read the subresource."""
-        return await self._writer.get(self._place.object(obj), into)
+        return await self._writer.get(self._scope.object(obj), into)
 
     async def create(self, obj: Object, body: T, **options: Unpack[opts.CreateOptions]) -> T:
         """Post to the subresource."""
-        return await self._writer.create(self._place.object(obj), body, **options)
+        return await self._writer.create(self._scope.object(obj), body, **options)
 
     async def update(self, obj: T, **options: Unpack[opts.UpdateOptions]) -> T:
         """Replace the subresource."""
-        return await self._writer.update(self._place.object(obj), **options)
+        return await self._writer.update(self._scope.object(obj), **options)
 
     async def patch(self, obj: T, patch: interfaces.Patch, **options: Unpack[opts.PatchOptions]) -> T:
         """Patch the subresource."""
-        return await self._writer.patch(self._place.object(obj), patch, **options)
+        return await self._writer.patch(self._scope.object(obj), patch, **options)
 
     async def apply(self, obj: T, **options: Unpack[opts.ApplyOptions]) -> T:
         """Server-side apply the subresource."""
-        return await self._writer.apply(self._place.object(obj), **options)
+        return await self._writer.apply(self._scope.object(obj), **options)
 
 
 def with_field_owner(client: interfaces.Client, owner: str) -> WithSettings:
@@ -172,12 +172,12 @@ def with_field_owner(client: interfaces.Client, owner: str) -> WithSettings:
 
 
 def with_field_validation(client: interfaces.Client, validation: opts.FieldValidation) -> WithSettings:
-    """Return ``client`` with ``validation`` of unknown and duplicate fields in each write that does not set one."""
+    """Return ``client`` with ``validation`` as the field validation of each write that does not set one."""
     return WithSettings(client, Settings(field_validation=validation))
 
 
 def dry_run(client: interfaces.Client) -> WithSettings:
-    """Return ``client`` with every write and deletion as a dry run, regardless of its own options."""
+    """Return ``client`` with every write and deletion as a dry run, regardless of the options of the call."""
     return WithSettings(client, Settings(dry_run=True))
 
 

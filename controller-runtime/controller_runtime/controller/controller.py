@@ -141,7 +141,7 @@ class Controller:
         await self._ready.wait()
 
     def stop(self) -> None:
-        """Make :meth:`start` return when the running reconciles are done. Cancelling ``start`` ends these, too."""
+        """Make :meth:`start` return when the running reconciles are done. Cancelling ``start`` also cancels them."""
         self._stopping.set()
         self.queue.shut_down()
 
@@ -149,8 +149,9 @@ class Controller:
         """Run until :meth:`stop` is called, or this call is cancelled.
 
         Raises:
-            CacheSyncTimeoutError: a kind was not listed, and not refused, in time.
-            ControllerError: it was started before, or its workers ended although it was not stopped.
+            CacheSyncTimeoutError: a kind was neither listed nor refused within ``cache_sync_timeout``.
+            ControllerError: it was started before, or its workers or the source of a kind ended although it was not
+                stopped.
             Exception: a source failed, or the reconciler panicked and ``recover_panic`` is false.
         """
         if self._started:
@@ -202,7 +203,7 @@ class Controller:
         _log.debug("Starting EventSource", source=str(src))
         try:
             await src.start(self.queue)
-        except raised.ENDINGS as error:
+        except raised.STRAY_EXITS as error:
             raise raised.as_error(error) from error
         if isinstance(src, source.SyncingSource):
             raise ControllerError(f"{src} ended although controller {self.name} was not stopped")
@@ -211,7 +212,7 @@ class Controller:
     async def _sync(self, src: source.SyncingSource) -> None:
         try:
             await src.wait_for_sync(self.settings.cache_sync_timeout)
-        except raised.ENDINGS as error:
+        except raised.STRAY_EXITS as error:
             raise raised.as_error(error) from error
         if src.problem is not None:
             _log.warning("EventSource is degraded, going on without it", source=str(src), reason=src.problem)
@@ -284,7 +285,7 @@ class Controller:
         failed: BaseException | None = outcome if isinstance(outcome, Exception) else None
         try:
             self._requeue(request, outcome, priority)
-        except raised.FAILURES as error:  # of the rate limiter, or of the outcome's attributes
+        except raised.FAILURES as error:  # from the rate limiter, or from an attribute of the outcome
             self.queue.add(request, priority=priority, after=outcomes.SERVER_DELAY)
             found = [each for each in (failed, error) if each is not None]
             failed = BaseExceptionGroup("the outcome of a reconcile cannot be handled", found)

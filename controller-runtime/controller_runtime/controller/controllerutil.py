@@ -102,7 +102,8 @@ class AlreadyOwnedError(OwnerReferenceError):
 def set_controller_reference(owner: Object, controlled: Object, *, block_owner_deletion: bool = True) -> None:
     """Make ``owner`` the only controller of ``controlled``.
 
-    When ``owner`` is deleted, so is ``controlled``; when ``controlled`` changes, ``owner`` is reconciled.
+    When ``owner`` is deleted, the garbage collector deletes ``controlled``. When ``controlled`` changes, a controller
+    that ``owns`` its kind reconciles ``owner``.
 
     Raises:
         AlreadyOwnedError: another object controls ``controlled``.
@@ -159,7 +160,7 @@ def controller_of(obj: Object) -> OwnerReference | None:
 
 
 def has_controller_reference(obj: Object) -> bool:
-    """Return whether another object controls ``obj``."""
+    """Return whether an object controls ``obj``."""
     return controller_of(obj) is not None
 
 

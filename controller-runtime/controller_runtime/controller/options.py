@@ -73,7 +73,8 @@ class Options:
     rate_limiter: workqueue.RateLimiter[Request] | None = None
     """Decides how long failed requests wait. By default, a request waits 5 ms, and twice as long after each further
     failure, up to 1000 s; all requests together are limited to 10 retries a second after a burst of 100. Failures of
-    the server (5xx, 429, conflicts) are counted under a key of their own for each request."""
+    the server (5xx, 429, conflicts) are counted separately, under a second key for each request. The limiter is not
+    asked while the server cannot be reached, or when the server's answer contains a delay."""
     recover_panic: bool | None = None
     """Whether a programming error in the reconciler (e.g. a TypeError) is handled like other errors (default: true).
     If not, it ends the controller, and with it the manager."""

@@ -5,10 +5,11 @@
 Failures are counted by cause, so that one cause does not lengthen the delays of another. An obstacle that lasts raises
 the delay to many minutes; a single 503 after it must not have to wait as long.
 
-server unreachable   up to 8 s, without a token of the shared limit: we want to notice soon when the server is back
+server unreachable   5 ms, doubled by each further failure up to 8 s, without a token of the shared limit: we want to
+                     notice soon when the server is back
 server failed        the limiter's delay, but at most 60 s: while an object changes, each of its events adds a failure
                      without any time in between. Counted separately, until the request succeeds or fails for a
-                     reason of its own
+                     reason other than these two
 kind not served      the limiter's delay, but at most 30 s: no event reports that the kind is served again
 any other            the limiter's delay. If an event causes a reconcile before the retry is due, and that reconcile
                      fails, too, the failure is not counted and the retry keeps its time: events must not postpone it
@@ -40,16 +41,16 @@ PANICS: Final = (
 )
 """Programming errors: in Go they would be panics, and they are counted as such."""
 
-AWAY_DELAY: Final = 8.0
+UNREACHABLE_DELAY: Final = 8.0
 """Maximum retry delay in seconds while the server cannot be reached, so that its return is noticed soon."""
 SERVER_DELAY: Final = 60.0
 """Maximum retry delay in seconds after an answer that reports a failure of the server."""
 _DEGRADED_DELAY: Final = 30.0
-_OF_SERVER: Final = (ServerError, TooManyRequestsError, ConflictError)
+_SERVER_ERRORS: Final = (ServerError, TooManyRequestsError, ConflictError)
 
 
 def is_terminal(error: BaseException) -> bool:
-    """Return True if a retry is pointless: for ``error``, its cause, or every member of a group."""
+    """Return True if a retry is pointless: ``error`` or a cause of it is terminal; of a group, every member must be."""
     waiting = [error]
     for _ in range(raised.MOST):  # a circle of causes has no end
         if not waiting:
@@ -71,20 +72,20 @@ def is_degraded(error: BaseException) -> bool:
     return any(isinstance(each, CacheDegradedError) for each in raised.parts(error))
 
 
-def asked_wait(error: BaseException) -> float | None:
+def requested_delay(error: BaseException) -> float | None:
     """Return the longest delay that the server requested in ``error``, its causes or its members, or None."""
     waits = (each.retry_after for each in raised.parts(error) if isinstance(each, StatusError))
     return max((wait for wait in waits if wait and wait > 0), default=None)
 
 
-def is_away(error: BaseException) -> bool:
+def is_unreachable(error: BaseException) -> bool:
     """Return True if the server was not reached."""
     return any(isinstance(each, rest.TransportError) for each in raised.parts(error))
 
 
-def is_of_server(error: BaseException) -> bool:
+def is_server_failure(error: BaseException) -> bool:
     """Return True if the server failed, or another client wrote the object at the same time."""
-    return any(isinstance(each, _OF_SERVER) for each in raised.parts(error))
+    return any(isinstance(each, _SERVER_ERRORS) for each in raised.parts(error))
 
 
 def is_panic(error: BaseException) -> bool:
@@ -128,30 +129,32 @@ class Retries:
 
     def __init__(self, limiter: workqueue.RateLimiter[Request]) -> None:
         self._limiter = limiter
-        self._away = workqueue.ItemExponentialFailureRateLimiter[Request](maximum=AWAY_DELAY)
-        self._servers: set[Request] = set()
-        """Requests with a count of the server's failures."""
+        self._unreachable = workqueue.ItemExponentialFailureRateLimiter[Request](maximum=UNREACHABLE_DELAY)
+        self._server_failed: set[Request] = set()
         self._due: dict[Request, float] = {}
-        """When, on the loop's clock, the requests that failed for any other cause are retried."""
+        """When, on the loop's clock, requests are retried after the failures that :meth:`_own_delay` counted."""
 
     def delay(self, request: Request, error: Exception) -> float:
-        """Count a failure and return the seconds until the retry; a delay that the server requested is used instead."""
-        if (wait := asked_wait(error)) is not None:
-            self._away.forget(request)
+        """Count a failure and return the seconds until the retry.
+
+        A delay that the server requested is returned unchanged, and the failure is not counted.
+        """
+        if (wait := requested_delay(error)) is not None:
+            self._unreachable.forget(request)
             return wait
-        if is_away(error):
-            return self._away.when(request)
-        self._away.forget(request)
-        if is_of_server(error):
-            self._servers.add(request)
+        if is_unreachable(error):
+            return self._unreachable.when(request)
+        self._unreachable.forget(request)
+        if is_server_failure(error):
+            self._server_failed.add(request)
             wait = min(self._limiter.when(_ServerFailures(*request)), SERVER_DELAY)
         else:
-            self._forget_servers(request)
+            self._forget_server_failures(request)
             wait = self._own_delay(request)
         return min(wait, _DEGRADED_DELAY) if is_degraded(error) else wait
 
     def _own_delay(self, request: Request) -> float:
-        """Return the seconds until the retry; count the failure unless a retry is due later already."""
+        """Return the seconds until the retry; count the failure unless an earlier retry is still to come."""
         now = anyio.current_time()
         if (left := self._due.get(request, now) - now) > 0:
             return left
@@ -161,12 +164,12 @@ class Retries:
 
     def forget(self, request: Request) -> None:
         """Forget the failures of a request."""
-        self._away.forget(request)
+        self._unreachable.forget(request)
         self._limiter.forget(request)
-        self._forget_servers(request)
+        self._forget_server_failures(request)
         self._due.pop(request, None)
 
-    def _forget_servers(self, request: Request) -> None:
-        if request in self._servers:
-            self._servers.discard(request)
+    def _forget_server_failures(self, request: Request) -> None:
+        if request in self._server_failed:
+            self._server_failed.discard(request)
             self._limiter.forget(_ServerFailures(*request))

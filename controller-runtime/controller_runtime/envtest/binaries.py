@@ -189,7 +189,7 @@ class Binaries:
         return {tool.name: found[tool.name] for tool in tools}
 
     async def _download(self, later: Sequence[Sequence[Tool]], compiling: anyio.Event) -> None:
-        """Download the modules of later builds while the first one compiles; errors are left to these builds."""
+        """Download the modules of later builds while the first one compiles; those builds will report an error."""
         await compiling.wait()
         for batch in later:
             with suppress(ToolError, OSError):

@@ -59,8 +59,8 @@ class Environment:
             async with Transport(environment.config) as transport: ...
 
     No controllers run: namespaces stay, Jobs create no pods, and garbage is not collected. Start one environment
-    per test run and give each test its own namespace. The processes end with this process, even if it is killed,
-    and the next environment removes the files that a killed one left on disk.
+    per test run and give each test its own namespace. The processes end with this process, on Linux even if it is
+    killed, and the next environment removes the files that a killed one left on disk.
 
     ``version`` is a pinned release of Kubernetes, such as ``1.37``: by default that of ``ENVTEST_K8S_VERSION``, else
     the library's. Binaries in ``KUBEBUILDER_ASSETS`` are used whatever their version.
@@ -171,7 +171,7 @@ class Environment:
         """Install the webhook configurations in files, folders or objects, pointed at :attr:`webhook_serving`.
 
         The API server calls them after a short delay. ``prefix`` is prepended to their names. With
-        ``namespaces``, they are called only for objects in these.
+        ``namespaces``, they are called only for objects in these namespaces and for cluster-scoped objects.
 
         Raises:
             ValueError: the sources contain no webhook configuration.

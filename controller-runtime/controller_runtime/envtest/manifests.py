@@ -199,7 +199,10 @@ def prepare_serving(cert_dir: Path) -> WebhookServing:
 
 
 def select_namespaces(manifest: Manifest, namespaces: Sequence[str]) -> dict[str, JSON]:
-    """Return a webhook configuration restricted to objects in ``namespaces``, which isolates tests."""
+    """Return a webhook configuration restricted to objects in ``namespaces``, which isolates tests.
+
+    Its webhooks are still called for objects of cluster-scoped kinds, except for other namespaces.
+    """
     changed = copy.deepcopy(dict(manifest))
     requirement = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": list(namespaces)}
     for hook in changed.get("webhooks", []):

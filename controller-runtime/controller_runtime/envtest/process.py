@@ -36,7 +36,7 @@ from controller_runtime.envtest.files import private_directory, write_private
 
 _PROC: Final = Path("/proc/self/stat")
 _PAUSES: Final = (0.0, 0.005, 0.02)
-"""Seconds before each attempt to read a command line: a process that replaces itself has none for a moment."""
+"""Seconds before each attempt to read a command line: while a process executes another program, it has none."""
 _POLL: Final = 0.05
 _TAIL_LINES: Final = 12
 # Sets the signal that this process receives when its parent dies, checks that the parent has not died meanwhile,

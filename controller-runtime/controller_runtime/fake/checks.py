@@ -27,22 +27,24 @@ _NAMES: Final = {"Namespace": names.is_dns1123_label, "Service": names.is_dns103
 
 def check_name(table: Table, document: Document) -> None:
     """Raise InvalidError if a new object's name is not valid for the kind."""
-    facts, name = table.facts, document["metadata"]["name"]
-    if facts.gvk.group == "rbac.authorization.k8s.io":
+    properties, name = table.properties, document["metadata"]["name"]
+    if properties.gvk.group == "rbac.authorization.k8s.io":
         return
     check = (
-        names.is_dns1123_subdomain if facts.custom else _NAMES.get(facts.gvk.kind, names.is_dns1123_subdomain)
+        names.is_dns1123_subdomain
+        if properties.custom
+        else _NAMES.get(properties.gvk.kind, names.is_dns1123_subdomain)
     )
     wrong = field.ErrorList(field.invalid(_METADATA.child("name"), name, text) for text in check(name))
     if found := wrong.to_aggregate():
-        raise table.refused(name, found)
+        raise table.invalid_fields(name, found)
 
 
 def check_metadata(table: Table, document: Document) -> None:
     """Raise InvalidError for invalid labels, annotations, owner references and finalizers."""
     metadata = document["metadata"]
-    if found := field.ErrorList(_problems(metadata, custom=table.facts.custom)).to_aggregate():
-        raise table.refused(metadata.get("name", ""), found)
+    if found := field.ErrorList(_problems(metadata, custom=table.properties.custom)).to_aggregate():
+        raise table.invalid_fields(metadata.get("name", ""), found)
 
 
 def _problems(metadata: Document, *, custom: bool) -> Iterator[field.FieldError]:
@@ -92,7 +94,7 @@ def _problems_of_owners(path: field.Path, owners: list[OwnerReference]) -> Itera
 
 
 def check_version(table: Table, document: Document, live: Document) -> None:
-    """Raise ConflictError if a write's resourceVersion is not the newest; ServerError if it is not a number."""
+    """Raise ConflictError if a write has a resourceVersion that is not the newest; ServerError if it is malformed."""
     given = document["metadata"].get("resourceVersion")
     if not given or given == live["metadata"].get("resourceVersion"):
         return

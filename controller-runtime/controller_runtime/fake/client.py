@@ -52,12 +52,14 @@ class Call:
 class FakeClient(client.LiveClient):
     """A LiveClient of an API server in memory that records its calls; also a FieldIndexer.
 
-    ``objects`` are stored unchanged, including their status. Fields that a server sets are set only on objects that are
-    created later, except for a missing resourceVersion. ``indexes`` maps (kind, field) to the function that extracts
-    the values, as in a cache; a list whose field selector names such a field uses the index.
+    ``objects`` are stored unchanged, including their status, except that a missing resourceVersion is set. The other
+    fields that a server sets, such as ``uid``, are set only on objects that are created later with a write.
+    ``indexes`` maps (kind, field) to the function that extracts the values, as in a cache; a list whose field selector
+    names such a field uses the index.
     ``crds`` are CustomResourceDefinitions, which define a kind's scope, its status subresource and which of its lists
-    merge. ``with_status`` lists the other custom kinds whose status is a subresource. If it is None, the model decides:
-    its ``crd_kind`` markers, or without markers whether it has a status; kinds without a model have the subresource.
+    merge. ``with_status`` lists the other custom kinds whose status is a subresource. If it is None, a kind with a
+    model has the subresource if its ``crd_kind`` markers say so or, without markers, if it has a status. A kind without
+    a model has it.
     """
 
     def __init__(
@@ -77,8 +79,8 @@ class FakeClient(client.LiveClient):
         super().__init__(_InProcess(self._server), self._kinds)
         self._indexes: dict[tuple[GVK, str], tuple[type[Object], Callable[[Any], Iterable[str]]]] = {}
         for crd in crds:
-            for facts in kinds.facts_of_crd(crd.to_dict() if isinstance(crd, Object) else crd):
-                self._kinds.add(facts)
+            for properties in kinds.properties_of_crd(crd.to_dict() if isinstance(crd, Object) else crd):
+                self._kinds.add(properties)
         for (kind, name), extract in (indexes or {}).items():
             self._indexes[kind.gvk, name] = (kind, extract)
         for obj in objects:
@@ -95,7 +97,7 @@ class FakeClient(client.LiveClient):
         return FakeSubResource(self, "status")
 
     def subresource(self, name: str) -> FakeSubResource:
-        """Return a subresource: ``status``, or ``eviction`` of a Pod, which deletes it; intercept any other."""
+        """Return a subresource: ``status``, or ``eviction``, which deletes the Pod; others need an interceptor."""
         return FakeSubResource(self, name)
 
     def add(self, obj: Object) -> None:
@@ -272,21 +274,21 @@ class _Kinds(rest.RESTMapper):
         self._tables: dict[GVK, Table] = {}
         self._with_status = None if with_status is None else {kind.gvk for kind in with_status}
 
-    def add(self, facts: kinds.Facts) -> None:
+    def add(self, properties: kinds.KindProperties) -> None:
         """Serve a kind."""
-        self._tables[facts.gvk] = self._server.add(facts)
+        self._tables[properties.gvk] = self._server.add(properties)
 
     def table(self, kind: type[Object], key: NamespacedName | None = None) -> Table:
         """Return the objects of a kind; if its scope is unknown, the key of its first object decides it."""
         gvk = kind.gvk
         if gvk not in self._tables:
-            self.add(self._facts(kind))
+            self.add(self._properties(kind))
         table = self._tables[gvk]
-        if not table.facts.scope_is_known:
-            if kinds.knows_more(kind, table.facts):
-                self._server.replace(table, self._facts(kind))
+        if not table.properties.scope_is_known:
+            if kinds.knows_more(kind, table.properties):
+                self._server.replace(table, self._properties(kind))
             elif key is not None and key.name and not table.rows:
-                table.learn(kinds.with_scope(table.facts, namespaced=bool(key.namespace)))
+                table.set_properties(kinds.with_scope(table.properties, namespaced=bool(key.namespace)))
         return table
 
     async def resource_for(self, kind: type[Object] | GVK) -> Resource:
@@ -295,9 +297,9 @@ class _Kinds(rest.RESTMapper):
             return self._tables[kind].resource
         return self.table(kind).resource
 
-    def _facts(self, kind: type[Object]) -> kinds.Facts:
+    def _properties(self, kind: type[Object]) -> kinds.KindProperties:
         status = None if self._with_status is None else kind.gvk in self._with_status
-        return kinds.facts_for(kind, status=status)
+        return kinds.properties_of(kind, status=status)
 
 
 def _document_of(obj: Object) -> Document:

@@ -65,7 +65,7 @@ _ORPHANING: Final = frozenset({"Job", "ReplicationController"})
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class KindProperties:
     """The properties of one kind."""
 
     gvk: GVK
@@ -88,7 +88,7 @@ def is_custom(gvk: GVK) -> bool:
     return gvk.group not in _groups()
 
 
-def facts_for(kind: type[Object], *, status: bool | None = None) -> Facts:
+def properties_of(kind: type[Object], *, status: bool | None = None) -> KindProperties:
     """Return the properties of ``kind`` that are known without a CustomResourceDefinition.
 
     ``status`` sets whether a custom resource has a status subresource; None uses the model.
@@ -109,31 +109,31 @@ def facts_for(kind: type[Object], *, status: bool | None = None) -> Facts:
     resource = kind.resource or _guess(gvk)
     if not is_custom(gvk):  # a kind of another Kubernetes release than the recorded one
         return _kubernetes(gvk, resource, schema, status=status)
-    return Facts(gvk, resource, schema, kind.resource is not None, status=status)
+    return KindProperties(gvk, resource, schema, kind.resource is not None, status=status)
 
 
-def facts_of_crd(definition: Mapping[str, JSON]) -> list[Facts]:
+def properties_of_crd(definition: Mapping[str, JSON]) -> list[KindProperties]:
     """Return the properties that a CustomResourceDefinition declares, for each version."""
     spec = definition["spec"]
     names = spec["names"]
-    facts = []
+    properties = []
     for version in spec["versions"]:
         gvk = GVK(spec["group"], version["name"], names["kind"])
         resource = Resource(gvk.group, gvk.version, names["plural"], spec.get("scope") != "Cluster")
         schema = (version.get("schema") or {}).get("openAPIV3Schema") or {}
         status = "status" in (version.get("subresources") or {})
-        facts.append(Facts(gvk, resource, openapi.merge_schema_of_crd(schema), status=status))
-    return facts
+        properties.append(KindProperties(gvk, resource, openapi.merge_schema_of_crd(schema), status=status))
+    return properties
 
 
-def with_scope(facts: Facts, *, namespaced: bool) -> Facts:
+def with_scope(properties: KindProperties, *, namespaced: bool) -> KindProperties:
     """Return the properties of a kind with a scope that was guessed."""
-    return replace(facts, resource=facts.resource._replace(namespaced=namespaced))
+    return replace(properties, resource=properties.resource._replace(namespaced=namespaced))
 
 
-def knows_more(kind: type[Object], facts: Facts) -> bool:
-    """Return True if ``kind`` declares its resource and ``facts`` were guessed without it."""
-    return facts.custom and not facts.scope_is_known and kind.resource is not None
+def knows_more(kind: type[Object], properties: KindProperties) -> bool:
+    """Return True if ``kind`` declares its resource and ``properties`` were guessed without it."""
+    return properties.custom and not properties.scope_is_known and kind.resource is not None
 
 
 @cache
@@ -141,8 +141,8 @@ def _groups() -> frozenset[str]:
     return frozenset(gvk.group for gvk in openapi.kinds())
 
 
-def _kubernetes(gvk: GVK, resource: Resource, schema: MergeSchema, *, status: bool) -> Facts:
-    return Facts(
+def _kubernetes(gvk: GVK, resource: Resource, schema: MergeSchema, *, status: bool) -> KindProperties:
+    return KindProperties(
         gvk,
         resource,
         schema,

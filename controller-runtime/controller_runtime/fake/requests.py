@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Parse the requests to an API server in memory, and encode its answers."""
+"""Parse the requests to an API server in memory, and encode its responses."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from urllib.parse import unquote
 import msgspec
 
 from controller_runtime.machinery import GVK, JSON, NamespacedName, errors, labels
-from controller_runtime.rest import Request, Response
+from controller_runtime.rest import CompleteResponse, Request, Response
 
 from .storage import DeleteOptions
 from .tables import Document, Table
@@ -49,7 +49,7 @@ _FALSE_WHEN_UNSET: Final = frozenset({"spec.hostNetwork", "spec.unschedulable"})
 
 
 @dataclass(slots=True)
-class Place:
+class ParsedRequest:
     """A parsed request: its verb, and the objects that it is about."""
 
     verb: str
@@ -64,7 +64,7 @@ class Place:
     @property
     def gvk(self) -> GVK:
         """The kind."""
-        return self.table.facts.gvk
+        return self.table.properties.gvk
 
     @property
     def dry_run(self) -> bool:
@@ -88,7 +88,7 @@ class Place:
 
     def check_subresource(self) -> None:
         """Raise NotFoundError for a subresource that is not ``status``, or for ``status`` if the kind lacks it."""
-        if self.subresource and (self.subresource != "status" or not self.table.facts.status):
+        if self.subresource and (self.subresource != "status" or not self.table.properties.status):
             raise self.table.no_subresource(self.key.name)
 
     def manager(self, user: str) -> str:
@@ -110,7 +110,7 @@ class Place:
             self.dry_run or body.get("dryRun") == ["All"],
         )
 
-    def shown(self, document: Document) -> Document:
+    def representation(self, document: Document) -> Document:
         """Return an object in the form that the client asks for: whole, or only its metadata."""
         if self.metadata_only:
             return {**_META, "kind": "PartialObjectMetadata", "metadata": document["metadata"]}
@@ -125,11 +125,11 @@ class Place:
         gvk = self.gvk
         kind = "PartialObjectMetadataList" if self.metadata_only else f"{gvk.kind}List"
         api_version = "meta.k8s.io/v1" if self.metadata_only else gvk.api_version
-        items = [self.shown(each) for each in documents]
+        items = [self.representation(each) for each in documents]
         return {"apiVersion": api_version, "kind": kind, "metadata": metadata, "items": items}
 
 
-def place_of(request: Request, tables: Tables) -> Place:
+def parse_request(request: Request, tables: Tables) -> ParsedRequest:
     """Return the parsed request.
 
     Raises:
@@ -145,7 +145,7 @@ def place_of(request: Request, tables: Tables) -> Place:
     matcher = _matcher(query.get("labelSelector") or None)
     fields = [_requirement(part) for part in query.get("fieldSelector", "").split(",") if part]
     for path, value, _ in fields:
-        _has_field(table, {}, path, value)  # refuse it also where no object exists
+        _has_field(table, {}, path, value)  # refuse it even if no object exists
 
     def picks(document: Document) -> bool:
         metadata = document["metadata"]
@@ -156,7 +156,7 @@ def place_of(request: Request, tables: Tables) -> Place:
         return all(_has_field(table, document, path, value) is equal for path, value, equal in fields)
 
     key = NamespacedName(namespace if table.resource.namespaced else "", name)
-    return Place(_verb(request, name, query), table, key, subresource, query, request, picks)
+    return ParsedRequest(_verb(request, name, query), table, key, subresource, query, request, picks)
 
 
 def not_served() -> errors.NotFoundError:
@@ -167,15 +167,15 @@ def not_served() -> errors.NotFoundError:
 
 
 def kind_of(path: str, tables: Tables) -> GVK | None:
-    """Return the kind whose objects a path names; None when it is not served."""
+    """Return the kind whose objects a path names, or None if it is not served."""
     table, _, _ = _table_of(path, tables)
-    return table.facts.gvk if table is not None else None
+    return table.properties.gvk if table is not None else None
 
 
 def part_of(path: str, tables: Tables) -> tuple[GVK | None, str]:
-    """Return the kind whose objects a path names, None when it is not served, and the subresource."""
+    """Return the kind whose objects a path names, or None if it is not served, and the subresource."""
     table, _, rest = _table_of(path, tables)
-    return (table.facts.gvk if table is not None else None), (*rest[2:3], "")[0]
+    return (table.properties.gvk if table is not None else None), (*rest[2:3], "")[0]
 
 
 def _table_of(path: str, tables: Tables) -> tuple[Table | None, str, list[str]]:
@@ -235,9 +235,9 @@ def _has_field(table: Table, document: Document, path: str, value: str) -> bool:
     Raises:
         BadRequestError: servers do not support the field for this kind.
     """
-    known = _SELECTABLE.get(table.facts.gvk.kind) if not table.facts.custom else None
+    known = _SELECTABLE.get(table.properties.gvk.kind) if not table.properties.custom else None
     if path not in _EVERYWHERE and path not in (known or ()):
-        if known is not None or table.facts.custom:
+        if known is not None or table.properties.custom:
             message = f"field label not supported: {path}"
         else:
             message = f'"{path}" is not a known field selector: only "metadata.name", "metadata.namespace"'
@@ -265,7 +265,7 @@ def _decoded(body: bytes) -> JSON:
 
 
 def discovery(path: str, tables: Tables) -> Document | None:
-    """Return the answer to a discovery path; None for all other paths."""
+    """Return the response for a discovery path, or None for all other paths."""
     if path == "/version":
         return {"major": "1", "minor": "35", "gitVersion": "v1.35.0"}
     if path.count("/") > 3:
@@ -287,7 +287,11 @@ def discovery(path: str, tables: Tables) -> Document | None:
     if group_version not in served:
         return None
     resources = [
-        {"name": table.resource.plural, "kind": table.facts.gvk.kind, "namespaced": table.resource.namespaced}
+        {
+            "name": table.resource.plural,
+            "kind": table.properties.gvk.kind,
+            "namespaced": table.resource.namespaced,
+        }
         for (group, version, _), table in tables.items()
         if (group, version) == group_version
     ]
@@ -306,29 +310,8 @@ def _group(name: str, served: set[tuple[str, str]]) -> Document:
 _HEADERS: Final = {"Content-Type": "application/json"}
 
 
-class Answer(Response):
-    """A whole answer."""
-
-    def __init__(self, status: int, body: bytes, headers: Mapping[str, str] | None = None) -> None:
-        self.status = status
-        self.headers = _HEADERS if headers is None else headers
-        self.body = body
-
-    async def read(self) -> bytes:
-        """Return the body."""
-        return self.body
-
-    async def lines(self) -> AsyncIterator[bytes]:
-        """Yield the lines of the body."""
-        for line in self.body.splitlines():
-            yield line
-
-    async def close(self) -> None:
-        """Do nothing: the answer holds no connection."""
-
-
 class Stream(Response):
-    """An answer whose lines come over time."""
+    """A response whose lines arrive over time."""
 
     def __init__(self, lines: AsyncIterator[bytes], on_close: Callable[[], None]) -> None:
         self.status = 200
@@ -341,7 +324,7 @@ class Stream(Response):
         return b"\n".join([line async for line in self._lines])
 
     def lines(self) -> AsyncIterator[bytes]:
-        """Yield lines as they come."""
+        """Yield lines as they arrive."""
         return self._lines
 
     async def close(self) -> None:
@@ -349,19 +332,21 @@ class Stream(Response):
         self._on_close()
 
 
-def success(body: Any, status: int = 200) -> Answer:
-    """Return an answer in JSON."""
-    return Answer(status, msgspec.json.encode(body))
+def success(body: Any, status: int = 200) -> CompleteResponse:
+    """Return a response with ``body`` as JSON."""
+    return CompleteResponse(status, msgspec.json.encode(body))
 
 
-def refusal(error: errors.StatusError) -> Answer:
-    """Return an error as an answer with a metav1.Status."""
+def refusal(error: errors.StatusError) -> CompleteResponse:
+    """Return the response for an error: its metav1.Status, and its Retry-After header if it has one."""
     headers = dict(_HEADERS)
     if error.retry_after is not None:
         headers["Retry-After"] = str(int(error.retry_after))
-    return Answer(error.code, msgspec.json.encode(errors.to_status(error)), headers)
+    return CompleteResponse(error.code, msgspec.json.encode(errors.to_status(error)), headers)
 
 
-def page(status: int = 502) -> Answer:
+def proxy_error_page(status: int = 502) -> CompleteResponse:
     """Return a proxy's error page."""
-    return Answer(status, b"<html><body><h1>Bad Gateway</h1></body></html>", {"Content-Type": "text/html"})
+    return CompleteResponse(
+        status, b"<html><body><h1>Bad Gateway</h1></body></html>", {"Content-Type": "text/html"}
+    )

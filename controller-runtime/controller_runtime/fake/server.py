@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""An API server in memory: like a real one, it gets requests and returns answers as bytes.
+"""An API server in memory: like a real one, it gets requests and returns responses as bytes.
 
 Objects are stored by the rules of :mod:`.storage`. This module adds the other parts of a server: paths, discovery,
 lists with pages, watches with bookmarks and streaming lists, compaction, and kinds that are added or changed later.
@@ -14,10 +14,10 @@ from typing import Any, Final
 import anyio
 
 from controller_runtime.machinery import Object, errors
-from controller_runtime.rest import Request, Response
+from controller_runtime.rest import CompleteResponse, Request, Response
 
 from . import kinds, requests
-from .requests import Place
+from .requests import ParsedRequest
 from .storage import Storage
 from .tables import Document, Table
 from .watches import Current, History, View, Watches
@@ -29,13 +29,13 @@ _TOO_NEW: Final = 3.0
 
 
 class Server:
-    """The objects of a cluster, and the answers to requests about them.
+    """The objects of a cluster, and the responses to requests about them.
 
-    ``complete`` maps a kind to a function through which each of its objects passes before it is stored. It sets
-    defaults and drops unknown fields, and must not change an object that it has completed before. ``admit`` maps a kind
-    to the functions that are called one after the other for each write of an object. ``admit_subresource`` maps a kind
-    and the name of a subresource to the functions for writes of that subresource. With ``check_namespaces``, the
-    namespace of a new object must exist.
+    ``complete`` maps a kind to a function that sets defaults and drops unknown fields of each object before it is
+    stored. A second call must not change the object again. ``admit`` maps a kind to the functions that are called one
+    after the other for each write of an object. ``admit_subresource`` maps a kind and the name of a subresource to the
+    functions for writes of that subresource. With ``check_namespaces``, the namespace of a new object must exist and
+    must not be terminating.
     """
 
     def __init__(
@@ -62,110 +62,116 @@ class Server:
     def serve(self, *kinds_: type[Object]) -> None:
         """Serve kinds as their models describe them."""
         for kind in kinds_:
-            self.add(kinds.facts_for(kind))
+            self.add(kinds.properties_of(kind))
 
     def serve_crds(self, crds: Iterable[Mapping[str, Any]]) -> None:
         """Serve custom kinds as CustomResourceDefinitions describe them, with the defaults of their schemas."""
         for crd in crds:
-            for facts, version in zip(kinds.facts_of_crd(crd), crd["spec"]["versions"], strict=True):
-                self.add(facts)
+            for properties, version in zip(
+                kinds.properties_of_crd(crd), crd["spec"]["versions"], strict=True
+            ):
+                self.add(properties)
                 if schema := (version.get("schema") or {}).get("openAPIV3Schema"):
-                    self.complete[facts.gvk] = completer(schema)
+                    self.complete[properties.gvk] = completer(schema)
 
-    def add(self, facts: kinds.Facts) -> Table:
+    def add(self, properties: kinds.KindProperties) -> Table:
         """Serve a kind, and return the table of its objects."""
-        place = _place(facts)
-        if (table := self.tables.get(place)) is None:
-            table = self.tables[place] = Table(facts)
+        key = table_key(properties)
+        if (table := self.tables.get(key)) is None:
+            table = self.tables[key] = Table(properties)
             self.history.follow(table)
         return table
 
-    def replace(self, table: Table, facts: kinds.Facts) -> None:
-        """Serve the objects of a kind with the resource and the other properties in ``facts``."""
-        del self.tables[_place(table.facts)]
-        table.learn(facts)
-        self.tables[_place(facts)] = table
+    def replace(self, table: Table, properties: kinds.KindProperties) -> None:
+        """Serve the objects of a kind with other properties, also with another resource."""
+        del self.tables[table_key(table.properties)]
+        table.set_properties(properties)
+        self.tables[table_key(properties)] = table
 
     # Requests.
 
     async def handle(self, request: Request, user: str, view: View | None = None) -> Response:
-        """Return the answer to a request; lists and watches read ``view``, by default the stored objects."""
+        """Return the response to a request.
+
+        Watches, and lists that set a resourceVersion, read ``view``, by default the stored objects. Other reads always
+        read the stored objects.
+        """
         view = view or self._current
         try:
-            place = self._understood(request, user)
-            if isinstance(place, Place):
-                await _reach(place, view)
-                if place.verb not in _READS and self.writes.waits(place.gvk, place.subresource):
-                    known = place.key in place.table.rows
-                    return _written(place, await self.writes.reviewed(place, user), known=known)
-            return self._answer(place, user, view)
+            parsed = self._understood(request, user)
+            if isinstance(parsed, ParsedRequest):
+                await _reach(parsed, view)
+                if parsed.verb not in _READS and self.writes.is_reviewed(parsed.gvk, parsed.subresource):
+                    known = parsed.key in parsed.table.rows
+                    return _written(parsed, await self.writes.reviewed(parsed, user), known=known)
+            return self._answer(parsed, user, view)
         except (errors.StatusError, ValueError) as error:
             return _refusal(error)
 
     def handle_at_once(self, request: Request, user: str, view: View) -> Response:
-        """Return the answer to a request without waiting for a version in ``view`` and without reviews of writes."""
+        """Return the response to a request without waiting for a version in ``view`` and without reviews of writes."""
         try:
             return self._answer(self._understood(request, user), user, view)
         except (errors.StatusError, ValueError) as error:
             return _refusal(error)
 
-    def _understood(self, request: Request, user: str) -> Place | requests.Answer:
-        """Return the parsed request of a user, or the answer if it asks for discovery."""
+    def _understood(self, request: Request, user: str) -> ParsedRequest | CompleteResponse:
+        """Return the parsed request of a user, or the response if it is a discovery request."""
         tables = self.served_to(user)
         if (found := requests.discovery(request.path, tables)) is not None:
             return requests.success(found)
-        place = requests.place_of(request, self.tables)
-        if len(tables) < len(self.tables) and place.table not in tables.values():
+        parsed = requests.parse_request(request, self.tables)
+        if len(tables) < len(self.tables) and parsed.table not in tables.values():
             raise requests.not_served()
-        self.check_permission(place, user)
-        return place
+        self.check_permission(parsed, user)
+        return parsed
 
-    def _answer(self, place: Place | requests.Answer, user: str, view: View) -> Response:
-        if isinstance(place, requests.Answer):
-            return place
-        match place.verb:
+    def _answer(self, parsed: ParsedRequest | CompleteResponse, user: str, view: View) -> Response:
+        if isinstance(parsed, CompleteResponse):
+            return parsed
+        match parsed.verb:
             case "get":
-                place.check_subresource()
-                return requests.success(place.shown(place.table.find(place.key).document))
+                parsed.check_subresource()
+                return requests.success(parsed.representation(parsed.table.find(parsed.key).document))
             case "list":
-                return self._list(place, view)
+                return self._list(parsed, view)
             case "watch":
-                return self.watches.open(place, view, self.storage.version)
+                return self.watches.open(parsed, view, self.storage.version)
             case _:
-                known = place.key in place.table.rows
-                return _written(place, self.writes.unreviewed(place, user), known=known)
+                known = parsed.key in parsed.table.rows
+                return _written(parsed, self.writes.unreviewed(parsed, user), known=known)
 
     def served_to(self, user: str) -> requests.Tables:
-        """Return the tables of the kinds that are served to a user: all, unless a subclass hides some."""
+        """Return the tables of the kinds that are served to a user: all of them, unless a subclass hides some."""
         del user
         return self.tables
 
-    def check_permission(self, place: Place, user: str) -> None:
-        """Raise ForbiddenError if the user may not make the request; without a subclass, every user may."""
+    def check_permission(self, parsed: ParsedRequest, user: str) -> None:
+        """Raise ForbiddenError if the user may not make the request; this class allows every request."""
 
     # Reads.
 
-    def _list(self, place: Place, view: View) -> Response:
-        query = place.query
+    def _list(self, parsed: ParsedRequest, view: View) -> Response:
+        query = parsed.query
         version = query.get("resourceVersion", "")
         if token := query.get("continue", ""):
-            return self._page(place, token)
+            return self._page(parsed, token)
         documents: list[Document]
         if query.get("resourceVersionMatch") == "Exact":
-            documents, at = self._at(place.table, version), int(version)
+            documents, at = self._at(parsed.table, version), int(version)
         elif version in ("", None):
-            documents, at = place.table.documents(), int(self.storage.version)
+            documents, at = parsed.table.documents(), int(self.storage.version)
         else:
-            documents, at = view.documents(place.table), view.applied
-        picked = [each for each in documents if place.picks(each)]
+            documents, at = view.documents(parsed.table), view.applied
+        picked = [each for each in documents if parsed.picks(each)]
         limit = int(query.get("limit") or 0)
         if limit and not version and len(picked) > limit:
             token = f"{at}-{len(self._pages)}"
             self._pages[token] = (picked, at)
-            return self._page(place, f"{token}:0")
-        return requests.success(place.collection(picked, at))
+            return self._page(parsed, f"{token}:0")
+        return requests.success(parsed.collection(picked, at))
 
-    def _page(self, place: Place, token: str) -> Response:
+    def _page(self, parsed: ParsedRequest, token: str) -> Response:
         name, _, start = token.partition(":")
         if not start.isdecimal():
             text = "invalid continue token: continue key is not valid"
@@ -174,11 +180,11 @@ class Server:
         if at < self.history.floor:
             text = "The provided continue parameter is too old to display a consistent list result."
             raise errors.ExpiredError(text, code=410, reason="Expired")
-        first, limit = int(start), int(place.query.get("limit") or 500)
+        first, limit = int(start), int(parsed.query.get("limit") or 500)
         page = documents[first : first + limit]
         left = len(documents) - first - len(page)
         return requests.success(
-            place.collection(page, at, f"{name}:{first + limit}" if left > 0 else "", left)
+            parsed.collection(page, at, f"{name}:{first + limit}" if left > 0 else "", left)
         )
 
     def _at(self, table: Table, version: str) -> list[Document]:
@@ -198,11 +204,11 @@ class Server:
         return [document for _, document in sorted(found.items())]
 
 
-async def _reach(place: Place, view: View) -> None:
+async def _reach(parsed: ParsedRequest, view: View) -> None:
     """Wait until a view has reached the version that a list requests; ServerTimeoutError if it does not."""
-    version = place.query.get("resourceVersion", "")
-    exact = place.query.get("resourceVersionMatch") == "Exact"
-    if place.verb != "list" or version == "" or exact or place.query.get("continue"):
+    version = parsed.query.get("resourceVersion", "")
+    exact = parsed.query.get("resourceVersionMatch") == "Exact"
+    if parsed.verb != "list" or version == "" or exact or parsed.query.get("continue"):
         return
     with anyio.move_on_after(_TOO_NEW):
         while view.applied < int(version):
@@ -211,15 +217,15 @@ async def _reach(place: Place, view: View) -> None:
         raise _too_new(int(version), view.applied)
 
 
-def _written(place: Place, document: Document, *, known: bool) -> Response:
-    """Return the answer to a write; ``known`` is True if the object existed before."""
-    match place.verb:
+def _written(parsed: ParsedRequest, document: Document, *, known: bool) -> Response:
+    """Return the response to a write; ``known`` is True if the object existed before."""
+    match parsed.verb:
         case "create":
-            return requests.success(place.shown(document), 201)
+            return requests.success(parsed.representation(document), 201)
         case "update":
-            return requests.success(place.shown(document))
+            return requests.success(parsed.representation(document))
         case "patch":
-            return requests.success(place.shown(document), 200 if known else 201)
+            return requests.success(parsed.representation(document), 200 if known else 201)
         case _:
             return requests.success(document)
 
@@ -237,6 +243,6 @@ def _too_new(version: int, current: int) -> errors.StatusError:
     return errors.ServerTimeoutError(text, code=504, reason="Timeout", details=details)
 
 
-def _place(facts: kinds.Facts) -> tuple[str, str, str]:
+def table_key(properties: kinds.KindProperties) -> tuple[str, str, str]:
     """Return the group, the version and the resource of a kind."""
-    return facts.resource.group, facts.resource.version, facts.resource.plural
+    return properties.resource.group, properties.resource.version, properties.resource.plural

@@ -101,7 +101,7 @@ class Storage:
         if key in table.rows:
             raise table.exists(key)
         metadata.pop("managedFields", None)
-        owners = {Manager("seed", "Update"): ownership.fields_of(document, table.facts.schema)}
+        owners = {Manager("seed", "Update"): ownership.fields_of(document, table.properties.schema)}
         table.rows[key] = Stored(document, owners)
 
     def create(self, table: Table, document: Document, manager: str, *, dry_run: bool) -> Document:
@@ -112,13 +112,15 @@ class Storage:
         if not metadata.get("name"):
             text = "Required value: name or generateName is required"
             raise table.invalid("", "metadata.name", text, reason="FieldValueRequired")
-        key = _placed(table, document)
+        key = _scoped_key(table, document)
         if metadata.get("resourceVersion"):
             raise errors.ServerError("resourceVersion should not be set on objects to be created")
         if key in table.rows:
             raise table.exists(key)
         owners = {
-            Manager(manager, "Update"): ownership.fields_of(_main_part(table, document), table.facts.schema)
+            Manager(manager, "Update"): ownership.fields_of(
+                _main_part(table, document), table.properties.schema
+            )
         }
         return self._insert(table, document, owners, dry_run=dry_run)
 
@@ -126,10 +128,10 @@ class Storage:
         self, table: Table, document: Document, manager: str, *, subresource: str = "", dry_run: bool
     ) -> Document:
         """Replace an object, or its subresource, and return it."""
-        key = _placed(table, document)
+        key = _scoped_key(table, document)
         row = table.find(key)
         metadata, live = document["metadata"], row.document["metadata"]
-        if not metadata.get("resourceVersion") and table.facts.needs_version:
+        if not metadata.get("resourceVersion") and table.properties.needs_version:
             text = "Invalid value: 0: must be specified for an update"
             raise table.invalid(key.name, "metadata.resourceVersion", text, by_kind=False)
         checks.check_version(table, document, row.document)
@@ -160,7 +162,7 @@ class Storage:
         self, table: Table, row: Stored, document: Document, manager: str, *, subresource: str, dry_run: bool
     ) -> Document:
         """Replace an object with a checked document, and return it."""
-        schema = table.facts.schema
+        schema = table.properties.schema
         checks.check_deletion(table, document, row.document)
         after = _combined(table, row.document, document, subresource)
         checks.check_finalizers(table, row.document, after)
@@ -183,14 +185,16 @@ class Storage:
         dry_run: bool,
     ) -> Document:
         """Apply a configuration: set its fields, and remove the manager's earlier fields that no other manager owns."""
-        key, schema = _placed(table, config), table.facts.schema
+        key, schema = _scoped_key(table, config), table.properties.schema
         who = Manager(manager, "Apply", subresource)
         if key not in table.rows and not subresource:
             return self._apply_new(table, config, who, dry_run=dry_run)
         row = table.find(key)
         checks.check_version(table, config, row.document)
         checks.check_uid(table, config, row.document)
-        wanted = {"status"} if subresource else config.keys() - ({"status"} if table.facts.status else set())
+        wanted = (
+            {"status"} if subresource else config.keys() - ({"status"} if table.properties.status else set())
+        )
         config = {name: value for name, value in config.items() if name in wanted}
         mine = ownership.fields_of(config, schema)
         others = {other: fields for other, fields in row.owners.items() if other != who}
@@ -230,23 +234,23 @@ class Storage:
                 document["metadata"]["name"],
                 f"uid mismatch: the provided object specified uid {uid}, and no existing object was found",
             )
-        owners = {who: ownership.fields_of(document, table.facts.schema)}
+        owners = {who: ownership.fields_of(document, table.properties.schema)}
         return self._insert(table, document, owners, dry_run=dry_run)
 
     def _insert(
         self, table: Table, document: Document, owners: dict[Manager, ownership.FieldSet], *, dry_run: bool
     ) -> Document:
-        if table.facts.status:
+        if table.properties.status:
             document.pop("status", None)
         metadata = document["metadata"]
-        kept = {} if table.facts.generation else {k: v for k, v in metadata.items() if k == "generation"}
+        kept = {} if table.properties.generation else {k: v for k, v in metadata.items() if k == "generation"}
         metadata = document["metadata"] = _clients_metadata(document) | kept
         document = self.complete(table, document)
         checks.check_name(table, document)
         checks.check_metadata(table, document)
         metadata["uid"] = self._new_uid()
         metadata["creationTimestamp"] = format_time(self._now())
-        if table.facts.generation:
+        if table.properties.generation:
             metadata["generation"] = 1
         row = Stored(document, _owning(owners))
         if dry_run:
@@ -295,7 +299,7 @@ class Storage:
         table.notify(Change("DELETED", last, before.document))
 
 
-def _placed(table: Table, document: Document) -> NamespacedName:
+def _scoped_key(table: Table, document: Document) -> NamespacedName:
     """Return the key of a document; drop the namespace of a cluster-scoped kind."""
     key = table.key(*key_of(document))
     if not key.namespace:
@@ -311,7 +315,7 @@ def _differing(
     table: Table, live: Document, config: Document, fields: ownership.FieldSet
 ) -> ownership.FieldSet:
     """Return those of ``fields`` that applying ``config`` would change."""
-    merged = ownership.merge(live, config, table.facts.schema)
+    merged = ownership.merge(live, config, table.properties.schema)
     return frozenset(
         path for path in fields if not same(ownership.value_at(live, path), ownership.value_at(merged, path))
     )
@@ -319,26 +323,27 @@ def _differing(
 
 def _content(table: Table, document: Document) -> Document:
     """Return the part of an object whose changes increase its generation."""
-    uncounted = ("metadata", "status") if table.facts.status else ("metadata",)
+    uncounted = ("metadata", "status") if table.properties.status else ("metadata",)
     return {k: v for k, v in document.items() if k not in uncounted}
 
 
 def _main_part(table: Table, document: Document) -> Document:
     """Return the object without a status that is a subresource."""
-    return {k: v for k, v in document.items() if k != "status"} if table.facts.status else document
+    return {k: v for k, v in document.items() if k != "status"} if table.properties.status else document
 
 
 def _combined(table: Table, old: Document, new: Document, subresource: str) -> Document:
     """Return ``old`` after a PUT of ``new``.
 
-    A PUT to a subresource sets only the status; any other sets all fields except the status and those of the server.
+    A PUT to a subresource sets only the status. Any other PUT sets all fields except those of the server; if the status
+    is a subresource, it does not set the status.
     """
     if subresource:
         result = {k: v for k, v in old.items() if k != "status"}
         result["metadata"] = dict(old["metadata"])
         return {**result, "status": new["status"]} if "status" in new else result
     result = dict(new)
-    if table.facts.status:
+    if table.properties.status:
         result.pop("status", None)
         if "status" in old:
             result["status"] = old["status"]
@@ -397,7 +402,7 @@ def _finalizers(table: Table, metadata: Mapping[str, JSON], propagation: str | N
     elif ORPHAN in present or FOREGROUND in present:
         wanted = ORPHAN if ORPHAN in present else FOREGROUND
     else:
-        wanted = ORPHAN if table.facts.orphans else None
+        wanted = ORPHAN if table.properties.orphans else None
     if wanted in present:
         return [each for each in present if each not in (ORPHAN, FOREGROUND) or each == wanted]
     return [each for each in present if each not in (ORPHAN, FOREGROUND)] + ([wanted] if wanted else [])
@@ -405,7 +410,7 @@ def _finalizers(table: Table, metadata: Mapping[str, JSON], propagation: str | N
 
 def _grace(table: Table, document: Document, given: int | None) -> int:
     """Return the grace period: zero except for pods that are bound to a node and have not ended."""
-    if table.facts.gvk[::2] != ("", "Pod"):
+    if table.properties.gvk[::2] != ("", "Pod"):
         return 0
     metadata, spec = document["metadata"], document.get("spec") or {}
     if metadata.get("deletionTimestamp"):

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The objects of one kind in memory, their watches, and the server's errors about them."""
+"""The objects of one kind in memory, the followers of their changes, and the server's errors about them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from controller_runtime.machinery.gojson import quote
 from controller_runtime.rest import InvalidRequestError
 
 from . import ownership
-from .kinds import Facts
+from .kinds import KindProperties
 
 Document = dict[str, JSON]
 
@@ -55,25 +55,25 @@ class Follower(Protocol):
 class Table:
     """The objects of one kind, by key."""
 
-    def __init__(self, facts: Facts) -> None:
-        self.facts = facts
+    def __init__(self, properties: KindProperties) -> None:
+        self.properties = properties
         self.rows: dict[NamespacedName, Stored] = {}
         self.followers: list[Follower] = []
 
     @property
     def resource(self) -> Resource:
         """The resource of the kind."""
-        return self.facts.resource
+        return self.properties.resource
 
-    def learn(self, facts: Facts) -> None:
+    def set_properties(self, properties: KindProperties) -> None:
         """Replace the properties of the kind.
 
-        The fields of objects with a single owner are computed again with the new schema.
+        The owned fields of objects with a single owner are computed again with the new schema.
         """
-        self.facts = facts
+        self.properties = properties
         for row in self.rows.values():
             if len(row.owners) == 1:
-                row.owners = {who: ownership.fields_of(row.document, facts.schema) for who in row.owners}
+                row.owners = {who: ownership.fields_of(row.document, properties.schema) for who in row.owners}
 
     def key(self, namespace: str, name: str) -> NamespacedName:
         """Return the key of an object; the namespace is dropped for a cluster-scoped kind.
@@ -83,7 +83,7 @@ class Table:
         """
         if not name:
             raise InvalidRequestError(f"{self.resource.group_resource}: an object's name may not be empty")
-        if not self.facts.scope_is_known:
+        if not self.properties.scope_is_known:
             return NamespacedName(namespace, name)
         if not self.resource.namespaced:
             return NamespacedName("", name)
@@ -98,7 +98,7 @@ class Table:
         return [row.document for _, row in sorted(self.rows.items())]
 
     def find(self, key: NamespacedName) -> Stored:
-        """Return the row, or raise NotFoundError with the message of a server."""
+        """Return the object and its owners; raise NotFoundError with the message of a server."""
         row = self.rows.get(key)
         if row is None:
             raise self.error(errors.NotFoundError, key.name, 404, "NotFound", "not found")
@@ -126,9 +126,9 @@ class Table:
 
     def conflict(self, name: str, text: str, *, by_kind: bool = False) -> errors.StatusError:
         """Return a ConflictError with the message of a server."""
-        subject = str(self.facts.gvk.group_kind) if by_kind else self.resource.group_resource
+        subject = str(self.properties.gvk.group_kind) if by_kind else self.resource.group_resource
         message = f'Operation cannot be fulfilled on {subject} "{name}": {text}'
-        details = self._details(name, self.facts.gvk.kind if by_kind else self.resource.plural)
+        details = self._details(name, self.properties.gvk.kind if by_kind else self.resource.plural)
         return errors.ConflictError(message, code=409, reason="Conflict", details=details)
 
     def modified(self, name: str) -> errors.StatusError:
@@ -142,20 +142,20 @@ class Table:
         self, name: str, path: str, text: str, *, reason: str = "FieldValueInvalid", by_kind: bool = True
     ) -> errors.StatusError:
         """Return an InvalidError about one field."""
-        subject = str(self.facts.gvk.group_kind) if by_kind else self.resource.group_resource
-        details = self._details(name, self.facts.gvk.kind)
+        subject = str(self.properties.gvk.group_kind) if by_kind else self.resource.group_resource
+        details = self._details(name, self.properties.gvk.kind)
         details["causes"] = [{"reason": reason, "message": text, "field": path}]
         return errors.InvalidError(
             f'{subject} "{name}" is invalid: {path}: {text}', code=422, reason="Invalid", details=details
         )
 
-    def refused(self, name: str, problems: AggregateError) -> errors.StatusError:
+    def invalid_fields(self, name: str, problems: AggregateError) -> errors.StatusError:
         """Return an InvalidError about some fields."""
-        return errors.new_invalid(self.facts.gvk, name, problems)
+        return errors.new_invalid(self.properties.gvk, name, problems)
 
     def no_subresource(self, name: str) -> errors.StatusError:
         """Return the NotFoundError for a subresource that the kind does not have."""
-        if self.facts.custom:
+        if self.properties.custom:
             return self.error(errors.NotFoundError, name, 404, "NotFound", "not found")
         return errors.NotFoundError(
             "the server could not find the requested resource", code=404, reason="NotFound"

@@ -21,7 +21,7 @@ import msgspec
 from controller_runtime.machinery import NamespacedName, errors
 from controller_runtime.rest import Response
 
-from .requests import Place, Stream
+from .requests import ParsedRequest, Stream
 from .storage import Storage
 from .tables import Change, Document, Table, key_of
 
@@ -30,7 +30,7 @@ _version = attrgetter("version")
 
 @dataclass(slots=True)
 class Event:
-    """One change: the object after it, and before it where there was one."""
+    """One change: the object after the change and, if it existed, before the change."""
 
     version: int
     type: str
@@ -39,7 +39,7 @@ class Event:
     document: Document
     before: Document | None
     lines: dict[tuple[str, bool], bytes] = field(default_factory=dict)
-    """The lines of watches for this change, by the type of the event and by whether they show only metadata."""
+    """The watch lines for this change, by event type and by whether the watch shows only metadata."""
 
 
 @dataclass(slots=True)
@@ -110,7 +110,7 @@ class History:
         return objects
 
     def compact(self, keep: int = 0) -> None:
-        """Forget all but the last ``keep`` changes."""
+        """Forget all changes except the last ``keep``."""
         forgotten = len(self._versions) - keep
         if forgotten <= 0:
             return
@@ -160,10 +160,10 @@ class View(ABC):
 
     @abstractmethod
     def plan(self, table: Table | None) -> None:
-        """Make sure that waiting tasks are woken when the view shows the next change of a kind, or of any for None."""
+        """Make sure that waiting tasks are woken when the view shows the next change of ``table``, or of any table."""
 
     async def change(self, table: Table | None = None, until: float = math.inf) -> None:
-        """Wait until the view shows a change of a kind, or of any for None, or until the loop's time ``until``.
+        """Wait until the view shows a change of ``table``, or of any table if None, or until the loop's time ``until``.
 
         :meth:`wake` ends the wait early.
         """
@@ -173,7 +173,7 @@ class View(ABC):
         waiting.append(waiter)
         if len(waiting) == 1:
             self.plan(table)
-        # In a context of its own, so that the end of a simulated process does not stop the timer.
+        # In a new context, so that the timer does not stop when a simulated process ends.
         timer = loop.call_at(until, _end, waiter, context=Context()) if until < math.inf else None
         try:
             await waiter
@@ -234,8 +234,8 @@ _DEFAULT_TIMEOUT: Final = 1800.0
 class Watch:
     """One watch: the version up to which it has sent changes, and its state."""
 
-    def __init__(self, place: Place, view: View, version: int) -> None:
-        self.place = place
+    def __init__(self, parsed: ParsedRequest, view: View, version: int) -> None:
+        self.parsed = parsed
         self.view = view
         self.version = version
         """Changes up to here have been sent."""
@@ -245,20 +245,20 @@ class Watch:
 
     @property
     def table(self) -> Table:
-        """The objects it is about."""
-        return self.place.table
+        """The watched objects."""
+        return self.parsed.table
 
     def line(self, event: Event) -> bytes | None:
-        """Return the line of a change; None when the watch does not see it."""
-        place = self.place
-        now = event.type != "DELETED" and place.picks(event.document)
-        before = event.before is not None and place.picks(event.before)
+        """Return the line of a change, or None if the watch does not select the object."""
+        parsed = self.parsed
+        now = event.type != "DELETED" and parsed.picks(event.document)
+        before = event.before is not None and parsed.picks(event.before)
         if not now and not before:
             return None
         kind = "MODIFIED" if now and before else "ADDED" if now else "DELETED"
-        shown = kind, place.metadata_only
-        if (line := event.lines.get(shown)) is None:
-            line = event.lines[shown] = self._line(kind, event)
+        representation = kind, parsed.metadata_only
+        if (line := event.lines.get(representation)) is None:
+            line = event.lines[representation] = self._line(kind, event)
         return line
 
     def _line(self, kind: str, event: Event) -> bytes:
@@ -267,7 +267,7 @@ class Watch:
             # As a server does: the last state that the watch saw, at the version of the change.
             metadata = {**event.before["metadata"], "resourceVersion": str(event.version)}
             document = {**event.before, "metadata": metadata}
-        return encoded(kind, self.place.shown(document))
+        return encoded(kind, self.parsed.representation(document))
 
 
 class Watches:
@@ -277,13 +277,13 @@ class Watches:
         self.open_watches: list[Watch] = []
         self._history = history
 
-    def open(self, place: Place, view: View, newest: str) -> Response:
+    def open(self, parsed: ParsedRequest, view: View, newest: str) -> Response:
         """Return the stream of a new watch.
 
         Raises:
             ExpiredError: the version that it begins from has been compacted.
         """
-        query = place.query
+        query = parsed.query
         version = query.get("resourceVersion", "")
         initial = query.get("sendInitialEvents") == "true"
         if version not in ("", "0") and int(version) < self._history.floor and not initial:
@@ -292,7 +292,7 @@ class Watches:
         if initial and version in ("", None):
             version = newest
         begin = int(version) if version not in ("", "0") else view.applied
-        watch = Watch(place, view, begin)
+        watch = Watch(parsed, view, begin)
         self.open_watches.append(watch)
         timeout = float(query.get("timeoutSeconds") or _DEFAULT_TIMEOUT)
         lines = self._sent(watch, self._lines(watch, timeout, initial=initial or version in ("", "0")))
@@ -317,7 +317,7 @@ class Watches:
             self.open_watches.remove(watch)
 
     async def _sent(self, watch: Watch, lines: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
-        """Yield lines as they arrive; at the end, remove the watch from the open ones."""
+        """Yield lines as they arrive; when they end, remove the watch from the open watches."""
         try:
             async with aclosing(lines):
                 async for line in lines:
@@ -348,9 +348,9 @@ class Watches:
         documents = watch.view.documents(watch.table)
         watch.version = max(watch.version, watch.view.applied)
         for document in documents:
-            if watch.place.picks(document):
-                yield encoded("ADDED", watch.place.shown(document))
-        if watch.place.query.get("sendInitialEvents") == "true":
+            if watch.parsed.picks(document):
+                yield encoded("ADDED", watch.parsed.representation(document))
+        if watch.parsed.query.get("sendInitialEvents") == "true":
             yield bookmark_line(watch, initial=True)
 
     def _pending(self, watch: Watch) -> list[bytes]:
@@ -378,5 +378,5 @@ def bookmark_line(watch: Watch, *, initial: bool = False) -> bytes:
     metadata: Document = {"resourceVersion": str(watch.version)}
     if initial:
         metadata["annotations"] = {"k8s.io/initial-events-end": "true"}
-    gvk = watch.place.gvk
+    gvk = watch.parsed.gvk
     return encoded("BOOKMARK", {"apiVersion": gvk.api_version, "kind": gvk.kind, "metadata": metadata})

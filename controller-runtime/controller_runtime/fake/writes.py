@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Writes to an API server in memory: patches, defaults and pruning, admission, and namespaces that are being deleted.
+"""Writes to an API server in memory: patches, defaults and pruning, admission, and checks of namespaces.
 
 Objects are not validated.
 """
@@ -21,7 +21,7 @@ from controller_runtime.machinery import patch as patches
 
 from . import checks
 from .garbage import NAMESPACES
-from .requests import Place, Tables
+from .requests import ParsedRequest, Tables
 from .storage import DeleteOptions, Storage
 from .tables import Document, Table, key_of
 
@@ -77,8 +77,8 @@ def _object(value: dict[str, JSON], schema: Schema) -> dict[str, JSON]:
 
 
 _SUCCESS: Final = {"kind": "Status", "apiVersion": "v1", "status": "Success", "metadata": {}}
-Change = Callable[[Place, str, bool], Document]
-"""Makes the write that a user requests, or only computes it in a dry run, and returns the object."""
+MakeWrite = Callable[[ParsedRequest, str, bool], Document]
+"""Makes the write of a user, or only computes it in a dry run; returns the object."""
 Admit = Callable[["Review"], Awaitable[None]]
 
 
@@ -108,142 +108,142 @@ class Writes:
         self._admitted: Document = {}
         storage.complete = self._complete
 
-    def unreviewed(self, place: Place, user: str) -> Document:
-        """Make a write without a review; return the object as it is stored, or a Status."""
-        match place.verb:
-            case "create" if place.subresource:
-                return self._evicted(place)
+    def unreviewed(self, parsed: ParsedRequest, user: str) -> Document:
+        """Make a write without a review; return the stored object, a Status, or an empty list for a collection."""
+        match parsed.verb:
+            case "create" if parsed.subresource:
+                return self._evicted(parsed)
             case "create":
-                return self._created(place, user, self._creation(place, user).new)
+                return self._created(parsed, user, self._creation(parsed, user).new)
             case "delete":
-                return self._deleted(place)
+                return self._deleted(parsed)
             case "deletecollection":
-                return self._all_deleted(place)
+                return self._all_deleted(parsed)
             case _:
-                return self._change(place)(place, user, place.dry_run)
+                return self._write_of(parsed)(parsed, user, parsed.dry_run)
 
-    async def reviewed(self, place: Place, user: str) -> Document:
-        """Have a write reviewed, make it, and return the object as it is stored."""
-        match place.verb:
-            case "create" if not place.subresource:
-                review = self._creation(place, user)
-                await self._admit(place, review)
-                return self._created(place, user, review.new)
+    async def reviewed(self, parsed: ParsedRequest, user: str) -> Document:
+        """Have a write reviewed and make it; return the same as :meth:`unreviewed`."""
+        match parsed.verb:
+            case "create" if not parsed.subresource:
+                review = self._creation(parsed, user)
+                await self._admit(parsed, review)
+                return self._created(parsed, user, review.new)
             case "delete":
-                old = place.table.find(place.key).document
-                review = Review("DELETE", place.gvk, None, old, user, "", place.dry_run)
-                await self._admit(place, review)
-                return self._deleted(place)
+                old = parsed.table.find(parsed.key).document
+                review = Review("DELETE", parsed.gvk, None, old, user, "", parsed.dry_run)
+                await self._admit(parsed, review)
+                return self._deleted(parsed)
             case "update" | "patch":
-                return await self._changed(place, user, self._change(place))
+                return await self._changed(parsed, user, self._write_of(parsed))
             case _:
-                return self.unreviewed(place, user)
+                return self.unreviewed(parsed, user)
 
-    def _creation(self, place: Place, user: str) -> Review:
+    def _creation(self, parsed: ParsedRequest, user: str) -> Review:
         """Return the review of a new object."""
-        document = place.body()
-        self._check_namespace(place)
+        document = parsed.body()
+        self._check_namespace(parsed)
         document.setdefault("metadata", {})
-        if place.table.resource.namespaced:
-            document["metadata"].setdefault("namespace", place.key.namespace)
-        document = self._complete(place.table, document)
-        return Review("CREATE", place.gvk, document, None, user, place.subresource, place.dry_run)
+        if parsed.table.resource.namespaced:
+            document["metadata"].setdefault("namespace", parsed.key.namespace)
+        document = self._complete(parsed.table, document)
+        return Review("CREATE", parsed.gvk, document, None, user, parsed.subresource, parsed.dry_run)
 
-    def _created(self, place: Place, user: str, document: Document | None) -> Document:
+    def _created(self, parsed: ParsedRequest, user: str, document: Document | None) -> Document:
         assert document is not None  # noqa: S101 -- a create has an object
-        return self._storage.create(place.table, document, place.manager(user), dry_run=place.dry_run)
+        return self._storage.create(parsed.table, document, parsed.manager(user), dry_run=parsed.dry_run)
 
-    def _evicted(self, place: Place) -> Document:
-        self._check_namespace(place)
-        if (place.gvk.kind, place.subresource) != ("Pod", "eviction"):
-            raise place.table.no_subresource(place.key.name)
-        evicted = DeleteOptions.of_eviction(place.body(), dry_run=place.dry_run)
-        self._storage.delete(place.table, place.key, evicted)
+    def _evicted(self, parsed: ParsedRequest) -> Document:
+        self._check_namespace(parsed)
+        if (parsed.gvk.kind, parsed.subresource) != ("Pod", "eviction"):
+            raise parsed.table.no_subresource(parsed.key.name)
+        evicted = DeleteOptions.of_eviction(parsed.body(), dry_run=parsed.dry_run)
+        self._storage.delete(parsed.table, parsed.key, evicted)
         return dict(_SUCCESS)
 
-    def _change(self, place: Place) -> Change:
+    def _write_of(self, parsed: ParsedRequest) -> MakeWrite:
         """Return the function that makes an update, a patch or an apply."""
-        place.check_subresource()
-        if place.key not in place.table.rows:
-            self._check_namespace(place)
-        return self._updated if place.verb == "update" else self._patched
+        parsed.check_subresource()
+        if parsed.key not in parsed.table.rows:
+            self._check_namespace(parsed)
+        return self._updated if parsed.verb == "update" else self._patched
 
-    async def _changed(self, place: Place, user: str, change: Change) -> Document:
-        """Compute the object after a write, have it reviewed, and store it; start again if it changed meanwhile."""
+    async def _changed(self, parsed: ParsedRequest, user: str, make: MakeWrite) -> Document:
+        """Compute the object after a write, have it reviewed, and store it; start again if it was changed meanwhile."""
         while True:
-            before = place.table.rows.get(place.key)
-            wanted = change(place, user, True)
+            before = parsed.table.rows.get(parsed.key)
+            wanted = make(parsed, user, True)
             finish = self._storage.prepared
             old = before.document if before is not None else None
             operation = "UPDATE" if before is not None else "CREATE"
             encoded = msgspec.json.encode(wanted)
             new = msgspec.json.decode(encoded)
-            review = Review(operation, place.gvk, new, old, user, place.subresource, place.dry_run)
-            await self._admit(place, review)
-            if place.table.rows.get(place.key) is before:
+            review = Review(operation, parsed.gvk, new, old, user, parsed.subresource, parsed.dry_run)
+            await self._admit(parsed, review)
+            if parsed.table.rows.get(parsed.key) is before:
                 assert review.new is not None  # noqa: S101 -- not a deletion
                 if msgspec.json.encode(review.new) == encoded:
-                    return wanted if place.dry_run or finish is None else finish()
+                    return wanted if parsed.dry_run or finish is None else finish()
                 self._admitted = patches.merge_patch_diff(wanted, review.new)
                 try:
-                    return change(place, user, place.dry_run)
+                    return make(parsed, user, parsed.dry_run)
                 finally:
                     self._admitted = {}
 
-    def _updated(self, place: Place, user: str, dry_run: bool) -> Document:
-        document = place.body()
-        manager = place.manager(user)
+    def _updated(self, parsed: ParsedRequest, user: str, dry_run: bool) -> Document:
+        document = parsed.body()
+        manager = parsed.manager(user)
         return self._storage.update(
-            place.table, document, manager, subresource=place.subresource, dry_run=dry_run
+            parsed.table, document, manager, subresource=parsed.subresource, dry_run=dry_run
         )
 
-    def _patched(self, place: Place, user: str, dry_run: bool) -> Document:
-        body, manager = place.body(), place.manager(user)
-        if place.is_apply:
-            checks.check_manager(place.query.get("fieldManager", ""))
+    def _patched(self, parsed: ParsedRequest, user: str, dry_run: bool) -> Document:
+        body, manager = parsed.body(), parsed.manager(user)
+        if parsed.is_apply:
+            checks.check_manager(parsed.query.get("fieldManager", ""))
             return self._storage.apply(
-                place.table,
+                parsed.table,
                 body,
                 manager,
-                subresource=place.subresource,
-                force=place.query.get("force") == "true",
+                subresource=parsed.subresource,
+                force=parsed.query.get("force") == "true",
                 dry_run=dry_run,
             )
-        row = place.table.find(place.key)
-        after = patched(place.table, row.document, body, place.content_type)
+        row = parsed.table.find(parsed.key)
+        after = patched(parsed.table, row.document, body, parsed.content_type)
         return self._storage.patched(
-            place.table, row, after, manager, subresource=place.subresource, dry_run=dry_run
+            parsed.table, row, after, manager, subresource=parsed.subresource, dry_run=dry_run
         )
 
-    def _deleted(self, place: Place) -> Document:
+    def _deleted(self, parsed: ParsedRequest) -> Document:
         """Delete an object; return it if finalizers or a grace period keep it, otherwise a Status."""
-        left = self._storage.delete(place.table, place.key, place.delete_options())
+        left = self._storage.delete(parsed.table, parsed.key, parsed.delete_options())
         return dict(_SUCCESS) if left is None else left
 
-    def _all_deleted(self, place: Place) -> Document:
+    def _all_deleted(self, parsed: ParsedRequest) -> Document:
         """Delete the objects that a request selects."""
-        options = place.delete_options()
-        for document in [row.document for row in place.table.rows.values()]:
-            if place.picks(document):
-                self._storage.delete(place.table, key_of(document), options)
-        return place.collection([], int(self._storage.version))
+        options = parsed.delete_options()
+        for document in [row.document for row in parsed.table.rows.values()]:
+            if parsed.picks(document):
+                self._storage.delete(parsed.table, key_of(document), options)
+        return parsed.collection([], int(self._storage.version))
 
     def _complete(self, table: Table, document: Document) -> Document:
         """Return an object as it is stored: completed by its schema, with the changes of admission."""
-        complete = self.complete.get(table.facts.gvk, _unchanged)
+        complete = self.complete.get(table.properties.gvk, _unchanged)
         document = complete(document)
         # Fields that a webhook added are completed by the schema, too.
         return complete(patches.apply_merge_patch(document, self._admitted)) if self._admitted else document
 
-    def _check_namespace(self, place: Place) -> None:
+    def _check_namespace(self, parsed: ParsedRequest) -> None:
         """Raise NotFoundError if a new object's namespace is missing, ForbiddenError if it is being deleted."""
-        namespace = place.key.namespace
-        if not self._check_namespaces or not place.table.resource.namespaced or not namespace:
+        namespace = parsed.key.namespace
+        if not self._check_namespaces or not parsed.table.resource.namespaced or not namespace:
             return
         row = self._tables[NAMESPACES].find(NamespacedName("", namespace))
         if row.document["metadata"].get("deletionTimestamp"):
             text = (
-                f'{place.table.resource.group_resource} "{place.key.name}" is forbidden: unable to create new '
+                f'{parsed.table.resource.group_resource} "{parsed.key.name}" is forbidden: unable to create new '
                 f"content in namespace {namespace} because it is being terminated"
             )
             causes = [
@@ -251,17 +251,17 @@ class Writes:
             ]
             raise errors.ForbiddenError(text, code=403, reason="Forbidden", details={"causes": causes})
 
-    def waits(self, gvk: GVK, subresource: str) -> bool:
+    def is_reviewed(self, gvk: GVK, subresource: str) -> bool:
         """Return True if writes of a kind, or of a subresource, are reviewed."""
         return bool(self.admit_subresource.get((gvk, subresource)) if subresource else self.admit.get(gvk))
 
-    def _reviewers(self, place: Place) -> Sequence[Admit]:
-        if place.subresource:
-            return self.admit_subresource.get((place.gvk, place.subresource), ())
-        return self.admit.get(place.gvk, ())
+    def _reviewers(self, parsed: ParsedRequest) -> Sequence[Admit]:
+        if parsed.subresource:
+            return self.admit_subresource.get((parsed.gvk, parsed.subresource), ())
+        return self.admit.get(parsed.gvk, ())
 
-    async def _admit(self, place: Place, review: Review) -> None:
-        for admit in self._reviewers(place):
+    async def _admit(self, parsed: ParsedRequest, review: Review) -> None:
+        for admit in self._reviewers(parsed):
             await admit(review)
 
 
@@ -287,7 +287,7 @@ def patched(table: Table, document: Document, body: JSON, content_type: str) -> 
             result = patches.apply_json_patch(document, body)
         else:
             result = patch.strategic_merge_patch(
-                copy.deepcopy(document), copy.deepcopy(body), table.facts.schema
+                copy.deepcopy(document), copy.deepcopy(body), table.properties.schema
             )
     except (patches.PatchError, patch.StrategicMergeError) as error:
         raise errors.InvalidError(str(error), code=422, reason="Invalid") from error
@@ -296,9 +296,15 @@ def patched(table: Table, document: Document, body: JSON, content_type: str) -> 
 
 
 def _check_type(table: Table, body: JSON, content_type: str) -> None:
-    custom = table.facts.custom
-    if content_type == STRATEGIC and not custom and openapi.merge_schema_of_kind(table.facts.gvk) is None:
-        raise NotImplementedError(f"{table.facts.gvk}: no strategic merge patch of this kind in memory")
+    custom = table.properties.custom
+    if (
+        content_type == STRATEGIC
+        and not custom
+        and openapi.merge_schema_of_kind(table.properties.gvk) is None
+    ):
+        raise NotImplementedError(
+            f"{table.properties.gvk}: strategic merge patches are not supported for this kind in memory"
+        )
     if content_type not in (MERGE, JSON_PATCH) and (content_type != STRATEGIC or custom):
         message = "415: Unsupported Media Type"
         if custom:

@@ -33,9 +33,9 @@ from controller_runtime.machinery.meta import format_micro_time
 from controller_runtime.rest import RestError
 
 JITTER: Final = 1.2
-_MARGIN: Final = 0.9
-"""A holder gives up after this fraction of the lease's duration at the latest, for any other durations."""
-_HASTE: Final = 0.98
+_LEASE_FRACTION: Final = 0.9
+"""A holder gives up after this fraction of the lease's duration at the latest, whatever the other durations are."""
+_DEADLINE_FRACTION: Final = 0.98
 """A holder gives up after this fraction of the renew deadline."""
 _LONGEST_LEASE: Final = 2**31 - 1
 """The longest duration of a lease in seconds: the API's field is an int32."""
@@ -80,7 +80,7 @@ class Timing:
     def tenure(self) -> float:
         """Seconds after the start of the last successful renewal at which a holder gives up."""
         # A little early: a request in flight at that moment must arrive within the deadline, too.
-        return min(_HASTE * self.renew_deadline, _MARGIN * self.lease_duration)
+        return min(_DEADLINE_FRACTION * self.renew_deadline, _LEASE_FRACTION * self.lease_duration)
 
 
 class Elector(Protocol):
@@ -316,7 +316,7 @@ class LeaderElector:
         return min(lease.spec.lease_duration_seconds or self._timing.lease_duration, _LONGEST_LEASE)
 
     def _ours(self, current: Lease | None) -> Lease:
-        """Return the lease as we hold it after ``current``."""
+        """Return ``current`` as we hold it, renewed now; without it, a new lease."""
         now = format_micro_time(self._now())
         before = current.spec if current is not None else None
         acquired, transitions = now, 0
@@ -328,7 +328,7 @@ class LeaderElector:
                 transitions += 1
         spec = LeaseSpec(
             holder_identity=self._identity,
-            # The API allows only whole seconds: round up, never to fewer than we act on.
+            # The API allows only whole seconds: round up, so that others never wait for less time than we act.
             lease_duration_seconds=math.ceil(self._timing.lease_duration),
             acquire_time=acquired,
             renew_time=now,

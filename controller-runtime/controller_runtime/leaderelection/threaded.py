@@ -5,8 +5,8 @@
 The thread has its own event loop and connection. Renewing in a thread would let a blocked program keep its lease,
 so two rules restore the usual guarantees:
 
-- The program acts only while :attr:`ThreadedElector.may_act`, which is read at each write: a lease that was lost
-  while the loop was blocked prevents its later writes, before any task receives the error.
+- The program writes only while :attr:`ThreadedElector.may_act` is true, which is checked at each write: if the lease
+  was lost while the loop was blocked, later writes are refused even before a task receives the error.
 - If the program's loop has not run for the duration of a lease, the lease is no longer renewed, and another replica
   takes it. Health probes, which the same loop answers, fail until the process is restarted.
 """
@@ -35,14 +35,14 @@ from .leaderelection import LeaderElectionLostError, LeaderElector, Timing
 
 T = TypeVar("T")
 Connect = Callable[[], AbstractAsyncContextManager[client.Client]]
-_LOOK: Final = 0.1
-"""Seconds between two checks whether the thread that releases the lease still runs."""
-_FAREWELL: Final = 5.0
-"""Seconds in which the thread must end; after that, it is abandoned."""
+_POLL: Final = 0.1
+"""Seconds between two checks whether the thread still runs."""
+_JOIN_TIMEOUT: Final = 5.0
+"""Seconds; then the thread is abandoned."""
 
 
 def connection(config: rest.Config, observe: Callable[[str, str, str], None]) -> Connect | None:
-    """Return a function that connects a thread to the server, or None if the credentials serve one loop only."""
+    """Return a function that connects a thread to the server, or None if the credentials work in one loop only."""
     credentials = config.credentials.for_another_loop()
     if credentials is None:
         return None
@@ -87,10 +87,10 @@ class ThreadedElector:
         self._thread: threading.Thread | None = None
         self._inner: asyncio.AbstractEventLoop | None = None
         self._finish: asyncio.Event | None = None
-        self._turn: asyncio.Lock | None = None
-        self._term: Future[None] | None = None
+        self._lock: asyncio.Lock | None = None
+        self._leading: Future[None] | None = None
         self._led = self._ended = False
-        self._heard_at = float("-inf")
+        self._last_heartbeat = float("-inf")
 
     @property
     def lease(self) -> Lease:
@@ -110,15 +110,15 @@ class ThreadedElector:
         """Return once the lease is ours; from then on it is renewed, even while our own loop is blocked."""
         await self._start()
         outer, elected = asyncio.get_running_loop(), asyncio.Event()
-        self._term = self._begin(self._lead(outer, elected))
-        self._term.add_done_callback(lambda _: _call(outer, elected.set))
+        self._leading = self._begin(self._lead(outer, elected))
+        self._leading.add_done_callback(lambda _: _call(outer, elected.set))
         try:
             await elected.wait()
         except BaseException:
-            self._term.cancel()
+            self._leading.cancel()
             raise
-        if self._term.done():
-            self._term.result()
+        if self._leading.done():
+            self._leading.result()
 
     async def renew(self) -> None:
         """Keep the lease until cancelled.
@@ -126,10 +126,10 @@ class ThreadedElector:
         Raises:
             LeaderElectionLostError: the lease could not be kept; the caller must stop acting at once.
         """
-        if self._term is None:
+        if self._leading is None:
             return
         try:
-            await asyncio.wrap_future(self._term)
+            await asyncio.wrap_future(self._leading)
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
@@ -150,7 +150,7 @@ class ThreadedElector:
             work.close()
             return
         while thread.is_alive() and not released.done():
-            await asyncio.wait([released], timeout=_LOOK)
+            await asyncio.wait([released], timeout=_POLL)
         if released.done():
             released.result()
         else:
@@ -166,11 +166,11 @@ class ThreadedElector:
         thread, self._thread = self._thread, None
         if thread is None or self._inner is None or self._finish is None:
             return
-        if self._term is not None:
-            self._term.cancel()
+        if self._leading is not None:
+            self._leading.cancel()
         _call(self._inner, self._finish.set)
         with anyio.CancelScope(shield=True):
-            await anyio.to_thread.run_sync(thread.join, _FAREWELL)
+            await anyio.to_thread.run_sync(thread.join, _JOIN_TIMEOUT)
 
     # Below, in the caller's loop.
 
@@ -199,26 +199,26 @@ class ThreadedElector:
         assert self._inner is not None  # noqa: S101 -- the thread has started
         return asyncio.run_coroutine_threadsafe(work, self._inner)
 
-    def _hear(self) -> None:
-        self._heard_at = time.monotonic()
+    def _heartbeat(self) -> None:
+        self._last_heartbeat = time.monotonic()
 
     # Below, in the thread's loop.
 
     async def _serve(self, ready: Callable[[], None]) -> None:
-        self._inner, self._finish, self._turn = asyncio.get_running_loop(), asyncio.Event(), asyncio.Lock()
+        self._inner, self._finish, self._lock = asyncio.get_running_loop(), asyncio.Event(), asyncio.Lock()
         async with self._connect() as client_:
             self._elector = LeaderElector(client_, self._key, self.identity, self._timing)
             ready()
             await self._finish.wait()
 
     async def _lead(self, outer: asyncio.AbstractEventLoop, elected: asyncio.Event) -> None:
-        assert self._turn is not None  # noqa: S101 -- the thread serves
+        assert self._lock is not None  # noqa: S101 -- the thread serves
         assert self._elector is not None  # noqa: S101
         lost: list[BaseException] = []
-        async with self._turn:
+        async with self._lock:
             await self._elector.acquire()
             self._led = True
-            self._heard_at = time.monotonic()  # the loop was not blocked while we waited for the lease
+            self._last_heartbeat = time.monotonic()  # the loop was not blocked while we waited for the lease
             _call(outer, elected.set)
             try:
                 async with anyio.create_task_group() as tasks:
@@ -235,19 +235,19 @@ class ThreadedElector:
         """Raise LeaderElectionLostError when the program's loop has not run for the duration of a lease."""
         longest = self._timing.lease_duration
         while True:
-            silence = time.monotonic() - self._heard_at
+            silence = time.monotonic() - self._last_heartbeat
             if silence > longest:
                 raise LeaderElectionLostError(
                     f"leader election lost: the event loop has not run for {silence:.0f} s, "
                     f"so lease {self._key} is left to expire"
                 )
-            _call(outer, self._hear)
+            _call(outer, self._heartbeat)
             await asyncio.sleep(self._timing.retry_period)
 
     async def _release(self) -> None:
-        assert self._turn is not None  # noqa: S101 -- the thread serves
+        assert self._lock is not None  # noqa: S101 -- the thread serves
         assert self._elector is not None  # noqa: S101
-        async with self._turn:  # a cancelled term holds it until its request has ended
+        async with self._lock:  # a cancelled _lead holds it until its request has ended
             await self._elector.release()
 
 

@@ -14,7 +14,7 @@ from .context import into_context as into_context
 from .context import into_context_late as into_context_late
 from .context import logger_from as logger_from
 from .encode import CUT as CUT
-from .encode import Sparing as Sparing
+from .encode import LineLimiter as LineLimiter
 from .encode import cut as cut
 from .encode import describe as describe
 from .encode import needs_no_stack as needs_no_stack

@@ -24,7 +24,10 @@ _bound: Final[ContextVar[Mapping[str, object]]] = ContextVar(
 
 
 class _Bound:
-    """Binds fields while the block runs. One context variable for all costs a tenth of structlog's one for each."""
+    """Binds fields while the block runs.
+
+    All fields are in one context variable, at a tenth of the cost of structlog, which has one for each field.
+    """
 
     __slots__ = ("_fields", "_token")
 

@@ -27,7 +27,7 @@ LOGGER_NAME: Final = "logger_name"
 """The bound key that carries a logger's name; written as ``logger``."""
 
 CUT: Final = 256
-"""The most characters that are repeated of a text of unknown origin."""
+"""The most characters of a text of unknown origin that are repeated in a message."""
 LONGEST: Final = 16 * 1024
 """The most characters of a value in a line."""
 _DEEPEST: Final = 32
@@ -192,7 +192,7 @@ def needs_no_stack(error: BaseException) -> bool:
     """Return True if the error, or every part of a group, declares that its text says everything."""
     try:
         return all(getattr(each, "needs_no_stack", False) for each in raised.leaves(error))
-    except (Exception, SystemExit):  # an attribute of the error
+    except (Exception, SystemExit):  # from an attribute of the error
         return False
 
 
@@ -235,7 +235,7 @@ def _reference(key: NamespacedName) -> dict[str, str]:
     return {"namespace": key.namespace, "name": key.name} if key.namespace else {"name": key.name}
 
 
-class Sparing:
+class LineLimiter:
     """A limit on the log lines that clients can cause: a token bucket, which counts the dropped lines."""
 
     def __init__(

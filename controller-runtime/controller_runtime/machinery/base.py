@@ -3,7 +3,7 @@
 """The base class of all API structs: pydantic models with snake_case attributes and camelCase JSON.
 
 One class serves as the typed object, the patch and the apply configuration: a field that is ``None`` is
-not written, an empty list or map is. Fields that the model does not declare, for instance from a newer
+not written; an empty list or map is written. Fields that the model does not declare, for instance from a newer
 server, are kept as decoded JSON and written back. Decoding is strict about JSON types, as in Go: the string
 ``"3"`` is not an integer.
 
@@ -59,7 +59,7 @@ class Struct(BaseModel):
     """Fields that Go writes even when they are unset; used only for messages that quote Go's JSON."""
     go_pointers: ClassVar[frozenset[str]] = frozenset()
     """Scalars that are pointers in Go, which writes their zero value; it omits the zero value of other scalars."""
-    takes_any_field: ClassVar[bool] = False
+    accepts_unknown_fields: ClassVar[bool] = False
     """True if the constructor and assignments accept fields that the model does not declare."""
 
     if not TYPE_CHECKING:  # a type checker derives each model's own signature, and knows all attributes
@@ -77,11 +77,11 @@ class Struct(BaseModel):
             try:
                 self.__pydantic_validator__.validate_python(data, self_instance=self)
             except ValidationError:
-                if not self.takes_any_field:
+                if not self.accepts_unknown_fields:
                     _check_names(type(self), data)
                 raise
             extra = self.__pydantic_extra__  # None: the class does not keep them
-            if (extra or extra is None) and not self.takes_any_field:
+            if (extra or extra is None) and not self.accepts_unknown_fields:
                 _check_names(type(self), data)
 
         # Without this mark, pydantic would call the constructor for each nested struct that it decodes.
@@ -111,8 +111,8 @@ class Struct(BaseModel):
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """Add the rules of the wire to pydantic's schema of the class."""
-        return _with_rules_of_the_wire(cls, handler(source), handler)
+        """Add the rules that the module's docstring lists to pydantic's schema of the class."""
+        return _with_json_rules(cls, handler(source), handler)
 
     @classmethod
     def from_dict(cls, data: dict[str, JSON]) -> Self:
@@ -157,7 +157,7 @@ class Struct(BaseModel):
         """Replace the fields that the model does not declare; ``fields`` is not copied."""
         object.__setattr__(self, "__pydantic_extra__", fields)
 
-    def put(self, field: str, value: object) -> None:
+    def set_unchecked(self, field: str, value: object) -> None:
         """Replace a field's value without validation and without marking the field as set."""
         self.__dict__[field] = value
 
@@ -198,9 +198,7 @@ def _check_aliases(model: type[Struct], name: str, field: FieldInfo) -> None:
         )
 
 
-def _with_rules_of_the_wire(
-    model: type[Struct], schema: CoreSchema, handler: GetCoreSchemaHandler
-) -> CoreSchema:
+def _with_json_rules(model: type[Struct], schema: CoreSchema, handler: GetCoreSchemaHandler) -> CoreSchema:
     """Return a struct's schema with the rules that the module's docstring lists."""
     _add_rules(schema, handler, set())
     computed = frozenset(computed_wire_names(model).values())
@@ -293,7 +291,7 @@ def _check_number(error: ValidationError) -> None:
 
 def _may_set(model: type[Struct], name: str) -> bool:
     """Return True if ``name`` is private or an attribute of the class, or if the model takes any field."""
-    return name.startswith("_") or model.takes_any_field or hasattr(model, name)
+    return name.startswith("_") or model.accepts_unknown_fields or hasattr(model, name)
 
 
 def _check_names(model: type[Struct], data: Collection[str]) -> None:

@@ -1,6 +1,9 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Read and change lists of conditions: one per type, whose transition time changes only with its status."""
+"""Read and change lists of conditions.
+
+A list has one condition per type. The transition time of a condition changes only when its status changes.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +69,7 @@ def has_status(conditions: Iterable[Condition] | None, type_: str, status: str) 
 
 
 def remove(conditions: list[Condition], type_: str) -> bool:
-    """Remove the conditions of a type from the list; return True if there was one."""
+    """Remove the conditions of a type from the list; return True if there were any."""
     kept = [each for each in conditions if each.type != type_]
     removed = len(kept) != len(conditions)
     conditions[:] = kept

@@ -46,7 +46,7 @@ UNSET: Final = _Unset()
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """A CEL validation rule and the API server's message if it is violated."""
+    """A CEL validation rule, and the message that the API server returns if an object violates it."""
 
     rule: str
     message: str
@@ -55,8 +55,9 @@ class Rule(msgspec.Struct, frozen=True):
 class CRD(msgspec.Struct, frozen=True, kw_only=True):
     """Constraints of a field or a struct; those that are None are omitted.
 
-    Constraints of a list or a map apply to it and not to its items, whose constraints belong to the items' type.
-    ``schema`` names a recorded definition (of the item, for a list) if the model is plain JSON.
+    On a list or a map they apply to the list or map itself; constraints of its items belong on the items' type. For a
+    field that is plain JSON in the model, ``schema`` is the name of a recorded definition of its value or, for a list,
+    of its items.
     """
 
     default: object = UNSET
@@ -75,7 +76,7 @@ class CRD(msgspec.Struct, frozen=True, kw_only=True):
     map_type: Literal["atomic", "granular"] | None = None
     rules: tuple[Rule, ...] = ()
     required: bool | None = None
-    """If None, only strings with an empty default are required."""
+    """If None, a field is required if it has no default, or the empty string as its default."""
     schema: str | None = None
 
     def __post_init__(self) -> None:
@@ -85,11 +86,11 @@ class CRD(msgspec.Struct, frozen=True, kw_only=True):
             TypeError: the message names the value.
         """
         if self.list_type not in (None, "atomic", "map", "set"):
-            raise TypeError(f"list_type is atomic, map or set, not {self.list_type}")
+            raise TypeError(f"list_type must be atomic, map or set, not {self.list_type}")
         if isinstance(self.list_map_keys, str) or bool(self.list_map_keys) != (self.list_type == "map"):
-            raise TypeError("list_map_keys is a tuple of names, for list_type map")
+            raise TypeError("list_map_keys must be a tuple of names, given with list_type map")
         if not isinstance(self.rules, tuple) or not all(isinstance(each, Rule) for each in self.rules):
-            raise TypeError("rules is a tuple of Rule(rule, message)")
+            raise TypeError("rules must be a tuple of Rule(rule, message)")
 
 
 class PrinterColumn(msgspec.Struct, frozen=True):
@@ -255,7 +256,7 @@ def _struct(model: type[Struct], above: tuple[type[Struct], ...] = ()) -> Schema
         if text := texts.get(attribute) or info.description:
             each["description"] = text
         if wire in schema["properties"]:
-            raise TypeError(f"{model.__name__}.{attribute} has the name {wire} in JSON, as another field has")
+            raise TypeError(f"{model.__name__}.{attribute} has the name {wire} in JSON, like another field")
         schema["properties"][wire] = each
         if needed:
             required.append(wire)
@@ -354,7 +355,7 @@ def _has_none(annotation: Any) -> bool:
 
 def _nullable(schema: Schema) -> Schema:
     if "enum" in schema:
-        raise _NoSchemaError("the API server does not take null as one of the values of an enum")
+        raise _NoSchemaError("the API server does not accept null as one of the values of an enum")
     return {**schema, "nullable": True}
 
 
@@ -377,7 +378,7 @@ def _type(annotation: Any, above: tuple[type[Struct], ...], named: str | None = 
         return openapi.definition(named)
     if origin is dict:
         if arguments[0] is not str:
-            raise _NoSchemaError("the keys of a map are strings without constraints")
+            raise _NoSchemaError("the keys of a map must be strings without constraints")
         return {"additionalProperties": _item(arguments[1], above), "type": "object"}
     return _without_parts(annotation, above)
 
@@ -419,7 +420,7 @@ def _structural(schema: Schema, definitions: Mapping[str, Schema], above: tuple[
     if "enum" in schema and "type" not in schema:
         raise _NoSchemaError(f"the values {schema['enum']} have several types")
     if "prefixItems" in schema:
-        raise _NoSchemaError("the items of a tuple have a schema each")
+        raise _NoSchemaError("each item of a tuple has its own schema")
     if (kind := schema.get("type")) is None:
         return dict(_ANYTHING)
     if (form := schema.get("format")) is not None and form not in _FORMATS:
@@ -440,7 +441,7 @@ def _array(schema: Schema, definitions: Mapping[str, Schema], above: tuple[str, 
     if not schema.get("uniqueItems"):
         return {"items": items}
     if "nullable" in items:
-        raise _NoSchemaError("the API server does not take null in a set")
+        raise _NoSchemaError("the API server does not accept null in a set")
     return {"items": items, openapi.LIST_TYPE: "set"}
 
 

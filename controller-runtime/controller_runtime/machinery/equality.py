@@ -14,8 +14,8 @@ from .base import Struct, fields_of
 def deep_equal(a: object, b: object) -> bool:
     """Return True if two values of the same kind are semantically equal.
 
-    Structs are compared field by field, including unknown fields. In plain JSON, unset and empty values are equal,
-    but quantities are not recognized, because the types are unknown.
+    Structs are compared field by field, including unknown fields. In plain JSON, null equals an empty list or map, but
+    a missing key does not, and quantities are compared as texts, because their type is unknown.
     """
     if isinstance(a, Struct) and isinstance(b, Struct):
         return type(a) is type(b) and _equal_structs(a, b)

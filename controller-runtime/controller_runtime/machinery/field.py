@@ -76,7 +76,7 @@ class Path:
 
 @dataclass(frozen=True, slots=True)
 class Quoted:
-    """A bad value shown as JSON: a scalar that is a pointer or a named type in Go, or a value shared by many errors.
+    """A bad value that the message shows as JSON, as Go does with scalars that are pointers or of a named type.
 
     The text is built once, so many errors about one large value should share one instance.
     """
@@ -133,7 +133,7 @@ def _shown(value: object) -> str:
 
 
 class AggregateError(Exception):
-    """Several errors; the message is that of a single error, or ``[a, b]`` without duplicates."""
+    """Several errors as one exception; its message is ``[a, b]`` without duplicates, or ``a`` if there is only one."""
 
     def __init__(self, errors: Iterable[Exception]) -> None:
         self.errors: list[Exception] = list(errors)

@@ -160,12 +160,12 @@ class DeleteOptions(Struct):
 
 
 def format_time(moment: datetime) -> str:
-    """Return a metav1.Time: whole seconds. ``moment`` must be aware."""
+    """Return ``moment``, which must be aware, as a metav1.Time; fractions of a second are cut off."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def format_micro_time(moment: datetime) -> str:
-    """Return a metav1.MicroTime: six digits of a second."""
+    """Return ``moment``, which must be aware, as a metav1.MicroTime, with microseconds."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
@@ -173,7 +173,7 @@ def parse_time(text: str) -> datetime:
     """Parse a metav1.Time, a metav1.MicroTime or another ISO 8601 time with a time zone; the result is in UTC.
 
     Raises:
-        ValueError: ``text`` is not such a time, has no time zone, or is before the year 1 or after 9999 in UTC.
+        ValueError: ``text`` is not a time, has no time zone, or is outside the years 1 to 9999 in UTC.
     """
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:

@@ -92,8 +92,8 @@ class NamespacedName(NamedTuple):
         """Return a (namespace, name) pair as a key.
 
         Raises:
-            TypeError: ``pair`` is not a tuple of two. A plain string is not accepted, because one of two characters
-                could be mistaken for a pair.
+            TypeError: ``pair`` is not a tuple of two. This includes strings, because a name of two characters could
+                otherwise be mistaken for a pair.
         """
         if isinstance(pair, NamespacedName):
             return pair
@@ -140,7 +140,7 @@ def _checked(value: str, limit: int, pattern: str, text: str, *examples: str) ->
 
 
 def is_dns1123_label(value: str) -> list[str]:
-    """Check a name such as a namespace's."""
+    """Check a DNS-1123 label, such as the name of a namespace."""
     errors = _too_long(value, DNS1123_LABEL_MAX_LENGTH)
     if not _matches(_DNS1123_LABEL, value):
         if _matches(_DNS1123_SUBDOMAIN, value):
@@ -155,7 +155,7 @@ def is_dns1123_label(value: str) -> list[str]:
 
 
 def is_dns1123_subdomain(value: str) -> list[str]:
-    """Check a name such as a TrainJob's."""
+    """Check a DNS-1123 subdomain, such as the name of a TrainJob."""
     text = (
         "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', "
         "and must start and end with an alphanumeric character"
@@ -164,7 +164,7 @@ def is_dns1123_subdomain(value: str) -> list[str]:
 
 
 def is_dns1035_label(value: str) -> list[str]:
-    """Check a name such as a Service's, which may not start with a digit."""
+    """Check a DNS-1035 label, such as the name of a Service; it may not start with a digit."""
     text = (
         "a DNS-1035 label must consist of lower case alphanumeric characters or '-', "
         "start with an alphabetic character, and end with an alphanumeric character"

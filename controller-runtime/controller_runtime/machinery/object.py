@@ -86,7 +86,7 @@ class Object(Struct):
         """Set ``apiVersion`` and ``kind`` if the caller did not.
 
         Raises:
-            ValueError: ``kind`` is not that of the class; PartialObjectMetadata takes any kind.
+            ValueError: ``kind`` is not that of the class; PartialObjectMetadata accepts any kind.
         """
         gvk = getattr(type(self), "gvk", None)
         if gvk is None:
@@ -188,7 +188,7 @@ class Object(Struct):
 class Unstructured(Object):
     """An object whose content is plain JSON, read as ``obj["spec"]`` or ``obj.nested("spec", "template")``."""
 
-    takes_any_field: ClassVar[bool] = True
+    accepts_unknown_fields: ClassVar[bool] = True
 
     def __getitem__(self, field: str) -> JSON:
         """Return a top-level field other than apiVersion, kind and metadata; KeyError if it is absent."""
@@ -234,7 +234,7 @@ def unstructured(gvk: GVK) -> type[Unstructured]:
 def metadata_only(kind: type[Object] | GVK) -> type[PartialObjectMetadata]:
     """Return the class that represents ``kind`` when only metadata is listed, watched and read.
 
-    Its instances have the ``apiVersion`` and ``kind`` of ``kind``.
+    Objects that clients return have the ``apiVersion`` and ``kind`` of ``kind``, not those of PartialObjectMetadata.
     """
     if isinstance(kind, GVK):
         return _of(PartialObjectMetadata, kind)
@@ -269,9 +269,11 @@ Owners = Sequence[Owner | OwnerReference]
 
 
 class LazyObject(Generic[T_co]):
-    """An object of class ``kind``. Each part is decoded on first read, and at most once.
+    """An object of class ``kind`` that is decoded when it is read.
 
-    Several readers may share it, so the returned values must not be changed. Decoding raises
+    The object and its metadata are each decoded once and kept. :meth:`part` and :attr:`owner_references` read the text
+    again on each call, unless the object is already decoded. Several readers may share a lazy object, so the returned
+    values must not be changed. Decoding raises
     ``pydantic.ValidationError`` if the text does not match ``kind``; a subclass may limit the work and raise its own
     error.
     """
@@ -283,7 +285,7 @@ class LazyObject(Generic[T_co]):
         self.kind = kind
         self.text = text
         self.own_write = False
-        """True if a write through the cache's own client produced this state, and nothing changed it since."""
+        """True if a write through the client of its cache produced this state, and nothing has changed it since."""
         self._object = known
         self._metadata: ObjectMeta | None = None
         self._view: msgspec.Struct | None = None
@@ -327,8 +329,8 @@ class LazyObject(Generic[T_co]):
     def view(self, shape: type[V]) -> V | None:
         """Return the fields that ``shape`` declares; consecutive readers of one shape share the result.
 
-        None means that the caller must read :attr:`object` instead: it is decoded already, or its text does not fit
-        ``shape``.
+        None means that the caller must read :attr:`object` instead, because the object is decoded already or its text
+        does not fit ``shape``.
         """
         if self._object is not None:
             return None
@@ -368,12 +370,12 @@ class LazyObject(Generic[T_co]):
         return self.kind.from_json(self.text or b"")
 
     def _decode_view(self, shape: type[V]) -> V | None:
-        """Return the view; None if the whole object is to be decoded."""
+        """Return the view, or None if the caller must decode the whole object."""
         seen: V = _viewer(shape).decode(self.text or b"")
         return seen
 
     def _decode_part(self, name: str, kind: type[S]) -> S | None:
-        """Return the field; None if the whole object is to be decoded."""
+        """Return the field, or None if the caller must decode the whole object."""
         text = bytes(rawjson.parts(self.text or b"").get(name, _NULL))
         return kind() if text == _NULL else kind.from_json(text)
 

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Run work on large objects in a thread, so that it does not block the event loop; work on small ones runs at once.
+"""Run work on large objects in a thread, so that it does not block the event loop, and other work directly.
 
-Only one piece of work runs in a thread at a time. More threads would not finish the work sooner, and each would take
-an equal share of the interpreter's time from the loop.
+Per event loop, only one piece of work runs in a thread at a time. More threads would not finish the work sooner, and
+each would take an equal share of the interpreter's time from the loop.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ R = TypeVar("R")
 LARGE: Final = 16 * 1024
 """Bytes of JSON beyond which work on an object may take more than a millisecond or two."""
 
-_weight: Final[ContextVar[int]] = ContextVar("offload_weight", default=0)
-_turn: Final[anyio.lowlevel.RunVar[anyio.CapacityLimiter]] = anyio.lowlevel.RunVar("offload_turn")
+_object_size: Final[ContextVar[int]] = ContextVar("offload_object_size", default=0)
+_limiter: Final[anyio.lowlevel.RunVar[anyio.CapacityLimiter]] = anyio.lowlevel.RunVar("offload_limiter")
 
 
-class weighing:  # noqa: N801  # reads as the context manager that it is
+class object_size:  # noqa: N801  # reads as the context manager that it is
     """Set the size in bytes of the object that the block, and tasks started in it, work on.
 
     Of nested blocks, the largest size counts.
@@ -40,29 +40,29 @@ class weighing:  # noqa: N801  # reads as the context manager that it is
 
     def __enter__(self) -> None:
         # A size up to LARGE does not change the result of ``is_large``.
-        heavier = self._size > LARGE and self._size > _weight.get()
-        self._token = _weight.set(self._size) if heavier else None
+        larger = self._size > LARGE and self._size > _object_size.get()
+        self._token = _object_size.set(self._size) if larger else None
 
     def __exit__(self, *_: object) -> None:
         if self._token is not None:
-            _weight.reset(self._token)
+            _object_size.reset(self._token)
 
 
 def is_large(size: int = 0) -> bool:
-    """Return True if work on ``size`` bytes, or on the object of the surrounding block, runs in a thread."""
-    return size > LARGE or _weight.get() > LARGE
+    """Return True if work on ``size`` bytes, or on the object of the surrounding block, should run in a thread."""
+    return size > LARGE or _object_size.get() > LARGE
 
 
 async def run(work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """Return the result of ``work``; in a block of :class:`weighing` with a large object, it runs in a thread.
+    """Return the result of ``work``; in a block of :class:`object_size` with a large object, it runs in a thread.
 
     ``work`` must not use shared mutable state. If the caller is cancelled while the thread runs, the cancellation is
     raised after ``work`` has ended.
     """
-    if _weight.get() <= LARGE:
+    if _object_size.get() <= LARGE:
         return work(*args, **kwargs)
-    turn = _turn.get(None)
-    if turn is None:
-        turn = anyio.CapacityLimiter(1)
-        _turn.set(turn)
-    return await anyio.to_thread.run_sync(lambda: work(*args, **kwargs), limiter=turn)
+    limiter = _limiter.get(None)
+    if limiter is None:
+        limiter = anyio.CapacityLimiter(1)
+        _limiter.set(limiter)
+    return await anyio.to_thread.run_sync(lambda: work(*args, **kwargs), limiter=limiter)

@@ -108,7 +108,7 @@ class _Record(msgspec.Struct, rename="camel"):
 
 
 def definition(name: str) -> Schema:
-    """Return a new schema of a struct, such as ``core.v1.EnvVar``, for CustomResourceDefinitions: without references.
+    """Return a new schema of a struct, such as ``core.v1.EnvVar``, for CRDs: references are replaced by their schemas.
 
     Raises:
         KeyError: the struct is not recorded.
@@ -274,7 +274,7 @@ def merge_schema(name: str) -> MergeSchema:
     """Return how one of Kubernetes' own structs merges, such as ``core.v1.PodTemplateSpec``.
 
     Raises:
-        KeyError: it is not recorded.
+        KeyError: the struct is not recorded.
     """
     return MergeSchema(published(name))
 

@@ -5,10 +5,10 @@
 The functions do not change their arguments, except :func:`strategic_merge_patch` and :func:`merge_list`. Results may
 share parts with the arguments.
 
-In a strategic merge patch maps merge, and lists of named items merge by their key: :class:`.openapi.MergeSchema` says
-which lists merge, and by which key. Other lists are replaced as a whole, other fields merge as plain JSON. Merged items
-that are in the patch take the patch's order; the others keep their relative position as far as possible. A null deletes
-a field. Directives: ``$patch: replace|delete`` in a map or an item, ``$retainKeys``,
+In a strategic merge patch, :class:`.openapi.MergeSchema` says which lists merge: lists of objects by the value of a
+key, lists of scalars as sets. Maps merge unless the schema says that they are replaced. All other values and lists are
+replaced as a whole. Merged items that are in the patch take the patch's order; the others keep their relative position
+as far as possible. A null deletes a field. Directives: ``$patch: replace|delete`` in a map or an item, ``$retainKeys``,
 ``$deleteFromPrimitiveList/<field>`` and ``$setElementOrder/<field>``.
 """
 
@@ -161,7 +161,7 @@ def _get(document: JSON, path: list[str]) -> JSON:
         elif isinstance(document, list):
             document = document[_index(document, step, end=len(document))]
         else:
-            raise PatchError(f"nothing below a scalar: {step!r}")
+            raise PatchError(f"a scalar has no key or index {step!r}")
     return document
 
 
@@ -175,7 +175,7 @@ def _add(document: JSON, path: list[str], value: JSON) -> JSON:
     elif isinstance(parent, list):
         parent.insert(len(parent) if step == "-" else _index(parent, step, end=len(parent) + 1), value)
     else:
-        raise PatchError(f"nothing below a scalar: {step!r}")
+        raise PatchError(f"a scalar has no key or index {step!r}")
     return document
 
 
@@ -205,7 +205,7 @@ class StrategicMergeError(ValueError):
 def strategic_merge_patch(original: Document, patch: Document, schema: MergeSchema) -> Document:
     """Return ``original`` with ``patch`` merged into it.
 
-    Both arguments are consumed: the result shares parts with them, and they must not be used afterwards.
+    Both arguments are consumed: the result shares parts with them, so they must not be used afterwards.
 
     Raises:
         StrategicMergeError: an item of a merged list lacks its key, or a directive is not valid.
@@ -366,8 +366,8 @@ def _list_directives(original: list[JSON], patch: list[JSON], key: str) -> tuple
 def _in_order(merged: list[JSON], order: list[JSON], live: list[JSON], key: str) -> list[JSON]:
     """Return the merged items in the order that the API server gives them.
 
-    The items in ``order`` are sorted as there, and the others as in ``live``; the two sequences are then merged by
-    their places in ``live``.
+    The items that ``order`` contains are sorted as in ``order``, the others as in ``live``. The two sequences are then
+    merged by the positions of the items in ``live``.
     """
     if key:
         for item in (*merged, *order, *live):
@@ -442,8 +442,8 @@ def _cleaned(value: JSON) -> JSON:
 def strategic_merge_diff(old: Document, new: Document, schema: MergeSchema) -> Document:
     """Return a strategic merge patch from ``old`` to ``new``; it is empty if they are equal.
 
-    For a list that merges by key, the patch contains the items that differ and the order of all items, so that items
-    which other writers add meanwhile are kept. A list with missing or duplicate keys is replaced as a whole.
+    For a list that merges by key, the patch contains only the items that differ, and the order of all items. Items that
+    other writers add in the meantime are therefore kept. A list with missing or duplicate keys is replaced as a whole.
     """
     patch: Document = dict.fromkeys(old.keys() - new.keys())
     for name, value in new.items():

@@ -12,7 +12,7 @@ parsers raise, would end the event loop and everything else that runs on it. Cal
 
     try:
         await reconciler.reconcile(request)
-    except raised.ENDINGS as error:
+    except raised.STRAY_EXITS as error:
         raise raised.as_error(error) from error
 
 :data:`FAILURES` contains both and ``Exception``, for callers that handle them alike.
@@ -29,9 +29,9 @@ from typing import Any, Final, cast
 
 import anyio
 
-ENDINGS: Final = (asyncio.CancelledError, SystemExit)
+STRAY_EXITS: Final = (asyncio.CancelledError, SystemExit)
 """The exceptions that end more than the call that raises them."""
-FAILURES: Final = (Exception, *ENDINGS)
+FAILURES: Final = (Exception, *STRAY_EXITS)
 Failure = Exception | asyncio.CancelledError | SystemExit
 MOST: Final = 10_000
 """Maximum number of parts of an exception that are read."""
@@ -103,7 +103,7 @@ def leaves(error: BaseException) -> Iterator[BaseException]:
 
 
 def first_of(kinds: tuple[type[Exception], ...], error: BaseException) -> BaseException | None:
-    """Return the first leaf of ``error`` if every leaf is an instance of one of ``kinds``, else None."""
+    """Return the first leaf of ``error`` if every leaf is an instance of one of ``kinds``, otherwise None."""
     found = list(leaves(error))
     return found[0] if found and all(issubclass(type(each), kinds) for each in found) else None
 
@@ -144,7 +144,7 @@ def _is_printable(error: BaseException) -> bool:
 
 
 class StrayExitError(Exception):
-    """Code raised ``SystemExit`` although the process is not its own."""
+    """Code raised ``SystemExit`` in a process that it does not own."""
 
 
 class StrayCancellationError(Exception):
@@ -182,7 +182,7 @@ def as_error_of_plain_task(error: Failure) -> Exception:
 
 
 def _converted(error: Failure) -> Exception:
-    if not issubclass(type(error), ENDINGS):  # ``isinstance`` would read an attribute of the error
+    if not issubclass(type(error), STRAY_EXITS):  # ``isinstance`` would read an attribute of the error
         return cast("Exception", error)
     said = text(error)
     detail = f": {said}" if said else ""

@@ -27,7 +27,10 @@ PIECE: Final = 16 << 10
 
 
 parts: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
-"""Returns the fields of a JSON object as texts. Raises msgspec.DecodeError or RecursionError for any other text."""
+"""Returns the fields of a JSON object as undecoded texts.
+
+Raises msgspec.DecodeError if the text is not an object, and RecursionError if it is nested too deeply.
+"""
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -38,17 +41,17 @@ class Limits(msgspec.Struct, frozen=True):
     containers: int = 12_000
     """Objects and lists, including empty ones."""
     items: int = 24_000
-    """Commas, that is elements of lists and fields of objects except the first of each."""
+    """Commas: the first item of a list and the first field of an object are not counted."""
     depth: int = 100
     """Nesting depth of objects and lists."""
     string: int = 3 << 19
-    """Bytes of one string, as etcd limits an object; at least :data:`PIECE`."""
+    """Bytes of one string, by default etcd's limit for an object; must be at least :data:`PIECE`."""
     number: int = 1024
     """Digits of one number."""
 
 
 DEFAULT: Final = Limits()
-"""For objects written by users: decoding takes up to 25 to 50 ms and 20 MiB.
+"""For objects written by users: decoding takes up to 50 ms and 20 MiB.
 
 A TrainJob with 100 complete pod overrides has half of these counts.
 """
@@ -65,7 +68,8 @@ _SAMPLES: Final = 8
 def check(data: bytes, limits: Limits = DEFAULT) -> str | None:
     """Return a one-line reason why a JSON text exceeds ``limits``, or None if it does not.
 
-    Never raises: invalid JSON is reported when it is decoded.
+    Of texts up to :data:`SMALL` bytes, only the size is checked. Never raises: invalid JSON is reported when it is
+    decoded.
     """
     size = len(data)
     if size > limits.size:
@@ -76,7 +80,7 @@ def check(data: bytes, limits: Limits = DEFAULT) -> str | None:
 class Counter:
     """Counts the elements of a JSON text while it arrives, exactly: brackets and commas in strings do not count.
 
-    The time is linear in the size, 1 to 10 ms per megabyte depending on the shape, and is interruptible after each
+    The time is linear in the size: 1 to 10 ms per megabyte, depending on the shape. Other threads can run after each
     :data:`PIECE`. After the first syntax error of an invalid text the counts may be wrong.
     """
 
@@ -211,4 +215,4 @@ def _members(text: bytes, opening: bytes) -> Iterator[bytes]:
             case b"," if depth == 1:
                 yield text[start : token.start()].strip()
                 start = token.end()
-    raise msgspec.DecodeError("a text has no end")
+    raise msgspec.DecodeError("a list or object is not closed")

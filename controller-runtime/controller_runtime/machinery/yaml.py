@@ -8,7 +8,7 @@ line_of     the line of a value, for an error about it
 dump        the text of a value
 
 The rules are those of ``go.yaml.in/yaml/v2`` (``resolve.go``, ``decode.go``): ``0o17``, ``1e3`` and ``yes`` are not
-strings, ``12:30`` and ``2026-01-01`` are; keys become strings; ``<<`` merges only as a key.
+strings, but ``12:30`` and ``2026-01-01`` are strings; keys become strings; ``<<`` merges only as a key.
 
 The text may come from a tenant, so the work on it is bounded. libyaml splits it into events without recursion, and the
 values are built in a loop that stops at the first event beyond a limit. There are limits on the nesting depth, on the
@@ -91,7 +91,7 @@ _TOO_DEEP: Final = f"nested more than {MOST_LEVELS} levels deep"
 
 
 class YAMLError(ValueError):
-    """The text is not YAML that Kubernetes reads, or exceeds a bound; ``str()`` names line and path where known.
+    """The text is not YAML that Kubernetes reads, or exceeds a limit; ``str()`` includes the line and path if known.
 
     ``line`` is counted from one.
     """
@@ -128,13 +128,13 @@ def render_path(path: Iterable[str | int]) -> str:
 
 
 def load(text: str | bytes, *, strict: bool = True, most_values: int = MOST_VALUES) -> JSON:
-    """Return the value of the first document, None for an empty text.
+    """Return the value of the first document, or None for an empty text.
 
     ``strict`` refuses a key that is given twice in one map, and a second document. Otherwise the last value of a key
     counts, and later documents are ignored, as Go's ``yaml.Unmarshal`` does.
 
     Raises:
-        YAMLError: the text is not YAML, has a value that JSON lacks (NaN, a map as a key), or exceeds a bound.
+        YAMLError: the text is not YAML, has a value that JSON lacks (NaN, a map as a key), or exceeds a limit.
     """
     with _located(text):
         documents = _documents(text, strict=strict, most_values=most_values)
@@ -157,7 +157,7 @@ def load_map(text: str | bytes, *, most_values: int = MOST_VALUES) -> dict[str, 
 def load_all(
     text: str | bytes, *, strict: bool = True, most_values: int = MOST_VALUES_OF_FILES, is_json: bool = False
 ) -> Iterator[tuple[int, JSON]]:
-    """Yield each document with its number, counted from one. Empty documents are counted and skipped.
+    """Yield each document with its number, counted from one. Empty YAML documents are counted and skipped.
 
     A text that begins with a bracket is read as JSON values if it is JSON, as kubectl does. With ``is_json``, a text
     that is not JSON is an error. Raises like :func:`load`.
@@ -180,37 +180,38 @@ def load_all(
 
 
 def line_of(text: str | bytes, number: int, path: Iterable[str | int]) -> int | None:
-    """Return the line of a value in document ``number``, or that of its nearest ancestor in the text.
+    """Return the line of a value in document ``number``, or None if the document does not exist.
 
-    Both numbers are counted from one. The lines of the last two texts are kept, so further lookups do not parse them.
+    If the text does not contain the value, the line is that of its nearest ancestor in the text. Documents and lines
+    are counted from one. The lines of the last two texts are kept, so further lookups do not parse them.
     """
-    places = _places(text)
-    if number > len(places):
+    nodes = _nodes(text)
+    if number > len(nodes):
         return None
-    place = places[number - 1]
+    node = nodes[number - 1]
     for step in path:
-        if (below := place.below.get(str(step))) is None:
+        if (below := node.below.get(str(step))) is None:
             break
-        place = below
-    return place.line
+        node = below
+    return node.line
 
 
-class _Place:
-    """The line of a value, and the places of the values below it."""
+class _Node:
+    """The line of a value, and the nodes of the values below it."""
 
     __slots__ = ("below", "line")
 
     def __init__(self, line: int) -> None:
         self.line = line
-        self.below: dict[str, _Place] = {}
+        self.below: dict[str, _Node] = {}
 
 
 @lru_cache(maxsize=2)
-def _places(text: str | bytes) -> Sequence[_Place]:
-    """Return the place of each document, as far as the text can be parsed."""
-    found: list[_Place] = []
-    anchors: dict[str, _Place] = {}
-    above: list[tuple[_Place, list[_Key] | None]] = []
+def _nodes(text: str | bytes) -> Sequence[_Node]:
+    """Return the node of each document, as far as the text can be parsed."""
+    found: list[_Node] = []
+    anchors: dict[str, _Node] = {}
+    above: list[tuple[_Node, list[_Key] | None]] = []
     events: Iterator[Any] = yaml.parse(_encoded(text), Loader=_EVENTS)
     with suppress(yaml.YAMLError):
         for event in events:
@@ -218,17 +219,17 @@ def _places(text: str | bytes) -> Sequence[_Place]:
                 above.pop()
             if not isinstance(event, yaml.NodeEvent):
                 continue
-            place = _Place(event.start_mark.line + 1 if event.start_mark else 1)
+            node = _Node(event.start_mark.line + 1 if event.start_mark else 1)
             if isinstance(event, yaml.AliasEvent):
-                place.below = anchors.get(event.anchor or "", place).below
+                node.below = anchors.get(event.anchor or "", node).below
             elif event.anchor is not None:
-                anchors[event.anchor] = place
+                anchors[event.anchor] = node
             if not above:
-                found.append(place)
+                found.append(node)
             else:
-                _add_place(*above[-1], place, event.value if isinstance(event, yaml.ScalarEvent) else "")
+                _add_node(*above[-1], node, event.value if isinstance(event, yaml.ScalarEvent) else "")
             if isinstance(event, yaml.CollectionStartEvent):
-                above.append((place, [] if isinstance(event, yaml.MappingStartEvent) else None))
+                above.append((node, [] if isinstance(event, yaml.MappingStartEvent) else None))
             if len(above) > MOST_LEVELS:
                 break
     return found
@@ -237,15 +238,15 @@ def _places(text: str | bytes) -> Sequence[_Place]:
 _Key = tuple[str, int]
 
 
-def _add_place(parent: _Place, keys: list[_Key] | None, place: _Place, text: str) -> None:
+def _add_node(parent: _Node, keys: list[_Key] | None, node: _Node, text: str) -> None:
     """Add an item of a list, or the next part of a map: a key, which waits in ``keys``, or its value."""
     if keys is None:
-        parent.below[str(len(parent.below))] = place
+        parent.below[str(len(parent.below))] = node
     elif not keys:
-        keys.append((text, place.line))
+        keys.append((text, node.line))
     else:
-        key, place.line = keys.pop()
-        parent.below[key] = place
+        key, node.line = keys.pop()
+        parent.below[key] = node
 
 
 def _encoded(text: str | bytes) -> bytes:
@@ -455,7 +456,7 @@ class _Composer:
         frame.key = key
         if self._strict:
             if key in frame.lines:
-                raise YAMLError(f"key is given twice, before at line {frame.lines[key]}")
+                raise YAMLError(f"key is given twice, first at line {frame.lines[key]}")
             frame.lines[key] = mark.line + 1
 
     def _merge(self, into: dict[str, JSON], value: Any, *, is_alias: bool) -> None:
@@ -630,7 +631,7 @@ def _json_values(text: str | bytes, *, strict: bool) -> list[JSON]:
         error.line = error.line_in(decoded)
         raise
     except YAMLError:
-        with _located(decoded):  # read as YAML, the error has a line
+        with _located(decoded):  # read it again as YAML, because YAML's errors have a line
             for _ in _documents(decoded, strict=strict, most_values=MOST_VALUES_OF_FILES):
                 pass
         raise
@@ -712,7 +713,7 @@ def dump(data: object, *, sort_keys: bool = False, ascii_only: bool = False) -> 
     """Return JSON as YAML for people and for readers of YAML 1.1 and 1.2: multi-line strings as blocks, no aliases.
 
     Raises:
-        YAMLError: it is nested too deeply to be read again.
+        YAMLError: ``data`` is nested too deeply to be written.
     """
     try:
         return str(

@@ -16,8 +16,8 @@ from controller_runtime.machinery import raised
 from .errors import GracePeriodExceededError, LostLeadershipError, ManagerError
 from .runnable_group import Runnable, RunnableGroup, describe
 
-_LAST_MOMENTS: Final = 2.0
-"""Seconds that cancelled runnables have to end; code in a thread cannot be cancelled and is abandoned."""
+_CANCEL_TIMEOUT: Final = 2.0
+"""Seconds; code in a thread cannot be cancelled, and is abandoned after them."""
 
 _log = log.logger_from("controller-runtime.manager")
 
@@ -74,7 +74,7 @@ class Lifecycle:
                     until_stop.start_soon(self._cancel_at_stop, until_stop.cancel_scope)
                     try:
                         await self._start(self._tasks)
-                    except raised.ENDINGS as error:
+                    except raised.STRAY_EXITS as error:
                         self._fail(ManagerError(f"start: {raised.as_error(error)}"))
                 await self._stop_in_order()
         if self._failure is not None:
@@ -134,14 +134,14 @@ class Lifecycle:
             if late and grace > 0:
                 text = f"failed waiting for all runnables to end within grace period of {grace:g} s: "
                 self._fail(GracePeriodExceededError(text + ", ".join(late)))
-            await self._leave(order)
+            await self._abandon_remaining(order)
         await self._step_down()
         await self.events.stop()
         _log.info("Manager stopped")
 
-    async def _leave(self, groups: list[RunnableGroup]) -> None:
+    async def _abandon_remaining(self, groups: list[RunnableGroup]) -> None:
         """Wait briefly for cancelled runnables to end, then abandon them."""
-        with anyio.move_on_after(_LAST_MOMENTS):
+        with anyio.move_on_after(_CANCEL_TIMEOUT):
             for group in groups:
                 await group.ended()
         self.abandoned = [name for group in groups for name in group.abandon()]

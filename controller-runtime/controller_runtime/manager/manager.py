@@ -35,8 +35,8 @@ T = TypeVar("T", bound=Object)
 _INFORMERS: Final = "informers"
 _CONNECT_RETRY: Final = 1.0
 """Seconds between requests until the API server answers for the first time."""
-_ANSWER: Final = 4.0
-"""Seconds after which an attempt to reach the server counts as failed, so that retries are logged before the end."""
+_ATTEMPT_TIMEOUT: Final = 4.0
+"""Seconds that an attempt to reach the server may take: failures must be logged in time."""
 
 _log = log.logger_from("controller-runtime.manager")
 
@@ -78,12 +78,12 @@ class Manager:
         own = transport or self._transport(config, may_write=self._may_write)
         main = own if self.options.tracing is None else self.options.tracing.round_tripper(own)
         # Events and leases use their own transport, so that requests of reconcilers do not delay them.
-        aside = transport or self._transport(dataclasses.replace(config, qps=0))
+        unthrottled = transport or self._transport(dataclasses.replace(config, qps=0))
         self.rest_mapper = rest.RESTMapper(main)
         self.api_reader = client.LiveClient(
             main, self.rest_mapper, field_validation=self.options.client_field_validation
         )
-        self._aside = client.LiveClient(aside, self.rest_mapper)
+        self._unthrottled = client.LiveClient(unthrottled, self.rest_mapper)
         self.cache = cache_ or cache.Cache(main, mapper=self.rest_mapper, options=self.options.cache)
         self.field_indexer: client.FieldIndexer = self.cache
         self.client: client.Client = client.CachedClient(
@@ -93,7 +93,7 @@ class Manager:
             live_unstructured=self.options.client_live_unstructured,
         )
         self._main, self._first_answer = main, _FirstAnswer(main, config.address)
-        self._broadcaster = recorder.Broadcaster(self._aside)
+        self._broadcaster = recorder.Broadcaster(self._unthrottled)
         self._elector = self._new_elector(None if transport else _count_request)
         self._lifecycle = Lifecycle(
             grace=self.options.graceful_shutdown_timeout,
@@ -112,7 +112,7 @@ class Manager:
             self._lifecycle.warm_up.add(_SpareConnection(own))
         self._lifecycle.caches.add(CacheRunnable(self.cache, self.options.controller.cache_sync_timeout))
         try:
-            self._servers = made = servers.build(self.options, self._aside, self._healthz, self._readyz)
+            self._servers = made = servers.build(self.options, self._unthrottled, self._healthz, self._readyz)
         except (ServerError, ValueError) as error:
             raise ManagerError(str(error)) from error
         if made.metrics is not None:
@@ -136,13 +136,13 @@ class Manager:
     def add(self, runnable: Runnable) -> None:
         """Run ``runnable`` with the manager, or from now on if the manager has started already.
 
-        Except for a webhook server, it runs on the leader only, unless its ``need_leader_election`` returns False.
+        It runs on the leader only, unless it is a webhook server or its ``need_leader_election`` returns False.
 
         Raises:
             GroupStoppedError: the manager is stopping.
         """
         if self.options.tracing is not None:
-            self.options.tracing.enter(runnable, self.cache.uid_at)
+            self.options.tracing.instrument(runnable, self.cache.uid_at)
         if isinstance(runnable, webhook.Server):
             self._lifecycle.webhooks.add(runnable)
         elif isinstance(runnable, LeaderElectionRunnable) and not runnable.need_leader_election():
@@ -298,7 +298,7 @@ class Manager:
     def _new_elector(self, observe: Callable[[str, str, str], None] | None) -> leaderelection.Elector | None:
         if not self.options.leader_election:
             return None
-        elector = _new_elector(self.options, self.config, self._aside, observe)
+        elector = _new_elector(self.options, self.config, self._unthrottled, observe)
         if isinstance(elector, leaderelection.ThreadedElector):
             self._owned.append(elector)
         return elector
@@ -376,7 +376,7 @@ async def reach(
     """
     deadline = anyio.current_time() + timeout
     while True:
-        left = min(_ANSWER, max(_CONNECT_RETRY, deadline - anyio.current_time()))
+        left = min(_ATTEMPT_TIMEOUT, max(_CONNECT_RETRY, deadline - anyio.current_time()))
         try:
             response = await transport.send(rest.Request("GET", "/version", timeout=left))
             await response.close()

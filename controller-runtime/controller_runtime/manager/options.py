@@ -52,7 +52,7 @@ class Options:
     controller: ControllerOptions = field(default_factory=ControllerOptions)
     user_agent: str = ""
     """The user agent of the manager's requests, see :func:`controller_runtime.rest.user_agent`; empty uses that
-    of the connection. The part before its slash is the field manager of plain writes."""
+    of the connection. The part before its slash is the field manager of writes that name no field owner."""
 
     leader_election: bool = False
     leader_election_id: str = ""

@@ -28,7 +28,7 @@ PREFIX: Final = "/debug/pprof/"
 _INDEX: Final = f"""\
 {PREFIX}tasks                      stacks of all threads and tasks
 {PREFIX}profile?seconds=30&hz=100  a sampling profile: collapsed stacks, or JSON with &format=speedscope
-{PREFIX}heap?top=50                the lines that allocated most, where tracemalloc runs (PYTHONTRACEMALLOC=1)
+{PREFIX}heap?top=50                the lines that allocated most, if tracemalloc runs (PYTHONTRACEMALLOC=1)
 {PREFIX}cmdline                    the command line, separated by NUL
 """
 _SCHEMA: Final = "https://www.speedscope.app/file-format-schema.json"
@@ -36,7 +36,7 @@ _SCHEMA: Final = "https://www.speedscope.app/file-format-schema.json"
 Stack = tuple[CodeType, ...]
 """The functions of a stack, the outermost first."""
 _MOST_NAMES: Final = 5
-"""Maximum number of names that are listed of tasks with the same stack."""
+"""Maximum number of names that are listed for tasks with the same stack."""
 _DEEPEST: Final = 200
 _FRAMES: Final = ("cr_frame", "gi_frame", "ag_frame")
 _AWAITED: Final = ("cr_await", "gi_yieldfrom", "ag_await")
@@ -260,7 +260,7 @@ def _task_stacks() -> Iterator[str]:
 
 
 def _awaited(coroutine: object) -> Iterator[str]:
-    """Yield where a coroutine waits, then where the coroutine that it awaits does, and so on."""
+    """Yield where a coroutine waits, then where the coroutine that it awaits waits, and so on."""
     for _ in range(_DEEPEST):
         if coroutine is None:
             return

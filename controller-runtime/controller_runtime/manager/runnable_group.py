@@ -147,7 +147,7 @@ class RunnableGroup:
                     readiness.start_soon(self._until_ready, member, member.runnable.ready)
 
     async def stop(self) -> None:
-        """Ask all members to end and return once they have. After a cancellation, call :meth:`kill` for the others."""
+        """Ask all members to end and return once they have. If this call is cancelled, call :meth:`kill`."""
         self._stopping = True
         for member in tuple(self._running):
             if isinstance(member.runnable, StopsGracefully):
@@ -201,7 +201,7 @@ class RunnableGroup:
         try:
             with member.scope:
                 await member.runnable.start()
-        except raised.ENDINGS as error:
+        except raised.STRAY_EXITS as error:
             if member.scope.cancel_called and isinstance(error, asyncio.CancelledError):
                 raise
             self._report(member, raised.as_error(error))

@@ -23,7 +23,7 @@ _log = log.logger_from("controller-runtime.manager.signals")
 async def setup_signal_handler(
     exit_now: Callable[[int], object] = os._exit,
 ) -> AsyncIterator[anyio.Event]:
-    """Yield an event that the first signal sets; pass it to ``Manager.start``. The second calls ``exit_now(1)``.
+    """Yield an event for ``Manager.start``. The first SIGTERM or SIGINT sets it, the second calls ``exit_now(1)``.
 
     Meanwhile SIGUSR1 raises the log's verbosity by one level, up to trace, and SIGUSR2 restores the initial level.
     Signals that were ignored are handled, too, as by Go's ``signal.Notify``. At the end, the previous handlers are

@@ -74,19 +74,19 @@ FilterProvider = Callable[[Reviewer], Filter]
 
 def with_authentication_and_authorization(reviewer: Reviewer) -> Filter:
     """Return the filter that admits clients whom the API server authenticates and authorizes; see the module."""
-    return _Guard(reviewer)
+    return _AccessFilter(reviewer)
 
 
-class _Guard:
+class _AccessFilter:
     """Answers unknown clients with 401, unauthorized ones with 403, and with 500 if the review fails."""
 
     def __init__(self, reviewer: Reviewer) -> None:
         self._reviewer = reviewer
         self._asking = anyio.Semaphore(_AT_ONCE)
-        self._lines = log.Sparing()
+        self._log_limiter = log.LineLimiter()
         self._salt = secrets.token_bytes(32)
-        self._users: _Memory[UserInfo | None] = _Memory()
-        self._verdicts: _Memory[bool] = _Memory()
+        self._users: _ExpiringCache[UserInfo | None] = _ExpiringCache()
+        self._decisions: _ExpiringCache[bool] = _ExpiringCache()
 
     def __call__(self, handler: Handler) -> Handler:
         """Return ``handler`` behind authentication and authorization."""
@@ -137,7 +137,7 @@ class _Guard:
         extra = {key: tuple(values) for key, values in (user.extra or {}).items()}
         who = (user.username, user.uid, tuple(user.groups or ()), tuple(sorted(extra.items())))
         key = (who, verb, path)
-        known = self._verdicts.get(key)
+        known = self._decisions.get(key)
         if known is not None:
             return known[0]
         spec = SubjectAccessReviewSpec(
@@ -149,11 +149,11 @@ class _Guard:
         )
         review = await self._ask(SubjectAccessReview(spec=spec))
         allowed = bool(review.status.allowed) and not review.status.denied
-        self._verdicts.put(key, allowed, ALLOWED_TTL if allowed else DENIED_TTL)
+        self._decisions.put(key, allowed, ALLOWED_TTL if allowed else DENIED_TTL)
         return allowed
 
     def _complain(self, message: str, error: Exception, **fields: str) -> None:
-        if (held_back := self._lines.allow()) is not None:
+        if (held_back := self._log_limiter.allow()) is not None:
             _log.error(message, error=error, **fields, **held_back)
 
     async def _ask(self, review: T) -> T:
@@ -163,7 +163,7 @@ class _Guard:
                 return await self._reviewer.create(review)
 
 
-class _Memory(Generic[V]):
+class _ExpiringCache(Generic[V]):
     """Answers that are kept for a while; when there are too many, the oldest is dropped."""
 
     def __init__(self) -> None:

@@ -31,7 +31,7 @@ _LABEL: Final = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*", re.ASCII)
 _SUFFIXES: Final = {"counter": "_total", "info": "_info"}
 _TYPES: Final = {"info": "gauge", "stateset": "gauge", "gaugehistogram": "histogram", "unknown": "untyped"}
 _APART: Final = ("_created", "_gcount", "_gsum")
-"""Suffixes of samples that the text format does not allow in a family; each of them becomes a gauge of its own."""
+"""Suffixes of samples that the text format does not allow in a family; each of them becomes a separate gauge."""
 
 
 class Registry(CollectorRegistry):

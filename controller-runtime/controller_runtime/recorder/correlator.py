@@ -4,8 +4,8 @@
 
 The rules and figures are client-go's, so a cluster sees as many events from this process as from a Go one.
 A repeated event raises the count of the first one. From the tenth on, events that differ only in their messages are
-combined into one event, until none comes for ten minutes. A source may send 25 events about an object at once, and
-after that one every five minutes.
+combined into one event, until none comes for ten minutes. A source may send 25 events of one type about an object at
+once, and after that one every five minutes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Key = tuple[str | None, ...]
 V = TypeVar("V")
 
 
-class Verdict(msgspec.Struct):
+class CorrelateResult(msgspec.Struct):
     """An event to send: ``event`` as new, or as a higher count of the event stored under its name."""
 
     event: Event
@@ -74,7 +74,7 @@ class _LRU(Generic[V]):
 
 
 class Correlator:
-    """Judges events in the order in which they come; ``clock`` is monotonic, ``new_name`` names combined events."""
+    """Correlates events in the order in which they come; ``clock`` is monotonic, ``new_name`` names combined events."""
 
     def __init__(
         self, clock: Callable[[], float], new_name: Callable[[str], str], *, max_records: int = MAX_RECORDS
@@ -85,8 +85,8 @@ class Correlator:
         self._seen: _LRU[_Seen] = _LRU(max_records)
         self._buckets: _LRU[TokenBucket] = _LRU(max_records)
 
-    def judge(self, event: Event) -> Verdict | None:
-        """Return the event to send for ``event``, or None when its source has exceeded its rate for the object."""
+    def correlate(self, event: Event) -> CorrelateResult | None:
+        """Return the event to send for ``event``, or None if its source exceeds the rate for the object and type."""
         event, key = self._combine(event)
         known = self._seen.get(key)
         if known is not None:
@@ -96,7 +96,7 @@ class Correlator:
         self.store(key, event)
         if not self._may_speak(event):
             return None
-        return Verdict(event, key, known is not None)
+        return CorrelateResult(event, key, known is not None)
 
     def store(self, key: Key, event: Event) -> None:
         """Remember ``event`` as the one stored for ``key``."""

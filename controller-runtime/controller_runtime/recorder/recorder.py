@@ -32,7 +32,7 @@ from controller_runtime.machinery.errors import (
 from controller_runtime.machinery.meta import format_time
 from controller_runtime.rest import TransportError
 
-from .correlator import Correlator, Verdict
+from .correlator import CorrelateResult, Correlator
 
 NORMAL: Final = "Normal"
 WARNING: Final = "Warning"
@@ -91,7 +91,7 @@ class SourceRecorder(EventRecorder):
 class Broadcaster:
     """The runnable that sends recorded events; when stopped, it first sends the queued ones.
 
-    The requests of ``writer`` must not delay those of reconcilers. It is called from one task, one call at a time.
+    ``writer`` is called from one task, one call at a time. Its requests must not delay those of reconcilers.
     """
 
     name = "event broadcaster"
@@ -114,7 +114,7 @@ class Broadcaster:
         self._queued = anyio.Event()
         self._lost = 0
         self._serial = 0
-        self._pending: Verdict | None = None
+        self._pending: CorrelateResult | None = None
         self._correlator = Correlator(anyio.current_time, self._new_name)
 
     def recorder_for(self, source: str) -> SourceRecorder:
@@ -181,44 +181,44 @@ class Broadcaster:
         return f"{about}.{int(moment.timestamp()) * 10**9 + moment.microsecond * 1000 + self._serial:x}"
 
     async def _send_next(self) -> None:
-        # Each event is correlated once; if its sending is cancelled, it stays the pending verdict.
+        # Each event is correlated once; if its sending is cancelled, its result stays pending.
         if self._pending is None:
-            self._pending = self._correlator.judge(self._queue.popleft())
+            self._pending = self._correlator.correlate(self._queue.popleft())
         if self._pending is not None:
             await self._send(self._pending)
             self._pending = None
 
-    async def _send(self, verdict: Verdict) -> None:
+    async def _send(self, result: CorrelateResult) -> None:
         for attempt in range(_TRIES):
             try:
                 with anyio.fail_after(_CALL_DEADLINE):
-                    await self._record(verdict)
+                    await self._record(result)
             except AlreadyExistsError:
                 return  # an earlier try was stored although its answer was lost
             except StatusError as error:
-                self._correlator.forget(verdict.key)
+                self._correlator.forget(result.key)
                 if not (isinstance(error, ForbiddenError) and error.has_cause("NamespaceTerminating")):
-                    _log.error("Event was refused", about=_summary(verdict.event), error=error)
+                    _log.error("Event was refused", about=_summary(result.event), error=error)
                 return
             except (TransportError, TimeoutError) as error:
-                _log.debug("Event was not sent and will be", about=_summary(verdict.event), error=error)
+                _log.debug("Event was not sent, trying again", about=_summary(result.event), error=error)
             except raised.FAILURES as error:
                 # The event cannot be written as JSON, its object's name does not fit into a URL, or the writer has a
                 # bug. A retry would not help, and the other events must not be lost.
                 failure = raised.as_error(error)
-                self._correlator.forget(verdict.key)
-                _log.error("Event cannot be sent", about=_summary(verdict.event), error=failure)
+                self._correlator.forget(result.key)
+                _log.error("Event cannot be sent", about=_summary(result.event), error=failure)
                 return
             else:
                 return
             # Many processes may have lost the same server: they must not all retry at the same time.
             await anyio.sleep(_RETRY_DELAY * (self._rng() if attempt == 0 else 1.0))
-        self._correlator.forget(verdict.key)
-        _log.error("Event was given up", about=_summary(verdict.event), tries=_TRIES)
+        self._correlator.forget(result.key)
+        _log.error("Event was given up", about=_summary(result.event), tries=_TRIES)
 
-    async def _record(self, verdict: Verdict) -> None:
-        event = verdict.event
-        if not verdict.known:
+    async def _record(self, result: CorrelateResult) -> None:
+        event = result.event
+        if not result.known:
             stored = await self._writer.create(event)
         else:
             patch = {"count": event.count, "lastTimestamp": event.last_timestamp, "message": event.message}
@@ -229,7 +229,7 @@ class Broadcaster:
                 about = event.involved_object.name if event.involved_object else None
                 event.metadata = ObjectMeta(name=self._new_name(about or ""), namespace=event.namespace)
                 stored = await self._writer.create(event)
-        self._correlator.store(verdict.key, stored)
+        self._correlator.store(result.key, stored)
 
 
 def reference(obj: Object) -> ObjectReference:

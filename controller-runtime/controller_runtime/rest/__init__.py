@@ -36,6 +36,7 @@ from .loading import in_cluster_config as in_cluster_config
 from .loading import load_config as load_config
 from .request import Request as Request
 from .request import field_selector_string as field_selector_string
+from .roundtrip import CompleteResponse as CompleteResponse
 from .roundtrip import Response as Response
 from .roundtrip import RoundTripper as RoundTripper
 from .tls import TLSConfig as TLSConfig

@@ -19,7 +19,7 @@ from .credentials import Anonymous, Credentials
 from .tls import TLSConfig
 
 _HEADER_NAME: Final = "!#$&'*+-.^_`|~"
-"""Characters that RFC 9110 allows in a header's name besides letters and digits; ``%`` escapes all others here."""
+"""Characters besides letters and digits that RFC 9110 allows in a header's name; all others are percent-encoded."""
 _UNFIT_FOR_HEADER: Final = re.compile(r"[^\x20-\x7e]")
 
 
@@ -30,7 +30,7 @@ def user_agent(program: str, release: str) -> str:
 
 
 def default_user_agent() -> str:
-    """Return :func:`user_agent` of the running program: the name of a script, or of the package of a module.
+    """Return :func:`user_agent` of the running program: a script's name, or that of the package ``python -m`` runs.
 
     A program that can be started in several ways should set :attr:`Config.user_agent`.
     """
@@ -71,7 +71,7 @@ class Config:
     qps: float = 0
     """Sustained requests per second; zero or less disables throttling."""
     burst: int = 0
-    """Requests that may exceed :attr:`qps` at once; at least one."""
+    """The most requests that are sent at once, in excess of :attr:`qps`; values below one count as one."""
     namespace: str = ""
     """The namespace of the context, or of the pod."""
     proxy: str = ""
@@ -82,13 +82,13 @@ class Config:
     @property
     def address(self) -> str:
         """:attr:`host` for logs and errors, without the user name and password that it may contain."""
-        return http1.shown(self.host)
+        return http1.without_credentials(self.host)
 
     def __repr__(self) -> str:
         """Return the settings that identify the connection, without keys, tokens and passwords."""
         return (
             f"{type(self).__name__}(host={self.address!r}, tls={self.tls!r}, "
             f"credentials={type(self.credentials).__name__}, user_agent={self.user_agent!r}, qps={self.qps!r}, "
-            f"burst={self.burst!r}, namespace={self.namespace!r}, proxy={http1.shown(self.proxy)!r}, "
+            f"burst={self.burst!r}, namespace={self.namespace!r}, proxy={http1.without_credentials(self.proxy)!r}, "
             f"impersonate={self.impersonate!r})"
         )

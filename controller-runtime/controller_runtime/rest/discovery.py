@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a server serves: the resources of kinds, and their schemas.
 
-`RESTMapper` maps kinds to resources, from the class if it declares one, else by discovery. `published_schema` reads the
-schema of a kind, which, unlike a CustomResourceDefinition, every authenticated client of an ordinary cluster may read.
+`RESTMapper` maps kinds to resources, from the class if it declares one, otherwise by discovery. `published_schema`
+reads the schema of a kind. Every authenticated client of an ordinary cluster may read it, unlike the
+CustomResourceDefinition.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ class RESTMapper:
         self._transport = transport
         self._miss_ttl = miss_ttl
         self._served: dict[GroupVersion, Mapping[str, Resource]] = {}
-        """Only groups that the server serves, as in ``_asked_at``."""
+        """This and ``_asked_at`` contain only groups and versions that the server serves."""
         self._asked_at: dict[GroupVersion, float] = {}
         self._missing: OrderedDict[GroupVersion, float] = OrderedDict()
         self._asking: dict[GroupVersion, anyio.Lock] = {}
@@ -84,7 +85,7 @@ class RESTMapper:
         """Return the resource of ``kind``, without a request if its class declares it.
 
         Raises:
-            NoKindMatchError: the server does not serve it.
+            NoKindMatchError: the server does not serve the kind.
             StatusError, TransportError: discovery failed.
         """
         if not isinstance(kind, tuple):
@@ -200,8 +201,8 @@ async def published_schema(
     If the revision is that of ``known``, ``known`` is returned and only the index of documents is requested.
 
     Raises:
-        StatusError: the server refuses.
-        TransportError: it was not reached, or the response cannot be decoded.
+        StatusError: the server refused the request.
+        TransportError: the server was not reached, or its response cannot be decoded.
     """
     index = await _read(transport, _INDEX, _Index, media_type="")  # API servers send it as plain text
     path = group_version_path(kind.group, kind.version).removeprefix("/")

@@ -7,7 +7,7 @@ RestError
 ├── InvalidRequestError     a group, version, namespace or name is not valid in a URL; also a ValueError
 ├── NoKindMatchError        the server does not serve this kind, e.g. because its CRD is not installed yet
 └── TransportError          the server was not reached, or the response was cut off
-    ├── ConnectError        no connection was made, and nothing was sent
+    ├── ConnectError        nothing was sent: no connection was made, or this replica may not write
     ├── TransportTimeoutError
     └── AnswerError         the response is not one of the Kubernetes API: a redirect, a proxy's page
 
@@ -40,7 +40,7 @@ class RestError(Exception):
 
 
 class ConfigError(RestError):
-    """The settings of a connection cannot be used; one line that names the file."""
+    """The settings of a connection cannot be used. The message is one line."""
 
 
 class InvalidRequestError(RestError, ValueError):
@@ -56,7 +56,7 @@ class NoKindMatchError(RestError):
 
 
 class TransportError(RestError):
-    """No response, or only a part of it, was received; the request may have taken effect."""
+    """No response, or only a part of one, was received; the request may have taken effect."""
 
     def __init__(self, message: str, *, host: str = "") -> None:
         super().__init__(f"{host}: {message}" if host else message)
@@ -64,7 +64,7 @@ class TransportError(RestError):
 
 
 class ConnectError(TransportError):
-    """No connection to the server was made; nothing was sent."""
+    """Nothing was sent: no connection to the server was made, or this replica may not write."""
 
 
 class TransportTimeoutError(TransportError):
@@ -98,7 +98,7 @@ def decoded(decode: Callable[[bytes], T], body: bytes) -> T:
 
 
 def _reason(error: Exception) -> str:
-    """Return on one line why a body is invalid, without any value of it."""
+    """Return on one line why a body is invalid, without quoting a value from it."""
     if isinstance(error, pydantic_core.ValidationError):
         first = error.errors(include_input=False, include_url=False)[0]
         return f"{'.'.join(map(str, first['loc']))}: {first['msg']}".lstrip(": ")
@@ -131,7 +131,7 @@ def parse_retry_after(value: str | None, now: datetime | None = None) -> float |
         # A longer number exceeds the bound, and Python refuses to parse one of thousands of digits.
         negative, long = value.startswith("-"), len(value) > _LONGEST_NUMBER
         return errors.bounded_wait(0 if negative else errors.MAX_RETRY_AFTER if long else int(value))
-    from email.utils import parsedate_to_datetime  # rare, and loads the codecs of mail
+    from email.utils import parsedate_to_datetime  # rarely needed, and imports the codecs of mail
 
     try:
         moment = parsedate_to_datetime(value)

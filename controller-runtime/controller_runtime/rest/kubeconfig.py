@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Read kubeconfigs: files are merged and checked, and one context is selected, with its server, TLS and identity.
 
-kubernetes-asyncio merges files and runs exec plugins, OIDC and gcloud logins. This module replaces the parts for which
-it writes temporary files (inline certificates stay in memory here) and those it does only once (a token file is read
-again when it is rewritten).
+kubernetes-asyncio merges files and runs exec plugins, OIDC and gcloud logins. This module replaces its other parts:
+kubernetes-asyncio writes inline certificates to temporary files, while here they stay in memory, and it reads a token
+file only once, while here it is read again from time to time.
 """
 
 from __future__ import annotations
@@ -69,16 +69,16 @@ class Access:
         if "://" not in host:
             host = f"{'https' if self._mentions_tls() else 'http'}://{host}"
         if problem := _bad_address(host):
-            raise self._cluster.error("server", f"{http1.shown(host)!r} {problem}")
+            raise self._cluster.error("server", f"{http1.without_credentials(host)!r} {problem}")
         # Like other credentials, a user name and password in the URL are not sent over plain HTTP.
-        return host if host.startswith("https:") else http1.shown(host)
+        return host if host.startswith("https:") else http1.without_credentials(host)
 
     @property
     def proxy(self) -> str:
         """The proxy's address, or an empty string."""
         proxy = self._cluster.text("proxy-url")
         if proxy and (problem := _bad_address(proxy)):
-            raise self._cluster.error("proxy-url", f"{http1.shown(proxy)!r} {problem}")
+            raise self._cluster.error("proxy-url", f"{http1.without_credentials(proxy)!r} {problem}")
         return proxy
 
     def _mentions_tls(self) -> bool:
@@ -96,7 +96,10 @@ class Access:
         return bool(skips)
 
     def tls(self) -> TLSConfig | None:
-        """Return the TLS settings after checking that they load, or None for plain HTTP."""
+        """Return the TLS settings after checking that they load, or None for plain HTTP.
+
+        Call :meth:`credentials` first, because a login plugin may issue the client certificate.
+        """
         if not self.host.startswith("https:"):
             return None
         config = TLSConfig(
@@ -198,7 +201,7 @@ class Entry:
         return self._folder / value if value else None
 
     def pem(self, key: str) -> bytes | Path | None:
-        """Return the inline bytes, else the named file, in the same order as kubectl."""
+        """Return the inline bytes or, without them, the path of the file; kubectl prefers the inline bytes, too."""
         if data := self.text(f"{key}-data"):
             try:
                 return base64.b64decode(data, validate=True)
@@ -244,7 +247,7 @@ def _bad_address(host: str) -> str:
     if address.scheme not in ("http", "https"):
         return "must begin with https:// or http://"
     if not address.hostname or port == 0:
-        return "has no host or no port"
+        return "has no valid host or port"
     return ""
 
 

@@ -32,11 +32,11 @@ _WARNING: Final = re.compile(r'299 \S+ "((?:[^"\\]|\\.)*)"')
 _log: Final = log.logger_from("rest")
 
 Observe = Callable[[str, str, str], None]
-"""Called with code, method and host of each response; the code is ``<error>`` if there was none."""
+"""Called after each attempt with code, method and host; the code is ``<error>`` if no response was received."""
 
 
 class Meter:
-    """Reports each outcome to ``observe``."""
+    """Reports the outcome of each attempt to ``observe``."""
 
     def __init__(self, inner: RoundTripper, host: str, observe: Observe) -> None:
         self._inner = inner
@@ -145,11 +145,12 @@ def warnings_in(header: str) -> list[str]:
 
 
 class Fence:
-    """Rejects writes while ``may_write`` returns False, including those that waited in an outer layer.
+    """Rejects writes while ``may_write`` returns False, including writes that waited in an outer layer.
 
-    The transport asks ``may_write`` again for a write that waited for a connection.
+    The transport calls ``may_write`` again for a write that waited for a connection.
 
-    ``unanswered`` is called when a write that was sent ends without a response: the server may still perform it.
+    ``unanswered`` is called when a write was possibly sent and ends without a response: the server may still perform
+    it.
     """
 
     def __init__(
@@ -193,7 +194,7 @@ class Throttle:
         self._bucket = TokenBucket(qps, max(1, burst)) if qps > 0 else None
 
     async def send(self, request: Request) -> Response:
-        """Wait for a token, then send ``request``; a request cancelled while it waits returns its token."""
+        """Wait for a token, then send ``request``; a request cancelled while it waits gives its token back."""
         if self._bucket is not None and (wait := self._bucket.take()):
             try:
                 await anyio.sleep(wait)

@@ -1,9 +1,10 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Find the connection to an API server.
+"""Find the settings of the connection to an API server.
 
 :func:`load_config` looks in the same places as kubectl and controller-runtime, in this order: the given file,
-the files named by ``KUBECONFIG``, the pod's own service account, ``~/.kube/config``.
+the files named by ``KUBECONFIG``, the pod's own service account, ``~/.kube/config``. If a context is given, the service
+account is skipped, because only files have contexts.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ async def config_from_dict(
     ``environ`` supplies the proxy if the kubeconfig has none; the default is the environment of the process.
 
     Raises:
-        ConfigError: the kubeconfig is incomplete or invalid.
+        ConfigError: the kubeconfig is incomplete or invalid, or a login failed.
     """
     from . import kubeconfig  # a pod does not need it
 
@@ -67,7 +68,8 @@ def in_cluster_config(environ: Mapping[str, str], *, folder: Path = SERVICE_ACCO
     """Return the connection of a pod to its own cluster.
 
     Raises:
-        ConfigError: the process does not run in a pod, or the pod has no token or no authority of its service account.
+        ConfigError: the process does not run in a pod, the token or the CA certificate of the pod's service account is
+            missing, or the proxy in ``environ`` is not an HTTP proxy.
     """
     host, port = environ.get("KUBERNETES_SERVICE_HOST"), environ.get("KUBERNETES_SERVICE_PORT")
     if not host or not port:

@@ -3,9 +3,9 @@
 """The proxy of the environment: ``HTTPS_PROXY``, ``HTTP_PROXY`` and ``NO_PROXY``, with the semantics of Go's net/http.
 
 The names may be lower case; upper case takes precedence. ``NO_PROXY`` lists destinations that are reached directly:
-``*``, IP addresses, CIDRs, a domain with its subdomains (``example.com``) or only its subdomains (``.example.com``,
-``*.example.com``), each optionally limited to one ``:port``. ``localhost`` and loopback addresses are always reached
-directly.
+``*``, CIDRs, IP addresses, a domain with its subdomains (``example.com``) or only its subdomains (``.example.com``,
+``*.example.com``). An IP address or a domain may be limited to one ``:port``. ``localhost`` and loopback addresses are
+always reached directly.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _IP = IPv4Address | IPv6Address
 
 
 def from_environment(server: str, environ: Mapping[str, str]) -> str:
-    """Return the URL of the proxy for ``server``, an address with its scheme; empty if none applies.
+    """Return the URL of the proxy through which the URL ``server`` is reached, or an empty string without a proxy.
 
     Raises:
-        ConfigError: the address is not that of an HTTP proxy; the message names the variable.
+        ConfigError: the value of the variable is not the address of an HTTP proxy; the message names the variable.
     """
     try:
         origin = http1.Origin.parse(server)

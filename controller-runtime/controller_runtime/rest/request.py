@@ -44,7 +44,7 @@ _SHORT: Final = 512
 
 
 class WriteOptions(TypedDict, total=False):
-    """Query parameters of writes; the values that are false are left out."""
+    """Query parameters of writes; those that are false or empty are left out."""
 
     field_owner: str
     dry_run: bool
@@ -66,10 +66,10 @@ class Request(msgspec.Struct, frozen=True):
     headers: Mapping[str, str] = {}
     body: bytes | None = None
     timeout: float | None = DEFAULT_TIMEOUT
-    """Seconds without a byte of the response; for a stream, seconds until its first byte. None means the limit of
-    ``bounds``, and no limit for a stream."""
+    """Seconds to wait for the head of the response, and then for each part of its body. For a stream, only the head is
+    waited for. None means the limit of ``bounds``, and no limit for a stream."""
     stream: bool = False
-    """The response's body arrives over time and is read line by line."""
+    """True if the response's body arrives over time and is read line by line."""
     bounds: Bounds = ORDINARY
     """The maximum size and total duration of the response; not applied to a stream."""
 
@@ -262,12 +262,12 @@ def segment(value: str) -> str:
         InvalidRequestError: the value is empty, ``.`` or ``..``, or contains ``/`` or ``%``.
     """
     if value in _NO_SEGMENTS or "/" in value or "%" in value:
-        raise InvalidRequestError(f"{value[:_LONGEST_SHOWN]!r} cannot stand in the path of a request")
+        raise InvalidRequestError(f"{value[:_LONGEST_SHOWN]!r} is not valid in the path of a request")
     try:
         return quote(value, safe="")
     except UnicodeEncodeError as error:
         raise InvalidRequestError(
-            f"{value[:_LONGEST_SHOWN]!r} cannot stand in the path of a request"
+            f"{value[:_LONGEST_SHOWN]!r} is not valid in the path of a request"
         ) from error
 
 

@@ -12,6 +12,7 @@ from . import errors
 from .request import Request
 
 _LONGEST_SHOWN: Final = 256
+_JSON: Final = {"Content-Type": "application/json"}
 
 
 class Response(ABC):
@@ -43,11 +44,12 @@ class Response(ABC):
     async def raise_for_status(self, *, media_type: str = "json") -> None:
         """Return if the request succeeded; otherwise close the response and raise.
 
-        ``media_type`` is a part of the media type that a success must have, in lower case: logs of pods are not JSON.
+        If a successful response has a media type, it must contain ``media_type``, which is in lower case. Logs of pods,
+        for instance, are not JSON.
 
         Raises:
             StatusError: the status code is 400 or more.
-            AnswerError: the response is neither an error nor a success of this media type.
+            AnswerError: the response is neither an error nor a success, or has another media type.
         """
         if self.status >= 400:
             try:
@@ -60,12 +62,31 @@ class Response(ABC):
             raise errors.AnswerError(problem)
 
 
+class CompleteResponse(Response):
+    """A response with its whole body, which is JSON unless ``headers`` say otherwise."""
+
+    def __init__(self, status: int, body: bytes, headers: Mapping[str, str] = _JSON) -> None:
+        self.status = status
+        self.headers = headers
+        self.body = body
+
+    async def read(self) -> bytes:
+        return self.body
+
+    async def lines(self) -> AsyncIterator[bytes]:
+        for line in self.body.splitlines():
+            yield line
+
+    async def close(self) -> None:
+        return None
+
+
 def _problem(status: int, headers: Mapping[str, str], expected: str) -> str:
     """Return why a response below 400 is not one of an API server, or an empty string."""
     if not 200 <= status < 300:
         location = headers.get("Location", "")[:_LONGEST_SHOWN]
-        return f"the response is {status}, not the Kubernetes API's" + (
-            f"; it points to {location!r}" if location else ""
+        return f"the response has status {status} and is not from the Kubernetes API" + (
+            f"; it redirects to {location!r}" if location else ""
         )
     media_type = headers.get("Content-Type", "")
     if media_type and expected not in media_type.lower():

@@ -106,7 +106,7 @@ def load_chain(context: ssl.SSLContext, cert: bytes, key: bytes) -> None:
     """Load a PEM certificate chain and its key into ``context``; the key is never written to disk.
 
     Raises:
-        ssl.SSLError: the certificate and the key do not match.
+        ssl.SSLError: the certificate or the key is not valid PEM, or they do not match.
     """
     # load_cert_chain accepts only file names. This file is in memory and has no name outside this process.
     file = os.memfd_create("certificate", os.MFD_CLOEXEC)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from types import TracebackType
 from typing import Final, Self
 
@@ -19,7 +19,7 @@ import anyio
 from . import errors, http1, layers
 from .config import Config
 from .request import Request
-from .roundtrip import Response, RoundTripper
+from .roundtrip import CompleteResponse, Response, RoundTripper
 
 _LONGEST_LINE: Final = 1 << 26
 TLS_CHECK_PERIOD: Final = 10.0
@@ -29,8 +29,8 @@ TLS_CHECK_PERIOD: Final = 10.0
 class Transport:
     """Sends requests to the server of ``config``; an async context manager that owns the connections.
 
-    Requests pass the layers of ``controller_runtime.rest.layers``. ``observe`` is called for every response,
-    ``may_write`` before each write, and ``unanswered`` after each that got no response.
+    Requests pass the layers of ``controller_runtime.rest.layers``. ``observe`` is called after every attempt,
+    ``may_write`` before each write, and ``unanswered`` after each write that got no response.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Transport:
         return await self._outermost.send(request)
 
     async def prepare(self) -> None:
-        """Open an idle connection for a later request, which reports the failure if there is one."""
+        """Open a connection for a later request. A failure is not raised here: the later request reports it."""
         await self._wire.prepare()
 
     async def __aenter__(self) -> Self:
@@ -78,7 +78,7 @@ class Transport:
 
 
 class _Wire:
-    """The innermost round tripper: the pool in use, and retired pools with requests in progress."""
+    """The innermost round tripper; it owns the current pool, and retired pools that still have requests in progress."""
 
     def __init__(self, config: Config, tls_check_period: float, may_write: Callable[[], bool] | None) -> None:
         self._config = config
@@ -133,9 +133,9 @@ class _Wire:
             if pool is not None:
                 self._retire(pool)
             # A request without a timeout still has one for connecting.
-            patience = http1.CONNECT_TIMEOUT if request.timeout is None else request.timeout
+            timeout = http1.CONNECT_TIMEOUT if request.timeout is None else request.timeout
             raise errors.TransportTimeoutError(
-                f"no response to {request.method} {request.path} within {patience:g} s", host=self._base
+                f"no response to {request.method} {request.path} within {timeout:g} s", host=self._base
             ) from error
         except http1.Error as error:
             raise errors.TransportError(str(error), host=self._base) from error
@@ -197,7 +197,7 @@ class _Wire:
             connection.abort()
         if not answer.whole:
             return _Stream(answer, connection, self._base)
-        return _Answer(answer.status, answer.headers, answer.body())
+        return CompleteResponse(answer.status, answer.body(), answer.headers)
 
     def _context(self) -> ssl.SSLContext | None:
         """Return the TLS context, which is rebuilt when one of its files has changed."""
@@ -238,23 +238,6 @@ def _new_pool(config: Config) -> http1.Pool:
     server_name = config.tls.server_name if config.tls is not None else ""
     dialer = http1.Dialer(origin, proxy=proxy, server_name=server_name, user_agent=config.user_agent)
     return http1.Pool(dialer, http1.Heads(prefix, shared))
-
-
-class _Answer(Response):
-    def __init__(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
-        self.status = status
-        self.headers = headers
-        self._body = body
-
-    async def read(self) -> bytes:
-        return self._body
-
-    async def lines(self) -> AsyncIterator[bytes]:
-        for line in self._body.splitlines():
-            yield line
-
-    async def close(self) -> None:
-        return None
 
 
 class _Stream(Response):

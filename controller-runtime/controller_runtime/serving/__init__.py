@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""One small HTTP/1.1 server: paths to async functions, with or without TLS.
+"""A small HTTP/1.1 server that maps paths to async functions, with or without TLS.
 
-Metrics, probes and webhooks are served by it. A handler sees a whole body, never longer than the server's limit;
-an error that it raises is logged and answered with 500.
+It serves metrics, probes and webhooks. A handler gets the whole body, which is never longer than the server's limit. An
+error that a handler raises is logged and answered with 500.
 """
 
 from typing import TYPE_CHECKING
@@ -23,4 +23,4 @@ from .server import TLSOptions as TLSOptions
 from .server import TLSProvider as TLSProvider
 
 if TYPE_CHECKING:
-    from . import certificates as certificates  # costs 60 ms: imported by those who issue one
+    from . import certificates as certificates  # costs 60 ms: import it only to issue one

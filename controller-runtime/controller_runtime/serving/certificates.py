@@ -35,7 +35,7 @@ _PURPOSES: Final = (
 def builder(
     subject: x509.Name, issuer: x509.Name, key: PublicKey, now: datetime, until: datetime
 ) -> x509.CertificateBuilder:
-    """Return a certificate to extend and to sign, valid from :data:`SKEW` before ``now``."""
+    """Return an unsigned certificate without extensions, valid from :data:`SKEW` before ``now``."""
     return (
         x509.CertificateBuilder()
         .subject_name(subject)
@@ -50,7 +50,7 @@ def builder(
 def authority(
     unsigned: x509.CertificateBuilder, key: PublicKey, *, path_length: int | None, purposes: Iterable[str]
 ) -> x509.CertificateBuilder:
-    """Extend a certificate to that of an authority which has ``key``."""
+    """Return the certificate with the extensions of a certificate authority that has ``key``."""
     return (
         unsigned.add_extension(x509.BasicConstraints(ca=True, path_length=path_length), critical=True)
         .add_extension(key_usage(*purposes), critical=True)
@@ -61,7 +61,7 @@ def authority(
 def leaf(
     unsigned: x509.CertificateBuilder, issuer: PublicKey, usage: x509.ObjectIdentifier
 ) -> x509.CertificateBuilder:
-    """Extend a certificate to that of a server or a client, by an authority which has the key ``issuer``."""
+    """Return the certificate with the extensions of a server or client, issued by the authority with key ``issuer``."""
     return (
         unsigned.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(key_usage("digital_signature"), critical=True)

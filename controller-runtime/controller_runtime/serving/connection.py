@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""One client's connection: requests go to their handlers one after the other, responses out in that order.
+"""One client's connection: requests go to their handlers one after the other, and responses are sent in that order.
 
 While a request is in progress, no further one is parsed, and new input pauses the reading: a client that sends
 without waiting for responses fills its own buffers, not ours. A client that disconnects does not stop the handler,
@@ -21,10 +21,10 @@ from .reader import Reader, State
 from .sharedstate import SharedState
 
 KEEP_ALIVE: Final = 120.0
-"""Seconds for which an idle connection is kept: longer than the 90 s of an API server, so that it never uses a closed
-one. A client may pause for as long while it sends a body or reads a response."""
+"""Seconds for which an idle connection is kept. An API server keeps it for 90 s, so it does not use a connection that
+we have closed. A client may pause for as long while it sends a body or reads a response."""
 HEAD_TIMEOUT: Final = 30.0
-"""Seconds from the first byte of a request in which its head must be complete."""
+"""Seconds from the first byte of a request within which its head must be complete."""
 _LINGER: Final = 10.0
 """Seconds for which further input of a rejected client is discarded, so that the client reads the reason."""
 _SLICE: Final = 16 * 1024
@@ -40,17 +40,17 @@ class Connection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport
         self._timer: asyncio.TimerHandle
         self._deadline = 0.0
-        self._reader = Reader(self._enqueue, shared.max_body, shared.hold, shared.inspection)
-        self.active = self._loop.time()
+        self._reader = Reader(self._enqueue, shared.max_body, shared.count_kept, shared.inspection)
+        self.last_input = self._loop.time()
         """When the client last sent something."""
-        self.since = self.active
+        self.body_since = self.last_input
         """When the client began to send the body."""
         # Requests and ready responses in their order, input that is not parsed yet, and the wait for room to write.
         self._queue: deque[tuple[HTTPRequest | HTTPResponse, bytes]] = deque()
         self._task: asyncio.Task[None] | None = None
         self._rest = b""
         self._paused = False
-        self._held_up = False  # until there is room for more of the body
+        self._body_paused = False  # True: do not read until there is room for more of the body
         self._room: anyio.Event | None = None
         self._ended = False  # the last answer is written
         self._eof = False
@@ -58,34 +58,34 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def busy(self) -> bool:
-        """Whether a request is in progress or arriving."""
+        """True if a request is in progress or arriving."""
         if self._task is not None:
             return True
         return not self._ended and self._reader.state in {State.HEAD, State.BODY}
 
     @property
     def waiting(self) -> bool:
-        """Whether it waits for its client to send a request, or to read a response."""
+        """True if the connection waits for its client to send a request, or to read a response."""
         return self._task is None or self._room is not None
 
     @property
     def kept(self) -> int:
-        """Bytes of the body that it is reading."""
+        """Bytes that are kept of the body that is arriving."""
         return self._reader.kept
 
-    def hold_up(self) -> None:
-        """Stop reading the body until :meth:`go_on`."""
-        self._held_up = True
+    def pause_body(self) -> None:
+        """Stop reading the body until :meth:`resume_body`."""
+        self._body_paused = True
         self._pause()
 
-    def go_on(self) -> None:
+    def resume_body(self) -> None:
         """Continue reading."""
-        self._held_up = False
+        self._body_paused = False
         if self._task is None and not self._transport.is_closing():
             self._go_on_reading()
 
     def drop(self) -> None:
-        """Close now and free its memory; a request in progress continues."""
+        """Close now and free the memory; a request in progress continues."""
         self._reader.close()
         self._transport.abort()
 
@@ -131,7 +131,7 @@ class Connection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         """Parse the input, or keep it until the request in progress is answered."""
         data = self._shared.buffer[:nbytes]
-        self.active = self._loop.time()
+        self.last_input = self._loop.time()
         if self._task is not None and not self._reader.discarding:
             self._rest += data
             self._pause()
@@ -141,10 +141,10 @@ class Connection(asyncio.BufferedProtocol):
         if self._task is None and not self._ended:
             self._wait_for_more(before)
             if self._shared.crowded and self.kept:
-                self._shared.hold_up(self)
+                self._shared.pause_body(self)
 
     def eof_received(self) -> bool:
-        """Still answer the request in progress, if the transport can stay half open, which TLS cannot."""
+        """Still answer the request in progress if the transport can stay half open, which is not possible with TLS."""
         self._eof = True
         return self._task is not None and self._transport.can_write_eof()
 
@@ -194,7 +194,7 @@ class Connection(asyncio.BufferedProtocol):
             self._reader.expecting = False
             self._transport.write(message.CONTINUE)
         if state is State.BODY and before is not State.BODY:
-            self.since = self.active
+            self.body_since = self.last_input
         if state is not State.HEAD:
             self._deadline = self._loop.time() + KEEP_ALIVE
         elif before is not State.HEAD:
@@ -206,7 +206,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.pause_reading()
 
     def _go_on_reading(self) -> None:
-        if self._paused and not self._held_up:
+        if self._paused and not self._body_paused:
             self._paused = False
             self._transport.resume_reading()
 
@@ -227,7 +227,7 @@ class Connection(asyncio.BufferedProtocol):
                     try:
                         answer = await self._shared.answer(item)
                     finally:
-                        self._shared.hold(-len(item.body))
+                        self._shared.count_kept(-len(item.body))
                 else:
                     answer = item
                 if self._lost:
@@ -272,7 +272,7 @@ class Connection(asyncio.BufferedProtocol):
     def _clear_queue(self) -> None:
         for item, _ in self._queue:
             if isinstance(item, HTTPRequest):
-                self._shared.hold(-len(item.body))
+                self._shared.count_kept(-len(item.body))
         self._queue.clear()
 
     def _resume(self) -> None:

@@ -57,10 +57,10 @@ class HTTPRequest(msgspec.Struct, frozen=True, kw_only=True):
     query: Mapping[str, list[str]] = {}
     headers: Mapping[str, str] = {}
     body: bytes = b""
-    too_large: bool = False
-    """The body was longer than the server's limit, or was refused by its inspection; ``body`` is empty then."""
+    body_rejected: bool = False
+    """True if the body was longer than the server's limit or the inspection refused it; ``body`` is then empty."""
     refusal: str = ""
-    """Why the inspection refused the body."""
+    """Why the inspection refused the body; empty if it did not."""
 
 
 class HTTPResponse(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,10 +78,10 @@ class HTTPResponse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Inspection(Protocol):
-    """Inspects bodies while they arrive, so that a rejected one is not kept or read."""
+    """Inspects bodies while they arrive, so that the rest of a rejected body is discarded and not kept."""
 
     size: int
-    """Minimum size in bytes of an inspected body: a smaller one is left to its handler."""
+    """Minimum size in bytes of the bodies that are inspected; smaller ones go to their handler uninspected."""
 
     def begin(self) -> Callable[[bytes], str | None]:
         """Return a function that takes each piece of one body, and returns the reason to reject it, or None."""
@@ -145,7 +145,7 @@ def _start(status: int, content_type: str, second: int) -> bytes:
 
 
 def _date(second: int) -> str:
-    """Return a moment as HTTP writes it, whatever the locale."""
+    """Return a time as HTTP writes it, regardless of the locale."""
     at = time.gmtime(second)
     clock = f"{at.tm_hour:02}:{at.tm_min:02}:{at.tm_sec:02}"
     return f"{_DAYS[at.tm_wday]}, {at.tm_mday:02} {_MONTHS[at.tm_mon - 1]} {at.tm_year:04} {clock} GMT"

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""From the bytes of a connection to its requests, or to the rejection of malformed ones.
+"""Parse the bytes of a connection into requests, and reject malformed ones.
 
 ::
 
@@ -8,7 +8,7 @@
       └── malformed input is answered with 4xx or 5xx ──► OVER
 
 Heads that Go's net/http refuses are refused: a proxy in front of the server might interpret them differently.
-A body beyond the limit is delivered at once as a request without a body; the rest of the body is discarded.
+A request whose body exceeds the limit is delivered at once, without its body; the rest of the body is discarded.
 """
 
 from __future__ import annotations
@@ -62,24 +62,25 @@ class Reader:
         self,
         deliver: Deliver,
         max_body: int,
-        hold: Callable[[int], None],
+        count_kept: Callable[[int], None],
         inspection: Inspection | None = None,
     ) -> None:
-        """Make a reader. ``hold`` gets the number of bytes of a body that it keeps, negative if it drops them.
+        """Make a reader.
 
-        The receiver of a request owns its body, and must release the bytes.
+        ``count_kept`` is called with the number of bytes of a body that the reader keeps from now on, or with a
+        negative number when it drops them. The receiver of a request owns its body, and must call it to release them.
         """
         self.state = State.IDLE
         self.discarding = False
-        """The body is too long: its request is delivered without it."""
+        """True if the body is too long or was refused: its request is delivered without it."""
         self.unread = False
-        """The last request was refused before its end."""
+        """True if the last request was refused before all of it had arrived."""
         self.expecting = False
-        """The client waits for ``100 Continue`` before it sends the body."""
+        """True if the client waits for ``100 Continue`` before it sends the body."""
         self.kept = 0
         """Bytes of an unfinished body."""
         self._deliver = deliver
-        self._hold = hold
+        self._count_kept = count_kept
         self._max_body = max_body
         self._inspection = inspection
         self._inspect: Callable[[bytes], str | None] | None = None
@@ -104,7 +105,7 @@ class Reader:
         self._crumbs.clear()
         kept, self.kept = self.kept, 0
         if kept:
-            self._hold(-kept)
+            self._count_kept(-kept)
 
     def feed(self, piece: bytes | memoryview) -> None:
         """Parse a piece; must not be called in :attr:`State.OVER`."""
@@ -199,7 +200,7 @@ class Reader:
         self._crumbs.append(piece)
         self._loose += len(piece)
         self.kept += len(piece)
-        self._hold(len(piece))
+        self._count_kept(len(piece))
         if self._size > self._max_body:
             self._let_go()
             self._discard()
@@ -231,7 +232,7 @@ class Reader:
         headers = self._headers
         keep = self._parser.should_keep_alive()
         if self._parser.should_upgrade():
-            # The parser takes the rest for another protocol, including a body.
+            # The parser treats all that follows as another protocol, even the body of this request.
             if headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in headers:
                 self._refuse(501, "501 not implemented\n")
                 return
@@ -249,9 +250,9 @@ class Reader:
 
     def _discard(self, refusal: str = "") -> None:
         self.discarding = self.unread = True
-        self._deliver(self._request(b"", too_large=True, refusal=refusal), message.CLOSE)
+        self._deliver(self._request(b"", body_rejected=True, refusal=refusal), message.CLOSE)
 
-    def _request(self, body: bytes, *, too_large: bool = False, refusal: str = "") -> HTTPRequest:
+    def _request(self, body: bytes, *, body_rejected: bool = False, refusal: str = "") -> HTTPRequest:
         path, query = message.target(self._url)
         return HTTPRequest(
             method=self._parser.get_method().decode(),
@@ -259,10 +260,10 @@ class Reader:
             query=query,
             headers=Headers(self._headers),
             body=body,
-            too_large=too_large,
+            body_rejected=body_rejected,
             refusal=refusal,
         )
 
 
 def _drop(_what: HTTPRequest | HTTPResponse, _connection: bytes) -> None:
-    """Deliver to nowhere."""
+    """Discard what is delivered after the reader was closed."""

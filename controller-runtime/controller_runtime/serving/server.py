@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""A server: its address, its TLS options, the routes behind it, and the end of connections when it is stopped."""
+"""The server: its address, its TLS options, its routes, and how its connections end when it stops."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ HTTP_1_1: Final = "http/1.1"
 _DRAIN: Final = 10.0
 """Seconds that requests in progress may take once the server is stopped."""
 _HANDSHAKE: Final = 10.0
-"""Seconds that a client may take to agree on TLS."""
-_GOODBYE: Final = 1.0
-"""Seconds that a client may take to agree on the end of TLS."""
+"""Seconds that a TLS handshake may take."""
+_TLS_SHUTDOWN_TIMEOUT: Final = 1.0
+"""Seconds that the end of a TLS session may take."""
 _NO_ACCEPT: Final = 0.5
 """Seconds to wait after a connection could not be accepted, e.g. because file descriptors are used up."""
 
@@ -60,9 +60,9 @@ class TLSOptions:
     client_ca: bytes | Path | None = None
     """Certificate authorities, in PEM, for client certificates; None does not request certificates."""
     client_certificate_required: bool = True
-    """With ``client_ca``: False also serves clients that show no certificate."""
+    """With ``client_ca``: if False, clients without a certificate are served, too."""
     configure: Callable[[ssl.SSLContext], None] | None = None
-    """Called last, with the context: for settings without an option here."""
+    """Called last with the context, for settings that have no option here."""
 
     def apply(self, context: ssl.SSLContext) -> None:
         """Set the options on a server's ``context``.
@@ -80,7 +80,7 @@ class TLSOptions:
             if self.ciphers:
                 context.set_ciphers(self.ciphers)
             if self.client_ca is not None:
-                self._demand_certificates(context, self.client_ca)
+                self._verify_clients(context, self.client_ca)
         except (ssl.SSLError, OSError, ValueError) as error:
             raise ServerError(f"TLS options: {error}") from error
         if set(self.next_protocols) - {HTTP_1_1}:
@@ -91,7 +91,7 @@ class TLSOptions:
         if self.configure is not None:
             self.configure(context)
 
-    def _demand_certificates(self, context: ssl.SSLContext, authorities: bytes | Path) -> None:
+    def _verify_clients(self, context: ssl.SSLContext, authorities: bytes | Path) -> None:
         pem = authorities if isinstance(authorities, bytes) else authorities.read_bytes()
         context.load_verify_locations(cadata=pem.decode("ascii", errors="ignore"))
         context.verify_mode = ssl.CERT_REQUIRED if self.client_certificate_required else ssl.CERT_OPTIONAL
@@ -196,7 +196,7 @@ class Server:
         await self._serving.wait()
 
     async def start(self) -> None:
-        """Serve until cancelled; requests in progress are then finished, new connections refused.
+        """Serve until cancelled; then refuse new connections, and give requests in progress time to finish.
 
         Raises:
             ServerError: the address cannot be bound, or the TLS options cannot be used.
@@ -215,7 +215,7 @@ class Server:
                 while True:
                     accepted = await _accept(listening, shared)
                     try:
-                        await shared.place()
+                        await shared.wait_for_room()
                     except BaseException:
                         accepted.close()
                         raise
@@ -289,7 +289,7 @@ async def _welcome(
                 ssl=context,
                 # Without TLS, these arguments are not allowed.
                 ssl_handshake_timeout=_HANDSHAKE if context is not None else None,
-                ssl_shutdown_timeout=_GOODBYE if context is not None else None,
+                ssl_shutdown_timeout=_TLS_SHUTDOWN_TIMEOUT if context is not None else None,
             )
             made = True
     except OSError as error:

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """State and limits that the connections of one server share: handlers, number of connections and bytes of bodies.
 
-A server that is full closes the connection that has waited longest for its client. When it keeps too many bytes of
-bodies, it stops reading; if that does not help within a second, it drops incomplete bodies, the oldest first.
+A server with too many connections closes the one that has waited longest for its client. When it keeps too many bytes
+of bodies, it stops reading bodies; if that does not help within a second, it drops incomplete ones, the oldest first.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from controller_runtime.machinery import raised
 from . import message
 from .message import Handler, HTTPRequest, HTTPResponse, Inspection
 
-MAX_HELD: Final = 24 * 1024 * 1024
+MAX_KEPT: Final = 24 * 1024 * 1024
 """The most bytes of bodies that one server keeps at a time, incomplete or in progress."""
 _CONNECTIONS: Final = (16, 1024)
 _SHARE: Final = 8
 """A server uses an eighth of the process's file descriptors, so that four servers leave half to the clients."""
-_PATIENCE: Final = 1.0
+_STALL_TIMEOUT: Final = 1.0
 """Seconds that a client has to send a body, a request or a handshake while others wait for its place."""
-_GOODBYE: Final = 1.0
+_CLOSE_TIMEOUT: Final = 1.0
 """Seconds that closing a connection may take once the server stops."""
 _BUFFER: Final = 64 * 1024
 
@@ -41,7 +41,7 @@ _log = logging.getLogger("controller-runtime.http")
 
 
 def default_max_connections() -> int:
-    """Return how many connections a server takes, which depends on the current limit of file descriptors."""
+    """Return how many connections a server accepts, which depends on the process's limit of file descriptors."""
     least, most = _CONNECTIONS
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return most if files == resource.RLIM_INFINITY else max(least, min(most, files // _SHARE))
@@ -50,31 +50,31 @@ def default_max_connections() -> int:
 class Client(Protocol):
     """The part of a client's connection that the shared state uses."""
 
-    active: float
+    last_input: float
     """When the client last sent something."""
-    since: float
+    body_since: float
     """When the client began to send the body."""
 
     @property
     def busy(self) -> bool:
-        """Whether a request is in progress or arriving."""
+        """True if a request is in progress or arriving."""
 
     @property
     def waiting(self) -> bool:
-        """Whether it waits for its client to send a request, or to read a response."""
+        """True if the connection waits for its client to send a request, or to read a response."""
 
     @property
     def kept(self) -> int:
-        """Bytes of the body that it is reading."""
+        """Bytes that are kept of the body that is arriving."""
 
-    def hold_up(self) -> None:
-        """Stop reading the body until :meth:`go_on`."""
+    def pause_body(self) -> None:
+        """Stop reading the body until :meth:`resume_body`."""
 
-    def go_on(self) -> None:
+    def resume_body(self) -> None:
         """Continue reading."""
 
     def drop(self) -> None:
-        """Close now and free its memory; a request in progress continues."""
+        """Close now and free the memory; a request in progress continues."""
 
     def stop(self) -> None:
         """Close if idle; otherwise close after the next response."""
@@ -93,7 +93,7 @@ class SharedState:
         now: Callable[[], float] = time.time,
         *,
         max_connections: int | None = None,
-        max_held: int = MAX_HELD,
+        max_kept: int = MAX_KEPT,
         inspection: Inspection | None = None,
     ) -> None:
         self.route = route
@@ -107,9 +107,10 @@ class SharedState:
         self._connections: set[Client] = set()
         self._handshakes: dict[anyio.CancelScope, float] = {}
         self._max_connections = max_connections or default_max_connections()
-        self._held = 0
-        self._max_held = max(max_held, 2 * max_body)
-        self._held_up: set[Client] = set()
+        self.kept_total = 0
+        """Bytes of bodies, arriving or in progress."""
+        self._max_kept = max(max_kept, 2 * max_body)
+        self._paused: set[Client] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._change = anyio.Event()
 
@@ -120,7 +121,7 @@ class SharedState:
     def leave(self, connection: Client) -> None:
         """Remove a connection that is closed and has no request in progress."""
         self._connections.discard(connection)
-        self._held_up.discard(connection)
+        self._paused.discard(connection)
         self.changed()
 
     def changed(self) -> None:
@@ -136,7 +137,7 @@ class SharedState:
             return _NOT_FOUND
         try:
             return await handler(request)
-        except raised.ENDINGS as error:
+        except raised.STRAY_EXITS as error:
             # Raised by the handler itself, unless the connection was aborted.
             _log.error("Error handling request", exc_info=raised.as_error_of_plain_task(error))
             return _BROKEN
@@ -145,7 +146,7 @@ class SharedState:
             return _BROKEN
 
     def render(self, answer: HTTPResponse, connection: bytes, *, headless: bool) -> bytes:
-        """Return the bytes of an answer, or of 500 if its headers cannot be written."""
+        """Return the bytes of a response, or of a 500 if its headers cannot be written."""
         second = int(self.now())
         try:
             return message.render(answer, connection, second, headless=headless)
@@ -166,48 +167,43 @@ class SharedState:
         del self._handshakes[scope]
         self.changed()
 
-    async def place(self) -> None:
-        """Return once there is a place for one more connection, for which another one may be evicted."""
+    async def wait_for_room(self) -> None:
+        """Return once one more connection is allowed; to make room for it, another one may be closed."""
         while len(self._connections) + len(self._handshakes) >= self._max_connections:
             self._change = anyio.Event()
             self.evict()
-            with anyio.move_on_after(_PATIENCE):
+            with anyio.move_on_after(_STALL_TIMEOUT):
                 await self._change.wait()
 
     def evict(self) -> None:
-        """Close the connection or handshake that has waited longest for its client, for at least a second."""
+        """Close the connection or handshake that has waited longest for its client, if that is at least a second."""
         waiting: list[tuple[float, Callable[[], None]]] = [
-            (each.active, each.drop) for each in self._connections if each.waiting
+            (each.last_input, each.drop) for each in self._connections if each.waiting
         ]
         waiting += [(since, scope.cancel) for scope, since in self._handshakes.items()]
         since, drop = min(waiting, key=lambda each: each[0], default=(math.inf, None))
-        if drop is not None and since + _PATIENCE <= asyncio.get_running_loop().time():
+        if drop is not None and since + _STALL_TIMEOUT <= asyncio.get_running_loop().time():
             drop()
 
     # How many bytes.
 
-    def hold(self, count: int) -> None:
-        """Add bytes of kept bodies; a number below zero releases them."""
-        self._held += count
-        if count < 0 and self._held_up and not self.crowded:
+    def count_kept(self, count: int) -> None:
+        """Count bytes of bodies that are kept; a negative number releases them."""
+        self.kept_total += count
+        if count < 0 and self._paused and not self.crowded:
             self._relieve()
 
     @property
-    def held(self) -> int:
-        """Bytes of kept bodies, arriving or in progress."""
-        return self._held
-
-    @property
     def crowded(self) -> bool:
-        """Whether there are too many bytes of bodies."""
-        return self._held > self._max_held
+        """True if more bytes of bodies are kept than allowed."""
+        return self.kept_total > self._max_kept
 
-    def hold_up(self, connection: Client) -> None:
+    def pause_body(self, connection: Client) -> None:
         """Stop reading a body until others are done or dropped."""
-        connection.hold_up()
-        self._held_up.add(connection)
+        connection.pause_body()
+        self._paused.add(connection)
         if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(_PATIENCE, self._make_way)
+            self._timer = asyncio.get_running_loop().call_later(_STALL_TIMEOUT, self._make_way)
 
     def _make_way(self) -> None:
         """Drop stalled bodies, the oldest first, until the others may continue."""
@@ -215,44 +211,47 @@ class SharedState:
         for connection in self._stragglers():
             if not self.crowded:
                 break
-            self._held_up.discard(connection)
+            self._paused.discard(connection)
             connection.drop()
         if not self.crowded:
             self._relieve()
-        elif self._held_up:
-            self._timer = asyncio.get_running_loop().call_later(_PATIENCE, self._make_way)
+        elif self._paused:
+            self._timer = asyncio.get_running_loop().call_later(_STALL_TIMEOUT, self._make_way)
 
     def _stragglers(self) -> list[Client]:
         """Return the clients to drop, the oldest body first.
 
-        While a request in progress may still release its body, these are only clients that have stopped sending;
-        otherwise, all whose bodies began more than a second ago.
+        While a request in progress may still release its body, these are only clients that have sent nothing for a
+        second. Otherwise, these are all clients whose bodies began more than a second ago.
         """
-        latest = asyncio.get_running_loop().time() - _PATIENCE
+        latest = asyncio.get_running_loop().time() - _STALL_TIMEOUT
         receiving = [each for each in self._connections if each.kept]
-        if self._held > sum(each.kept for each in receiving):
-            late = [each for each in receiving if each not in self._held_up and each.active <= latest]
+        if self.kept_total > sum(each.kept for each in receiving):
+            late = [each for each in receiving if each not in self._paused and each.last_input <= latest]
         else:
-            late = [each for each in receiving if each.since <= latest]
-        return sorted(late, key=lambda each: each.since)
+            late = [each for each in receiving if each.body_since <= latest]
+        return sorted(late, key=lambda each: each.body_since)
 
     def _relieve(self) -> None:
-        held_up, self._held_up = self._held_up, set()
-        for connection in held_up:
-            connection.go_on()
+        paused, self._paused = self._paused, set()
+        for connection in paused:
+            connection.resume_body()
 
     # The end.
 
     async def drain(self, seconds: float) -> None:
-        """Close every connection: idle ones at once, busy ones after their response, all soon after ``seconds``."""
+        """Close all connections: idle ones at once, busy ones after their response.
+
+        A connection that is still busy after ``seconds`` is closed about a second later, and its request is cancelled.
+        """
         self.closing = True
         for connection in tuple(self._connections):
             connection.stop()
         await self._wait(lambda: any(each.busy for each in self._connections), seconds)
-        await self._wait(lambda: bool(self._connections), _GOODBYE)
+        await self._wait(lambda: bool(self._connections), _CLOSE_TIMEOUT)
         for connection in tuple(self._connections):
             connection.abort()
-        await self._wait(lambda: bool(self._connections), _GOODBYE)
+        await self._wait(lambda: bool(self._connections), _CLOSE_TIMEOUT)
         if self._timer is not None:
             self._timer.cancel()
 

@@ -5,9 +5,8 @@
 A life is one run of a simulated cluster; the seed is an integer.
 """
 
-from controller_runtime.fake.requests import Answer as Answer
 from controller_runtime.fake.requests import kind_of as kind_of
-from controller_runtime.fake.requests import place_of as place_of
+from controller_runtime.fake.requests import parse_request as parse_request
 from controller_runtime.fake.watches import Event as Event
 from controller_runtime.fake.writes import Review as Review
 
@@ -23,9 +22,8 @@ from .loop import DeadlockError as DeadlockError
 from .loop import LeakError as LeakError
 from .loop import Process as Process
 from .loop import SimLoop as SimLoop
-from .network import WRITE_METHODS as WRITE_METHODS
 from .network import Observer as Observer
-from .network import is_aside as is_aside
+from .network import is_fenced_write as is_fenced_write
 from .server import MANAGER as MANAGER
 from .simulation import Simulation as Simulation
 from .simulation import Step as Step

@@ -45,8 +45,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m controller_runtime.simtest")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    replay = commands.add_parser("replay", help="live the life of a seed again and print its timeline")
-    check = commands.add_parser("check", help="live seeds several times and print the first difference")
+    replay = commands.add_parser("replay", help="run the life of a seed again and print its timeline")
+    check = commands.add_parser("check", help="run lives several times and print the first difference")
     record = commands.add_parser("record", help="print the lives of seeds as JSON, one a line")
     for command in (replay, check, record):
         command.add_argument("scenario", metavar="FILE::NAME", help="the test, as pytest names it")
@@ -81,7 +81,10 @@ def _replay(given: argparse.Namespace) -> int:
 
 
 def _check(given: argparse.Namespace) -> int:
-    """Compare the lives of each seed: two in this process, the second after all others, and two in new processes."""
+    """Run the life of each seed four times and compare.
+
+    Two runs are in this process, the second one after the first lives of all seeds, and two in new processes.
+    """
     seeds = range(given.first, given.first + given.seeds)
     first = _lives(given, seeds)
     others = {"again in this process": _lives(given, seeds)}

@@ -133,7 +133,7 @@ class Webhooks:
         return {_NAMESPACE: name, **labels}
 
     def _register(self, call: _Call, table: Table) -> None:
-        server, gvk = self._server, table.facts.gvk
+        server, gvk = self._server, table.properties.gvk
         if call.is_for(""):
             server.admit.setdefault(gvk, []).append(call.review)
         for subresource in _SUBRESOURCES:
@@ -230,7 +230,7 @@ class _Call:
 
     def _body(self, review: Review) -> bytes:
         self._number += 1
-        gvk, resource = self._table.facts.gvk, self._table.resource
+        gvk, resource = self._table.properties.gvk, self._table.resource
         metadata = (review.new or review.old or {})["metadata"]
         request = {
             "uid": f"{self._hook['name']}-{self._number}",
@@ -250,7 +250,7 @@ class _Call:
         )
 
     def _shown(self, document: Document | None) -> Document | None:
-        gvk = self._table.facts.gvk
+        gvk = self._table.properties.gvk
         return None if document is None else {"apiVersion": gvk.api_version, "kind": gvk.kind, **document}
 
 

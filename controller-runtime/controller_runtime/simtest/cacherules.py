@@ -27,21 +27,21 @@ from .server import Server
 _Versions = dict[NamespacedName, str]
 _DENIED: Final = 403
 _MEMORY: Final = 300.0
-"""Seconds for which a request for a watch may count as a failure: it does if the watch lasted only a few seconds."""
+"""Seconds for which a request for a watch may count as a failure; it counts if the watch lasted only a few seconds."""
 _Watch = tuple[Process, str, str]
 
 
-def disagreements(server: Server, engine: SharedInformer) -> Iterator[str]:
+def disagreements(server: Server, informer: SharedInformer) -> Iterator[str]:
     """Yield descriptions of the differences between a cache and the server; a cluster at rest has none."""
-    table = _table_of(server, engine)
-    if not engine.has_synced or not is_unselective(engine) or table is None:
+    table = _table_of(server, informer)
+    if not informer.has_synced or not is_unselective(informer) or table is None:
         return
-    kind, store = engine.gvk.kind, engine.store
-    for key, has, entry in _compared(_stored(table), engine):
+    kind, store = informer.gvk.kind, informer.store
+    for key, has, entry in _compared(_stored(table), informer):
         if (entry.resource_version if entry is not None else None) != has:
             yield f"a cache differs from the server: {kind} {key.name}"
         elif entry is not None:
-            values = engine._index(CachedObject(engine.kind, entry))
+            values = informer._index(CachedObject(informer.kind, entry))
             for field, index in store._indices.items():
                 if index.values.get(key, ()) != values.get(field, ()):
                     yield f"an index is wrong: {kind} {key.name} by {field}"
@@ -49,55 +49,55 @@ def disagreements(server: Server, engine: SharedInformer) -> Iterator[str]:
         yield f"a cache keeps our own write after the watch has confirmed it: {kind} {key.name}"
 
 
-def missed(server: Server, engine: SharedInformer) -> Iterator[str]:
+def missed(server: Server, informer: SharedInformer) -> Iterator[str]:
     """Yield descriptions of the changes that a cache lacks although its watch has reached their versions."""
-    table, feed = _table_of(server, engine), engine._informers.get("")
-    if table is None or feed is None or not feed.synced or feed._found is not None:
+    table, inner = _table_of(server, informer), informer._informers.get("")
+    if table is None or inner is None or not inner.synced or inner._found is not None:
         return
-    reached = feed._reached
-    if not is_unselective(engine) or not reached:
+    reached = inner._reached
+    if not is_unselective(informer) or not reached:
         return
     objects = server.history.at(table, int(reached))
     if objects is None:
         return
     versions = {key: document["metadata"]["resourceVersion"] for key, document in objects.items()}
-    for key, had, entry in _compared(versions, engine):
+    for key, had, entry in _compared(versions, informer):
         # A list may contain newer states than the version that it names.
         if (entry is None) != (had is None) or (entry and had and int(entry.resource_version) < int(had)):
-            yield f"a watch has skipped a change: {engine.gvk.kind} {key.name}"
+            yield f"a watch has skipped a change: {informer.gvk.kind} {key.name}"
 
 
-def is_ghost(engine: SharedInformer, key: NamespacedName) -> bool:
-    """Return True if reads find an own write that the watch has not reported, although it has passed its version."""
-    feed, write = engine._informers.get(""), engine.store._writes.get(key)
+def is_ghost(informer: SharedInformer, key: NamespacedName) -> bool:
+    """Return True if reads find an own write that the watch has not reported, although it has passed that version."""
+    inner, write = informer._informers.get(""), informer.store._writes.get(key)
     return (
-        feed is not None
-        and feed._found is None
+        inner is not None
+        and inner._found is None
         and write is not None
         and write.entry is not None
-        and feed.covers(write.version)
+        and inner.covers(write.version)
     )
 
 
-def is_readable(engine: SharedInformer) -> bool:
+def is_readable(informer: SharedInformer) -> bool:
     """Return True if a cache must answer: it was filled, and its kind is served."""
-    feeds = engine._informers.values()
-    return bool(feeds) and all(feed.synced and feed._missing_since is None for feed in feeds)
+    inner = informer._informers.values()
+    return bool(inner) and all(each.synced and each._missing_since is None for each in inner)
 
 
-def held_back(engine: SharedInformer) -> Iterator[tuple[NamespacedName, int]]:
+def held_back(informer: SharedInformer) -> Iterator[tuple[NamespacedName, int]]:
     """Yield, for each object, the key and the id of the first change held back from handlers during a write."""
-    for key, writing in engine.processor._held._writing.items():
+    for key, writing in informer.processor._held._writing.items():
         for change, _ in writing.held[:1]:
             yield key, id(change)
 
 
 def _compared(
-    versions: _Versions, engine: SharedInformer
+    versions: _Versions, informer: SharedInformer
 ) -> Iterator[tuple[NamespacedName, str | None, Entry | None]]:
     cached = {
         NamespacedName(namespace, name): entry
-        for namespace, within in engine.store._objects.items()
+        for namespace, within in informer.store._objects.items()
         for name, entry in within.items()
     }
     for key in sorted(versions.keys() | cached.keys()):
@@ -108,20 +108,20 @@ def _stored(table: Table) -> _Versions:
     return {key: row.document["metadata"]["resourceVersion"] for key, row in table.rows.items()}
 
 
-def _table_of(server: Server, engine: SharedInformer) -> Table | None:
-    return next((table for table in server.tables.values() if table.facts.gvk == engine.gvk), None)
+def _table_of(server: Server, informer: SharedInformer) -> Table | None:
+    return next((table for table in server.tables.values() if table.properties.gvk == informer.gvk), None)
 
 
-def found(engine: SharedInformer, options: dict[str, Any]) -> Iterator[Entry]:
+def found(informer: SharedInformer, options: dict[str, Any]) -> Iterator[Entry]:
     """Yield the entries that reads find and the options of a list select."""
-    store, now = engine.store, anyio.current_time()
+    store, now = informer.store, anyio.current_time()
     fields = dict(options.get("fields") or {})
     own = {"metadata.namespace": "namespace", "metadata.name": "name"}
     for key in dict.fromkeys([*store.observed_keys(options.get("namespace") or ""), *store._writes]):
         entry = store.get(key, now)
         if entry is None or (options.get("namespace") and key.namespace != options["namespace"]):
             continue
-        values = engine._index(CachedObject(engine.kind, entry))
+        values = informer._index(CachedObject(informer.kind, entry))
         if all(
             getattr(entry, own[name]) == value if name in own else value in values.get(name, ())
             for name, value in fields.items()
@@ -129,9 +129,9 @@ def found(engine: SharedInformer, options: dict[str, Any]) -> Iterator[Entry]:
             yield entry
 
 
-def is_unselective(engine: SharedInformer) -> bool:
+def is_unselective(informer: SharedInformer) -> bool:
     """Return True if a cache has all objects of its kind."""
-    selection = engine.selection
+    selection = informer.selection
     return not (selection.labels or selection.fields) and not any(selection.namespaces or ())
 
 

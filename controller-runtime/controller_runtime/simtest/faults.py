@@ -13,7 +13,7 @@ from controller_runtime.apis.core.v1 import Event
 from controller_runtime.fake.storage import DeleteOptions
 from controller_runtime.fake.watches import Watch
 
-from .leases import Campaign
+from .leases import LeaderWatcher
 from .server import MANAGER
 from .simulation import Act, Fault, Simulation
 
@@ -46,13 +46,13 @@ async def _roll_out(sim: Simulation, rng: random.Random) -> None:
     """Stop one manager after the other, some of them at the moment when they acquire the lease."""
     for _ in range(rng.randint(2, 4)):
         sim.stop(_some_manager(sim, rng))
-        moment = Campaign()
-        sim.network.observers.append(moment)
+        watcher = LeaderWatcher()
+        sim.network.observers.append(watcher)
         with anyio.move_on_after(40.0):
-            name = await moment.begun()
+            name = await watcher.new_leader()
             await anyio.sleep(rng.random() * 0.01)
             sim.stop(name)
-        sim.network.observers.remove(moment)
+        sim.network.observers.remove(watcher)
 
 
 async def _expire_events(sim: Simulation, _: random.Random) -> None:
@@ -120,11 +120,11 @@ async def _miss_changes(sim: Simulation, rng: random.Random) -> None:
         await anyio.sleep(rng.uniform(1.0, 8.0))
 
 
-def _weather(name: str) -> Act:
+def _network_fault(name: str) -> Act:
     async def cause(sim: Simulation, rng: random.Random) -> None:
-        setattr(sim.network.weather, name, rng.choice([0.05, 0.3, 0.9]))
+        setattr(sim.network.faults, name, rng.choice([0.05, 0.3, 0.9]))
         await anyio.sleep(rng.uniform(2, 20))
-        setattr(sim.network.weather, name, 0.0)
+        setattr(sim.network.faults, name, 0.0)
 
     return cause
 
@@ -152,7 +152,7 @@ async def _forbid(sim: Simulation, rng: random.Random) -> None:
 
 async def _miss(sim: Simulation, rng: random.Random) -> None:
     """Stop serving a custom kind to managers for a while, as a server does when it starts or its CRD is replaced."""
-    tables = [table for table in sim.server.tables.values() if table.facts.custom]
+    tables = [table for table in sim.server.tables.values() if table.properties.custom]
     if not tables:
         return
     resource = rng.choice(sorted(table.resource.group_resource for table in tables))
@@ -190,14 +190,14 @@ FAULTS: Final = (
     Fault("silent watches", _silence),
     Fault("missed changes", _miss_changes),
     Fault("cut off", _cut_off),
-    Fault("refused", _weather("refused")),
-    Fault("unavailable", _weather("unavailable")),
-    Fault("pages", _weather("pages")),
-    Fault("lost answers", _weather("lost")),
-    Fault("late answers", _weather("late")),
-    Fault("stuck answers", _weather("stuck")),
-    Fault("garbled answers", _weather("garbled")),
-    Fault("conflicts", _weather("conflicts")),
+    Fault("refused", _network_fault("refused")),
+    Fault("unavailable", _network_fault("unavailable")),
+    Fault("pages", _network_fault("pages")),
+    Fault("lost answers", _network_fault("lost")),
+    Fault("late answers", _network_fault("late")),
+    Fault("stuck answers", _network_fault("stuck")),
+    Fault("garbled answers", _network_fault("garbled")),
+    Fault("conflicts", _network_fault("conflicts")),
     Fault("drift", _drift),
     Fault("forbid", _forbid),
     Fault("missing kind", _miss),

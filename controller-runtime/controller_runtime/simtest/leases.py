@@ -12,14 +12,13 @@ import anyio
 import msgspec
 
 from controller_runtime.apis.coordination.v1 import Lease
-from controller_runtime.fake.requests import Answer
 from controller_runtime.fake.watches import Event
-from controller_runtime.rest import Request, Response
+from controller_runtime.rest import CompleteResponse, Request, Response
 
 from .loop import Process
-from .network import WRITE_METHODS, Observer, is_aside
+from .network import WRITE_METHODS, Observer, is_fenced_write
 
-_PATIENCE: Final = 35.0
+_WRITE_TIMEOUT: Final = 35.0
 """Seconds within which a write is answered, and within which a manager ends after it has stopped everything else."""
 
 
@@ -35,7 +34,7 @@ class Leases:
 
     def see(self, event: Event) -> None:
         """Check a change. Raises AssertionError if a lease was taken before it expired, or if its term is wrong."""
-        if event.table.facts.gvk != Lease.gvk or event.type == "DELETED":
+        if event.table.properties.gvk != Lease.gvk or event.type == "DELETED":
             return
         metadata, spec = event.document["metadata"], _spec(event.document)
         before, now = _spec(event.before), self._now()
@@ -67,16 +66,16 @@ class Leases:
         return written + float(_spec(lease).get("leaseDurationSeconds") or 0) - now
 
 
-class Campaign(Observer):
+class LeaderWatcher(Observer):
     """Waits for a process that begins to lead."""
 
     def __init__(self) -> None:
-        self._begun = anyio.Event()
+        self._acquired = anyio.Event()
         self._name = ""
 
-    async def begun(self) -> str:
+    async def new_leader(self) -> str:
         """Wait for the first process that sends a request to acquire a lease, and return its name."""
-        await self._begun.wait()
+        await self._acquired.wait()
         return self._name
 
     def sends(self, process: Process, request: Request) -> None:
@@ -86,7 +85,7 @@ class Campaign(Observer):
         spec = _spec(msgspec.json.decode(request.body or b"{}"))
         if spec.get("holderIdentity") and spec.get("acquireTime") == spec.get("renewTime"):
             self._name = process.name
-            self._begun.set()
+            self._acquired.set()
 
 
 class Holders(Observer):
@@ -126,7 +125,7 @@ class Holders(Observer):
         """Count a request; fail if it is about leases, and the leader knows already that another has replaced it."""
         if process in self._deposed and "/leases" in request.path:
             self._fail(f"a leader goes on although another holds its lease: {process.name}")
-        if request.method in WRITE_METHODS and not is_aside(request):
+        if is_fenced_write(request):
             self._unanswered.setdefault(process, {})[id(request)] = request, self._now()
         if process in self._open and "/leases" in request.path:
             self._open[process] += 1
@@ -142,7 +141,7 @@ class Holders(Observer):
     def _learn(self, process: Process, request: Request, response: Response) -> None:
         """Note if the process learns that it holds the lease, or that another took it."""
         identity = self._identities.get(process)
-        if not identity or not isinstance(response, Answer) or not _is_success(response):
+        if not identity or not isinstance(response, CompleteResponse) or not _is_success(response):
             return
         holder = _spec(msgspec.json.decode(response.body)).get("holderIdentity")
         if request.method in WRITE_METHODS and holder == identity:
@@ -172,14 +171,16 @@ class Holders(Observer):
         return process in self._given_up
 
     def ended(self, process: Process) -> None:
-        """Check that a stopped process holds no lease if all its later requests about leases had success.
+        """Check that a stopped process holds no lease if all its requests about leases since the stop had success.
 
         It may keep the lease if the server may still perform one of its last writes.
         """
         open_requests, identity = self._open.pop(process, 1), self._identities[process]
         last = max((at for _, at in self._unanswered.pop(process, {}).values()), default=-math.inf)
         for lease in self._stored():
-            recently = self._now() - last <= _PATIENCE + float(_spec(lease).get("leaseDurationSeconds") or 0)
+            recently = self._now() - last <= _WRITE_TIMEOUT + float(
+                _spec(lease).get("leaseDurationSeconds") or 0
+            )
             if (
                 not (open_requests or recently)
                 and identity
@@ -190,7 +191,7 @@ class Holders(Observer):
 
 def _is_success(response: Response) -> bool:
     """Return True for a success that a client can decode: not a proxy's page, and not cut off."""
-    if response.status >= 300 or not isinstance(response, Answer):
+    if response.status >= 300 or not isinstance(response, CompleteResponse):
         return False
     try:
         msgspec.json.decode(response.body)

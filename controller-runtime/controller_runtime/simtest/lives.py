@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Run the life of a seed, compare two, shrink one that fails, search many for a failure, and make a test of that."""
+"""Run the life of a seed, compare two runs, shrink a life that fails, search many, and make tests of scenarios."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def difference(one: Life, other: Life) -> str | None:
     parts = [_first(one.lines, other.lines, "line")]
     if one.calls and other.calls:
         parts.append(_first(one.calls, other.calls, "callback"))
-    return "\n".join(filter(None, parts)) or "the lives part after their last lines"
+    return "\n".join(filter(None, parts)) or "the lives differ after their last lines"
 
 
 def in_another_process(
@@ -394,6 +394,6 @@ def _check_repeats(outcome: Outcome, again: Outcome) -> None:
     if (found := difference(Life.of(outcome), Life.of(again))) is not None:
         failure = "" if outcome.failure is None else f"\nit had failed with: {outcome.failure}"
         raise LeakError(
-            f"seed {outcome.seed} lives another life the second time: the program depends on something outside the "
+            f"seed {outcome.seed} runs differently the second time: the program depends on something outside the "
             f"simulation, or keeps something between lives\n{found}{failure}"
         )

@@ -126,7 +126,7 @@ class SimLoop(asyncio.BaseEventLoop):
     def call_soon(
         self, callback: Callable[..., object], *args: object, context: Context | None = None
     ) -> asyncio.Handle:
-        """Run a callback after the waiting callbacks of its lane: its task's, or that of the callback that runs now."""
+        """Run a callback last in the lane of its task; without a task, in the lane of the callback that runs now."""
         self._check_closed()  # type: ignore[attr-defined]
         handle = asyncio.Handle(callback, args, self, context)
         owner = getattr(callback, "__self__", None)

@@ -15,18 +15,25 @@ import anyio
 
 from controller_runtime.fake import requests
 from controller_runtime.machinery import errors
-from controller_runtime.rest import Request, Response, TransportError, TransportTimeoutError, layers
+from controller_runtime.rest import (
+    CompleteResponse,
+    Request,
+    Response,
+    TransportError,
+    TransportTimeoutError,
+    layers,
+)
 
 from .loop import CURRENT_PROCESS, Process
 from .server import Server
 
 _HOST: Final = "simulation"
-_PATIENCE: Final = 30.0
+_REQUEST_TIMEOUT: Final = 30.0
 WRITE_METHODS: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 
 
 @dataclass(slots=True)
-class Weather:
+class NetworkFaults:
     """The state of the network and of the server. Each value is the fraction of requests that are affected."""
 
     refused: float = 0.0
@@ -68,34 +75,34 @@ class Network:
     rng: random.Random
     record: Callable[[str, str], None]
     """Called with an actor and an action, for the timeline."""
-    weather: Weather = field(default_factory=Weather)
+    faults: NetworkFaults = field(default_factory=NetworkFaults)
     cut_off: set[str] = field(default_factory=set)
     """Names of processes whose requests do not reach the server."""
     slowest: float = 0.005
-    """Maximum seconds that a request or an answer takes in good weather."""
+    """Maximum seconds that a request or an answer takes without faults."""
     slow: list[Callable[[Request], float]] = field(default_factory=list)
     """Functions that each draw the seconds by which the answer to a request is delayed."""
     observers: list[Observer] = field(default_factory=list)
     home: Context = field(default_factory=copy_context)
     """The context of the server's side of requests, so that the end of a simulated process does not stop it."""
 
-    def wire(self, process: Process, user: str, may_write: Callable[[], bool] = lambda: True) -> Wire:
-        """Return the connection of a process, which sends its requests as ``user``."""
-        return Wire(self, process, user, may_write)
+    def transport(self, process: Process, user: str) -> SimulatedTransport:
+        """Return the transport of a process, which sends its requests as ``user``."""
+        return SimulatedTransport(self, process, user)
 
 
-class Wire:
+class SimulatedTransport:
     """A RoundTripper from one process to the server, with the layers of :class:`controller_runtime.rest.Transport`."""
 
-    def __init__(self, network: Network, process: Process, user: str, may_write: Callable[[], bool]) -> None:
-        self.may_write = may_write
+    def __init__(self, network: Network, process: Process, user: str) -> None:
+        self.may_write: Callable[[], bool] = lambda: True
         """Called before each write except those of leases and events."""
         self.unanswered: Callable[[], None] = lambda: None
-        """Called after each of these writes that got no answer."""
+        """Called after a write, except one of leases and events, that got no answer."""
         bare = _Bare(network, process, user)
-        self._aside = layers.RetryAfter(bare)
+        self._unfenced = layers.RetryAfter(bare)
         fence = layers.Fence(bare, self._may_write, _HOST, unanswered=self._note_unanswered)
-        self._main = layers.RetryAfter(fence)
+        self._fenced = layers.RetryAfter(fence)
 
     def _may_write(self) -> bool:
         return self.may_write()
@@ -105,7 +112,7 @@ class Wire:
 
     async def send(self, request: Request) -> Response:
         """Return the server's answer. Raises TransportError when there is none."""
-        return await (self._aside if is_aside(request) else self._main).send(request)
+        return await (self._fenced if is_fenced_write(request) else self._unfenced).send(request)
 
 
 class _Bare:
@@ -119,31 +126,31 @@ class _Bare:
 
     async def send(self, request: Request) -> Response:
         """Return the server's answer. Raises TransportError when there is none."""
-        network, rng, weather = self._network, self._network.rng, self._network.weather
+        network, rng, faults = self._network, self._network.rng, self._network.faults
         name = self._process.name
         write = request.method in WRITE_METHODS
         for each in network.observers:
             each.sends(self._process, request)
         if name in network.cut_off:
-            await anyio.sleep(request.timeout or _PATIENCE)
+            await anyio.sleep(request.timeout or _REQUEST_TIMEOUT)
             network.record(name, f"{_named(request)} -> no answer")
             raise TransportTimeoutError(f"no answer to {request.method} {request.path}", host=_HOST)
-        if (answer := self._spoiled(request, rng, weather)) is not None:
+        if (answer := self._spoiled(request, rng, faults)) is not None:
             network.record(name, f"{_named(request)} -> {answer.status}")
             for each in network.observers:
                 each.answered(self._process, request, answer)
             return answer
-        lost = write and rng.random() < weather.lost
-        late = rng.random() * 8.0 if rng.random() < weather.late else 0.0
-        if write and weather.stuck and rng.random() < weather.stuck:
-            late = rng.uniform(0.5, 1.0) * _PATIENCE
+        lost = write and rng.random() < faults.lost
+        late = rng.random() * 8.0 if rng.random() < faults.late else 0.0
+        if write and faults.stuck and rng.random() < faults.stuck:
+            late = rng.uniform(0.5, 1.0) * _REQUEST_TIMEOUT
         there, back = (rng.random() * network.slowest + late / 2 for _ in range(2))
         response = await self._travel(request, there, back + sum(each(request) for each in network.slow))
         if lost:
             network.record(name, f"{_named(request)} -> {response.status}, and the answer is lost")
             raise TransportError("the connection broke", host=_HOST)
-        if isinstance(response, requests.Answer) and rng.random() < weather.garbled:
-            response = requests.Answer(response.status, response.body[: rng.randrange(len(response.body))])
+        if isinstance(response, CompleteResponse) and rng.random() < faults.garbled:
+            response = CompleteResponse(response.status, response.body[: rng.randrange(len(response.body))])
         network.record(name, f"{_named(request)} -> {response.status}")
         for each in network.observers:
             each.answered(self._process, request, response)
@@ -188,14 +195,16 @@ class _Bare:
         for each in self._network.observers:
             each.arrives(self._process, request)
 
-    def _spoiled(self, request: Request, rng: random.Random, weather: Weather) -> requests.Answer | None:
+    def _spoiled(
+        self, request: Request, rng: random.Random, faults: NetworkFaults
+    ) -> CompleteResponse | None:
         """Return a fault's answer in place of the server's, or None. Raises TransportError for a refused connection."""
-        if rng.random() < weather.refused:
+        if rng.random() < faults.refused:
             self._network.record(self._process.name, f"{_named(request)} -> refused")
             raise TransportError("connection refused", host=_HOST)
-        if rng.random() < weather.pages:
-            return requests.page(rng.choice([200, 502, 503]))
-        if rng.random() < weather.unavailable:
+        if rng.random() < faults.pages:
+            return requests.proxy_error_page(rng.choice([200, 502, 503]))
+        if rng.random() < faults.unavailable:
             code, reason = rng.choice(
                 [(500, "InternalError"), (503, "ServiceUnavailable"), (429, "TooManyRequests")]
             )
@@ -203,14 +212,14 @@ class _Bare:
             return requests.refusal(
                 errors.StatusError("simulated", code=code, reason=reason, retry_after=wait)
             )
-        if request.method in ("PUT", "PATCH") and rng.random() < weather.conflicts:
+        if request.method in ("PUT", "PATCH") and rng.random() < faults.conflicts:
             return requests.refusal(errors.StatusError("simulated", code=409, reason="Conflict"))
         return None
 
 
-def is_aside(request: Request) -> bool:
-    """Return True for leases and events, which a manager sends past the fence."""
-    return "/leases" in request.path or "/events" in request.path
+def is_fenced_write(request: Request) -> bool:
+    """Return True for a write, unless it is of a lease or an event: a manager sends these past its fence."""
+    return request.method in WRITE_METHODS and "/leases" not in request.path and "/events" not in request.path
 
 
 def _named(request: Request) -> str:

@@ -96,7 +96,7 @@ class Replica(View):
                 self.wake(None)
 
 
-class Break(Enum):
+class ConnectionEnd(Enum):
     """How a connection ends too early."""
 
     RESET = "reset"
@@ -115,11 +115,11 @@ class BreakableWatches(Watches):
         self.delays = Delays[[Watch]]()
         """Draws the seconds that a line takes to arrive."""
         self._rng = rng
-        self._broken: dict[Watch, Break] = {}
+        self._broken: dict[Watch, ConnectionEnd] = {}
 
     def cut_one(self, watch: Watch) -> None:
-        """Break the connection of a watch, perhaps within a line."""
-        self._broken[watch] = self._rng.choice(list(Break))
+        """ConnectionEnd the connection of a watch, perhaps within a line."""
+        self._broken[watch] = self._rng.choice(list(ConnectionEnd))
         super().cut_one(watch)
 
     async def _sent(self, watch: Watch, lines: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
@@ -135,9 +135,9 @@ class BreakableWatches(Watches):
                         break
                     yield line
             match self._broken.pop(watch, None):
-                case Break.RESET:
+                case ConnectionEnd.RESET:
                     raise TransportError("the connection broke")
-                case Break.WITHIN_LINE if last:
+                case ConnectionEnd.WITHIN_LINE if last:
                     # A proxy ended the answer properly, so the client reads the part as a whole line.
                     yield last[: self._rng.randrange(len(last))]
         finally:

@@ -55,7 +55,7 @@ class Events(Observer):
 
     def see(self, event: Event) -> None:
         """Note an event that is stored."""
-        if event.table.facts.gvk == Reported.gvk and event.type != "DELETED":
+        if event.table.properties.gvk == Reported.gvk and event.type != "DELETED":
             count = int(event.document.get("count") or 1)
             before = event.before or event.document
             # A patch whose answer was lost is sent again with the same time; a patch that is late has a lower count.
@@ -85,7 +85,10 @@ class Events(Observer):
             self._sending[process].sent += 1
 
     def answered(self, process: Process, request: Sent, response: Response) -> None:
-        """Note a refusal; that a new event exists already, or that a repeated one has expired, does not count."""
+        """Note a refusal.
+
+        The answers that a new event exists already, and that a repeated one has expired, are not refusals.
+        """
         expected = {"POST": 409, "PATCH": 404}.get(request.method)
         if _is_of_event(request) and process in self._sending:
             self._sending[process].refused |= response.status >= 400 and response.status != expected

@@ -37,25 +37,25 @@ from controller_runtime.cache.cache import DECODE_STEP
 from controller_runtime.cache.informer import SharedInformer
 from controller_runtime.cache.objects import CachedObject
 from controller_runtime.controller import Controller, outcomes
-from controller_runtime.fake.requests import Answer, kind_of
+from controller_runtime.fake.requests import kind_of
 from controller_runtime.fake.watches import Event as Change
 from controller_runtime.leaderelection import LeaderElectionError
 from controller_runtime.machinery import GVK, NamespacedName, PartialObjectMetadata
 from controller_runtime.machinery.errors import NotFoundError, StatusError
 from controller_runtime.manager import Manager, errors
 from controller_runtime.reconcile import Request, Result
+from controller_runtime.rest import CompleteResponse, Response, RestError
 from controller_runtime.rest import Request as Sent
-from controller_runtime.rest import Response, RestError
 
 from . import cacherules
 from .cacherules import Resumes
 from .leases import Holders, Leases
 from .loop import Process
-from .network import WRITE_METHODS, Observer, is_aside
+from .network import Observer, is_fenced_write
 from .reportrules import Events, Metrics
 from .server import Server
 
-Place = tuple[GVK, NamespacedName]
+ObjectRef = tuple[GVK, NamespacedName]
 _FORESEEN: Final = (
     StatusError,
     RestError,
@@ -82,17 +82,17 @@ class Written:
 
 
 @dataclass
-class Replica:
+class ManagerReplica:
     """A manager, and its writes."""
 
     process: Process
     manager: Manager
     has_led: bool = False
     controllers: list[Controller] = field(default_factory=list)
-    answered: dict[asyncio.Task[Any] | None, dict[Place, Written]] = field(default_factory=dict)
+    answered: dict[asyncio.Task[Any] | None, dict[ObjectRef, Written]] = field(default_factory=dict)
     """By task, the answered writes since its last read; the call of the last one may not have returned yet."""
-    written: dict[Place, Written] = field(default_factory=dict)
-    read: dict[tuple[Any, Place], Written] = field(default_factory=dict)
+    written: dict[ObjectRef, Written] = field(default_factory=dict)
+    read: dict[tuple[Any, ObjectRef], Written] = field(default_factory=dict)
     """By class and object, the version that the last read returned."""
 
     @property
@@ -103,7 +103,7 @@ class Replica:
 
 
 def is_foreseen(error: BaseException | None) -> bool:
-    """Return True if ``error`` may end a manager; of a plain ManagerError, the cause decides."""
+    """Return True if ``error`` may end a manager; for a plain ManagerError, its cause decides."""
     if isinstance(error, BaseExceptionGroup):
         return all(map(is_foreseen, error.exceptions))
     if type(error) is errors.ManagerError:
@@ -125,8 +125,8 @@ class Rules(Observer):
         self._server = server
         self._now = now
         self._failures = failures
-        self.replicas: dict[str, Replica] = {}
-        self._writers: dict[Process, Replica] = {}
+        self.replicas: dict[str, ManagerReplica] = {}
+        self._writers: dict[Process, ManagerReplica] = {}
         """By process, also the replicas that have ended: their writes may arrive later."""
         self._sent: dict[int, tuple[Sent, float]] = {}
         """By id, the writes that have not arrived, and when they were sent."""
@@ -145,7 +145,7 @@ class Rules(Observer):
 
     def follow(self, process: Process, manager: Manager) -> None:
         """Check a manager from now on; it has no controllers yet."""
-        replica = self.replicas[process.name] = self._writers[process] = Replica(process, manager)
+        replica = self.replicas[process.name] = self._writers[process] = ManagerReplica(process, manager)
         add = manager.add
 
         def watched(runnable: Any) -> None:
@@ -181,7 +181,7 @@ class Rules(Observer):
 
         def short_at_first(request: Request, error: Exception) -> float:
             seconds = delay(request, error)
-            if request in succeeded and seconds > _FIRST_RETRY and outcomes.asked_wait(error) is None:
+            if request in succeeded and seconds > _FIRST_RETRY and outcomes.requested_delay(error) is None:
                 self.fail(f"the first retry after a success comes late: {request}: {seconds:.1f} s")
             succeeded.discard(request)
             return seconds
@@ -197,7 +197,7 @@ class Rules(Observer):
 
     def sends(self, process: Process, sent: Sent) -> None:
         """Note when a write is sent."""
-        if sent.method in WRITE_METHODS and not is_aside(sent):
+        if is_fenced_write(sent):
             self._sent[id(sent)] = sent, self._now()
 
     def arrives(self, process: Process, sent: Sent) -> None:
@@ -208,7 +208,7 @@ class Rules(Observer):
         writes may arrive while another leads.
         """
         replica = self._writers.get(process)
-        if replica is None or sent.method not in WRITE_METHODS or is_aside(sent) or not replica.identity:
+        if replica is None or not is_fenced_write(sent) or not replica.identity:
             return
         now, holders = self._now(), self._holders()
         _, sent_at = self._sent.pop(id(sent), (sent, now))
@@ -230,15 +230,10 @@ class Rules(Observer):
 
     # Reads see own writes.
 
-    def _writer(self, process: Process, sent: Sent) -> Replica | None:
+    def _writer(self, process: Process, sent: Sent) -> ManagerReplica | None:
         """Return the replica that sent a write; None for other requests, leases and events."""
         replica = self.replicas.get(process.name)
-        if (
-            replica is None
-            or replica.process is not process
-            or sent.method not in WRITE_METHODS
-            or is_aside(sent)
-        ):
+        if replica is None or replica.process is not process or not is_fenced_write(sent):
             return None
         return replica
 
@@ -248,7 +243,7 @@ class Rules(Observer):
         gvk = kind_of(sent.path, self._server.tables) if replica is not None else None
         if replica is None or gvk is None or "dryRun" in dict(sent.query):
             return
-        if response.status >= 300 or not isinstance(response, Answer):
+        if response.status >= 300 or not isinstance(response, CompleteResponse):
             return
         try:
             body = msgspec.json.decode(response.body)
@@ -258,34 +253,34 @@ class Rules(Observer):
             return  # not enough for a reader of the whole object
         metadata = body.get("metadata") or {}
         if "uid" in metadata:
-            place = gvk, NamespacedName(metadata.get("namespace", ""), metadata["name"])
+            ref = gvk, NamespacedName(metadata.get("namespace", ""), metadata["name"])
             ended = metadata.get("deletionTimestamp") and not (
                 metadata.get("finalizers") or metadata.get("deletionGracePeriodSeconds")
             )
             written = Written(metadata["uid"], int(metadata["resourceVersion"]), bool(ended))
-            replica.answered.setdefault(asyncio.current_task(), {})[place] = written
+            replica.answered.setdefault(asyncio.current_task(), {})[ref] = written
 
     async def _read(
         self,
-        replica: Replica,
+        replica: ManagerReplica,
         read: Callable[..., Awaitable[Any]],
         kind: Any,
         key: NamespacedName | tuple[str, str],
     ) -> Any:
         # This task has continued, so its calls that wrote have returned.
-        for place, written in replica.answered.pop(asyncio.current_task(), {}).items():
-            before = replica.written.get(place)
+        for ref, written in replica.answered.pop(asyncio.current_task(), {}).items():
+            before = replica.written.get(ref)
             if before is None or before.version < written.version:
-                replica.written[place] = written
-        place = kind.gvk, NamespacedName(*key)
-        expected = replica.written.get(place)
+                replica.written[ref] = written
+        ref = kind.gvk, NamespacedName(*key)
+        expected = replica.written.get(ref)
         try:
             found = await read(kind, key)
         except NotFoundError:
-            self._check_missing(replica, kind, place)
+            self._check_missing(replica, kind, ref)
             raise
         except CacheDegradedError:
-            if (engine := _engine(replica, kind)) is not None and cacherules.is_readable(engine):
+            if (informer := _informer(replica, kind)) is not None and cacherules.is_readable(informer):
                 self.fail(f"a cache that was filled cannot be read: {kind.gvk.kind}")
             raise
         metadata = found.entry if isinstance(found, CachedObject) else found.metadata
@@ -294,37 +289,37 @@ class Rules(Observer):
             self.fail(f"a read is older than an own write: {kind.gvk.kind} {key[1]}")
         if expected is not None and uid == expected.uid and expected.ended:
             self.fail(f"a read returns an object whose deletion our own write completed: {kind.gvk.kind} {key[1]}")
-        engine = _engine(replica, kind)
-        if engine is not None and cacherules.is_ghost(engine, place[1]):
+        informer = _informer(replica, kind)
+        if informer is not None and cacherules.is_ghost(informer, ref[1]):
             self.fail(f"a read returns our own write although the watch has reported newer states: {kind.gvk.kind} {key[1]}")
-        reported = engine.store.observed(place[1]) if engine is not None else None
+        reported = informer.store.observed(ref[1]) if informer is not None else None
         if reported is not None and uid == reported.uid and version < int(reported.resource_version):
             self.fail(f"a read is older than the last event: {kind.gvk.kind} {key[1]}")
-        before = replica.read.get((kind, place))
+        before = replica.read.get((kind, ref))
         if before is not None and uid == before.uid and version < before.version:
             self.fail(f"a read is older than the one before: {kind.gvk.kind} {key[1]}")
-        replica.read[kind, place] = Written(uid, version)
+        replica.read[kind, ref] = Written(uid, version)
         return found
 
-    def _check_missing(self, replica: Replica, kind: Any, place: Place) -> None:
+    def _check_missing(self, replica: ManagerReplica, kind: Any, ref: ObjectRef) -> None:
         """Check that a read was right to find nothing."""
-        expected, engine = replica.written.get(place), _engine(replica, kind)
-        reported = engine.store.observed(place[1]) if engine is not None else None
+        expected, informer = replica.written.get(ref), _informer(replica, kind)
+        reported = informer.store.observed(ref[1]) if informer is not None else None
         if not self._is_whole(replica, kind):
             return
-        if expected is not None and self._is_stored(place, expected.uid):
-            self.fail(f"a read does not find an own write: {kind.gvk.kind} {place[1].name}")
-        elif reported is not None and self._is_stored(place, reported.uid):
-            self.fail(f"a read does not find an object that exists: {kind.gvk.kind} {place[1].name}")
+        if expected is not None and self._is_stored(ref, expected.uid):
+            self.fail(f"a read does not find an own write: {kind.gvk.kind} {ref[1].name}")
+        elif reported is not None and self._is_stored(ref, reported.uid):
+            self.fail(f"a read does not find an object that exists: {kind.gvk.kind} {ref[1].name}")
 
     async def _list(
-        self, replica: Replica, read: Callable[..., Awaitable[Any]], kind: Any, **options: Any
+        self, replica: ManagerReplica, read: Callable[..., Awaitable[Any]], kind: Any, **options: Any
     ) -> Any:
         found = await read(kind, **options)
-        engine = _engine(replica, kind)
+        informer = _informer(replica, kind)
         # A longer list lets other tasks run, which may change the cache.
         if (
-            engine is not None
+            informer is not None
             and len(found) < DECODE_STEP
             and not options.get("labels")
             and not options.get("limit")
@@ -332,22 +327,22 @@ class Rules(Observer):
             names = {(each.namespace, each.name) for each in found}
             if len(names) < len(found):
                 self.fail(f"a list contains an object twice: {kind.gvk.kind}")
-            readable = {entry.key: entry for entry in cacherules.found(engine, options)}
+            readable = {entry.key: entry for entry in cacherules.found(informer, options)}
             for key, entry in readable.items():
-                if key not in names and not entry.refused:
+                if key not in names and not entry.too_large_reason:
                     self.fail(f"a list lacks an object that a read finds: {kind.gvk.kind} {entry.name}")
             for _, name in names - readable.keys():
                 self.fail(f"a list contains an object that a read does not find: {kind.gvk.kind} {name}")
         return found
 
-    def _is_stored(self, place: Place, uid: str) -> bool:
-        gvk, key = place
-        table = next(each for each in self._server.tables.values() if each.facts.gvk == gvk)
+    def _is_stored(self, ref: ObjectRef, uid: str) -> bool:
+        gvk, key = ref
+        table = next(each for each in self._server.tables.values() if each.properties.gvk == gvk)
         row = table.rows.get(key)
         return row is not None and row.document["metadata"]["uid"] == uid
 
     @staticmethod
-    def _is_whole(replica: Replica, kind: Any) -> bool:
+    def _is_whole(replica: ManagerReplica, kind: Any) -> bool:
         return all(cacherules.is_unselective(each) for each in _informers(replica) if each.gvk == kind.gvk)
 
     # Managers, caches and leases.
@@ -366,14 +361,14 @@ class Rules(Observer):
             for name, replica in self._running():
                 if replica.process.paused:
                     continue
-                for engine in _informers(replica):
-                    held.update(cacherules.held_back(engine))
+                for informer in _informers(replica):
+                    held.update(cacherules.held_back(informer))
                     for key, _ in held & before:
-                        self.fail(f"{name}: a change is kept from handlers: {engine.gvk.kind} {key.name}")
-                    for problem in cacherules.missed(self._server, engine):
+                        self.fail(f"{name}: a change is kept from handlers: {informer.gvk.kind} {key.name}")
+                    for problem in cacherules.missed(self._server, informer):
                         self.fail(f"{name}: {problem}")
 
-    def _running(self) -> Iterator[tuple[str, Replica]]:
+    def _running(self) -> Iterator[tuple[str, ManagerReplica]]:
         for name, replica in sorted(self.replicas.items()):
             if not (replica.process.dead or replica.process.ended.is_set()):
                 yield name, replica
@@ -393,8 +388,8 @@ class Rules(Observer):
         if identities and not identities & self._holders():
             yield "no replica leads"
         for name, replica in self._running():
-            for engine in _informers(replica):
-                problems = cacherules.disagreements(self._server, engine)
+            for informer in _informers(replica):
+                problems = cacherules.disagreements(self._server, informer)
                 yield from (f"{name}: {problem}" for problem in problems)
             for controller in replica.controllers:
                 if len(controller.queue) or controller.queue._working:
@@ -402,9 +397,9 @@ class Rules(Observer):
         yield from self._metrics.problems()
 
 
-def _engine(replica: Replica, kind: Any) -> SharedInformer | None:
+def _informer(replica: ManagerReplica, kind: Any) -> SharedInformer | None:
     return replica.manager.cache._informers.get((kind.gvk, issubclass(kind, PartialObjectMetadata)))
 
 
-def _informers(replica: Replica) -> list[SharedInformer]:
+def _informers(replica: ManagerReplica) -> list[SharedInformer]:
     return list(replica.manager.cache._informers.values())

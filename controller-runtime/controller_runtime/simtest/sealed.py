@@ -70,7 +70,7 @@ class _Meta(type):
 
 
 class _SimDatetime(_RealDatetime, metaclass=_Meta):
-    """A ``datetime`` whose ``now`` follows the run; its instances are plain ones."""
+    """A ``datetime`` whose ``now`` follows the run's clock; its instances are plain ``datetime`` objects."""
 
     def __new__(cls, *args: Any, **options: Any) -> Any:
         return _RealDatetime(*args, **options)

@@ -11,7 +11,8 @@ from typing import Final
 from controller_runtime import fake
 from controller_runtime.apis.core.v1 import Namespace
 from controller_runtime.fake import garbage, kinds, requests
-from controller_runtime.fake.requests import Place
+from controller_runtime.fake.requests import ParsedRequest
+from controller_runtime.fake.server import table_key
 from controller_runtime.fake.storage import Storage
 from controller_runtime.fake.tables import Document, Table
 from controller_runtime.fake.watches import Event, History
@@ -49,7 +50,7 @@ class Server(fake.Server):
 
     def table(self, kind: type[Object]) -> Table:
         """Return the objects of a kind."""
-        return self.tables[_place_of(kind)]
+        return self.tables[_table_key(kind)]
 
     def objects(self, kind: type[Object]) -> list[Document]:
         """Return the stored objects of a kind, by namespace and name."""
@@ -106,29 +107,27 @@ class Server(fake.Server):
         if not (self.admit or self.admit_subresource):
             return False
         gvk, subresource = requests.part_of(request.path, self.tables)
-        return gvk is not None and self.writes.waits(gvk, subresource)
+        return gvk is not None and self.writes.is_reviewed(gvk, subresource)
 
     def served_to(self, user: str) -> requests.Tables:
         """Return the tables of the kinds that are served to a user; for managers, without the missing ones."""
         if not self.missing or user != MANAGER:
             return self.tables
         return {
-            place: table
-            for place, table in self.tables.items()
+            key: table
+            for key, table in self.tables.items()
             if table.resource.group_resource not in self.missing
         }
 
-    def check_permission(self, place: Place, user: str) -> None:
+    def check_permission(self, parsed: ParsedRequest, user: str) -> None:
         """Raise ForbiddenError if the user may not make the request."""
-        resource = place.table.resource.group_resource
-        if (user, place.verb, resource) in self.denied or (user, "*", resource) in self.denied:
-            plural = place.table.resource.plural
-            text = f'{resource} is forbidden: User "{user}" cannot {place.verb} resource "{plural}"'
+        resource = parsed.table.resource.group_resource
+        if (user, parsed.verb, resource) in self.denied or (user, "*", resource) in self.denied:
+            plural = parsed.table.resource.plural
+            text = f'{resource} is forbidden: User "{user}" cannot {parsed.verb} resource "{plural}"'
             raise errors.ForbiddenError(text, code=403, reason="Forbidden")
 
 
 @functools.lru_cache(maxsize=256)
-def _place_of(kind: type[Object]) -> tuple[str, str, str]:
-    """Return the group, the version and the resource of a kind."""
-    resource = kinds.facts_for(kind).resource
-    return resource.group, resource.version, resource.plural
+def _table_key(kind: type[Object]) -> tuple[str, str, str]:
+    return table_key(kinds.properties_of(kind))

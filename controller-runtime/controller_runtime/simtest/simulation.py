@@ -329,9 +329,9 @@ class Simulation:
             self.rules.see_end(process.name, error)
 
     async def _run_manager(self, process: Process) -> None:
-        wire = self.network.wire(process, MANAGER)
-        manager = Manager(Config("https://simulation"), self._registered.options, transport=wire)
-        wire.may_write, wire.unanswered = manager._may_write, manager._note_unanswered
+        transport = self.network.transport(process, MANAGER)
+        manager = Manager(Config("https://simulation"), self._registered.options, transport=transport)
+        transport.may_write, transport.unanswered = manager._may_write, manager._note_unanswered
         assert self._registered.setup is not None  # noqa: S101 -- else no manager is started
         self.rules.follow(process, manager)
         if self._registered.has_webhooks:

@@ -24,7 +24,7 @@ THREAD_GRACE_SECONDS: Final = 0.02
 WORKER_GRACE_SECONDS: Final = 0.5
 """Real time that other threads get while a worker thread of anyio computes: a busy machine may be slow to run it."""
 GRACE_WAITS: Final = 10
-"""Number of waits into which this time is divided: if the machine stalls, only one of the waits is lost."""
+"""Number of waits into which either grace is divided: if the machine stalls, only one of the waits is lost."""
 SHORTEST_WAIT: Final = 0.002
 DEADLOCK_SECONDS: Final = 20.0
 """Real time that other threads get when no timer is set."""

@@ -144,7 +144,7 @@ def render(project: Project) -> dict[str, str]:
             texts[path] = _PLACEHOLDER.sub(lambda match: values[match[1]], text)
     for path, text in texts.items():
         if path.endswith(".py") and project.kind in _imported(text):
-            raise ProjectError(f"--kind {project.kind}: {path} imports another thing of this name")
+            raise ProjectError(f"--kind {project.kind}: {path} imports something else with this name")
     return texts
 
 

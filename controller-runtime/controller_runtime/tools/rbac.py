@@ -33,7 +33,8 @@ def grants_in(text: str, namespace: str = CLUSTER) -> Grants:
     """Return the grants of the markers in a source text.
 
     Raises:
-        MarkerError: a marker lacks its groups, resources or verbs, or has an unknown field.
+        MarkerError: a marker lacks its groups, resources or verbs, has a field that is unknown or does not belong
+            there, or a URL that does not begin with ``/``.
     """
     return _by_namespace([text]).get(namespace, {})
 

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tracing as the ``OTEL_*`` environment variables of OpenTelemetry describe it.
 
-The SDK itself reads resource attributes, sampler, limits and batches; its exporters read endpoints and headers. Only
-the choice of exporters, ``OTEL_TRACES_EXPORTER``, is left to programs, and so is ``OTEL_SDK_DISABLED``.
+The SDK itself reads resource attributes, sampler, limits and batches; its exporters read endpoints and headers. This
+module chooses the exporters by ``OTEL_TRACES_EXPORTER``, and creates nothing if ``OTEL_SDK_DISABLED`` is true.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ class Instrumentation(Protocol):
         """Return ``inner`` with a span for each request of a reconcile."""
         ...
 
-    def enter(self, runnable: object, uids: UIDs) -> None:
+    def instrument(self, runnable: object, uids: UIDs) -> None:
         """Record spans of ``runnable`` if it is :class:`Instrumentable`; call this before its start."""
         ...
 

@@ -62,7 +62,7 @@ class Tracing:
         """Return ``inner`` with a span for each request of a reconcile."""
         return TracedRoundTripper(inner, self._tracer)
 
-    def enter(self, runnable: object, uids: UIDs) -> None:
+    def instrument(self, runnable: object, uids: UIDs) -> None:
         """Record spans of ``runnable`` if it is :class:`Instrumentable`; call this before its start."""
         if isinstance(runnable, Instrumentable):
             runnable.instrument(self, uids)
@@ -100,7 +100,7 @@ class _TracedReconciler(Reconciler):
     async def reconcile(self, request: Request) -> Result:
         """Reconcile within spans; return or raise as the inner reconciler does."""
         uid = self._uid(request)
-        wait = self._origins.waited(request)
+        stay = self._origins.take_stay(request)
         began = self._now()
         with _root(uid):
             span = self._tracer.start_span(
@@ -108,14 +108,14 @@ class _TracedReconciler(Reconciler):
                 Context(),
                 kind=trace.SpanKind.CONSUMER,
                 attributes=self._attributes(request, uid),
-                start_time=wait.since if wait else began,
+                start_time=stay.since if stay else began,
             )
         with (
             trace.use_span(span, end_on_exit=True, record_exception=False, set_status_on_exception=False),
             recording(span),
         ):
-            if wait is not None:
-                self._record_wait(wait, began)
+            if stay is not None:
+                self._record_stay(stay, began)
             started = self._tracer.start_as_current_span(
                 "reconcile", start_time=began, record_exception=False, set_status_on_exception=False
             )
@@ -126,9 +126,9 @@ class _TracedReconciler(Reconciler):
                     inner.set_attribute("requeue_after", result.requeue_after.total_seconds())
                 return result
 
-    def _record_wait(self, wait: Wait, until: int) -> None:
-        span = self._tracer.start_span("queue", start_time=wait.since)
-        for origin, at in wait.origins.items():
+    def _record_stay(self, stay: QueueStay, until: int) -> None:
+        span = self._tracer.start_span("queue", start_time=stay.since)
+        for origin, at in stay.origins.items():
             span.add_event("trigger", {"trigger": origin}, timestamp=at)
         span.end(until)
 
@@ -143,7 +143,7 @@ class _TracedReconciler(Reconciler):
         return found
 
     def _uid(self, request: Request) -> str:
-        """Return the uid of the object, or of the object that was last found there: it may have been deleted."""
+        """Return the uid of the object or, if it is not found, the uid that was last found there: it may be deleted."""
         kind = self._subject.kind
         uid = self._subject.uids(kind, request) if kind is not None else ""
         if not uid:
@@ -155,7 +155,7 @@ class _TracedReconciler(Reconciler):
 
 
 def trace_id(uid: str) -> int:
-    """Return the trace ID of an object: its uid without dashes; a hash if the uid is not a UUID; 0 without one."""
+    """Return the trace ID of an object: its uid without dashes; a hash if the uid is not a UUID; 0 without a uid."""
     if not uid:
         return 0
     try:
@@ -182,13 +182,13 @@ class UIDGenerator(RandomIdGenerator):
         return _wanted.get() or super().generate_trace_id()
 
     def is_trace_id_random(self) -> bool:
-        """Return False: derived IDs are not random, and an API server up to Kubernetes 1.36 drops the flag's header."""
+        """Return False: derived IDs are not random, and Kubernetes up to 1.36 drops a traceparent with this flag."""
         return False
 
 
 @dataclass(slots=True)
-class Wait:
-    """The stay of an item in a queue; times are nanoseconds since the epoch."""
+class QueueStay:
+    """Why an item was added to a queue, and when; times are nanoseconds since the epoch."""
 
     since: int
     """The time of its first origin."""
@@ -202,29 +202,29 @@ class TimedOrigins(Origins[T]):
     def __init__(self, now: Callable[[], int] = time.time_ns) -> None:
         super().__init__()
         self._now = now
-        self._waiting: OrderedDict[T, Wait] = OrderedDict()
-        self._taken: dict[T, Wait] = {}
+        self._waiting: OrderedDict[T, QueueStay] = OrderedDict()
+        self._taken: dict[T, QueueStay] = {}
 
     def note(self, item: T, origin: str) -> None:
         """Keep one more origin of an item, and the time."""
         super().note(item, origin)
         now = self._now()
-        wait = self._waiting.setdefault(item, Wait(now))
-        wait.origins[origin] = now
+        stay = self._waiting.setdefault(item, QueueStay(now))
+        stay.origins[origin] = now
         kept = self._kept.get(item, {})
-        if len(wait.origins) > len(kept):
-            wait.origins = {each: time for each, time in wait.origins.items() if each in kept}
+        if len(stay.origins) > len(kept):
+            stay.origins = {each: time for each, time in stay.origins.items() if each in kept}
         if len(self._waiting) > len(self._kept):
             self._waiting.popitem(last=False)
 
     def take(self, item: T) -> list[str]:
-        """Return the origins of an item, oldest first; :meth:`waited` returns their times, once."""
-        if (wait := self._waiting.pop(item, None)) is not None:
-            self._taken[item] = wait
+        """Return the origins of an item, oldest first; :meth:`take_stay` returns their times, once."""
+        if (stay := self._waiting.pop(item, None)) is not None:
+            self._taken[item] = stay
         return super().take(item)
 
-    def waited(self, item: T) -> Wait | None:
-        """Return the stay in the queue of the item that was taken last, if anything was noted."""
+    def take_stay(self, item: T) -> QueueStay | None:
+        """Return what was noted about ``item`` until it was taken last; None without notes, or at a second call."""
         return self._taken.pop(item, None)
 
 
@@ -250,7 +250,7 @@ def recording(span: trace.Span) -> Iterator[None]:
 
 
 class TracedRoundTripper:
-    """Sends requests in spans of the reconcile that sends them. Other requests, and streams, pass without one."""
+    """Sends each request of a reconcile in a span. Streams, and requests from elsewhere, are sent without one."""
 
     def __init__(self, inner: rest.RoundTripper, tracer: trace.Tracer) -> None:
         self._inner = inner
@@ -258,7 +258,7 @@ class TracedRoundTripper:
         self._propagator = TraceContextTextMapPropagator()
 
     async def send(self, request: rest.Request) -> rest.Response:
-        """Send ``request``; the span ends with the head of the response."""
+        """Send ``request``; the span ends when the head of the response has arrived."""
         # A watch that a reconcile starts inherits the context of the reconcile, and outlives it.
         if request.stream or not trace.get_current_span().is_recording():
             return await self._inner.send(request)

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Admission: validators and defaulters of one kind, and the responses for their verdicts.
 
-A validator rejects by raising: a ``StatusError`` is passed on unchanged, field errors and errors of
-the API server become a 403 with their text. The notes of the error (``add_note``) are the warnings of the
-rejection. Any other error is a bug: 500, and counted.
+A validator rejects by raising: a ``StatusError`` is passed on unchanged; field errors, errors of the connection to the
+API server and errors of the cache become a 403 with their text. The notes of the error (``add_note``) are the warnings
+of the rejection. Any other error is a bug: 500, and counted.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ class CertWatcher:
         try:
             context = server_context()
             load_chain(context, *pair)
-        except (OSError, ValueError) as error:  # also without a free file descriptor
+        except (OSError, ValueError) as error:  # an OSError also if no file descriptor is free
             metrics.CERTWATCHER_READ_ERRORS.inc()
             raise CertificateError(f"{self._cert}, {self._key}: {error}") from error
         self._context, self._loaded = context, pair

@@ -274,7 +274,7 @@ class ConversionWebhook(endpoint.Endpoint):
         return HTTPResponse(body=msgspec.json.encode(answer), content_type=endpoint.JSON)
 
     async def _convert(self, data: bytes, api_version: str) -> bytes:
-        with offload.weighing(len(data)):
+        with offload.object_size(len(data)):
             try:
                 return await offload.run(self._conversions.convert, data, api_version)
             except ConversionError:
@@ -282,7 +282,7 @@ class ConversionWebhook(endpoint.Endpoint):
             except raised.FAILURES as error:
                 failure = raised.as_error_of_plain_task(error)
                 metrics.CONVERSION_PANICS.inc()
-                if (held_back := self.lines.allow()) is not None:
+                if (held_back := self.log_limiter.allow()) is not None:
                     _log.error("Observed a panic in conversion webhook", error=failure, **held_back)
                 text = f"panic: {raised.name(failure)}: {log.cut(log.describe(failure))} [recovered]"
                 raise ConversionError(text) from error

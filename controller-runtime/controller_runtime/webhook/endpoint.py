@@ -3,7 +3,7 @@
 """Endpoint: the common part of all webhooks: metrics, limits of bodies, and the response to an unreadable body.
 
 A small text may decode to a large object. So the contents of a large body are counted while it arrives, and it is
-rejected before its end if it contains more than two objects may.
+rejected before all of it has arrived if it contains more than two objects may.
 """
 
 from __future__ import annotations
@@ -44,8 +44,7 @@ class Endpoint(ABC):
 
     def __init__(self, path: str, *, clock: Callable[[], float] | None = None) -> None:
         self.path = path
-        self.lines = log.Sparing()
-        """Limits the log lines that requests cause."""
+        self.log_limiter = log.LineLimiter()
         self._clock = clock
         self._latency = metrics.WEBHOOK_LATENCY.labels(path)
         self._in_flight = metrics.WEBHOOK_IN_FLIGHT.labels(path)
@@ -71,7 +70,7 @@ class Endpoint(ABC):
 
     def unreadable(self, code: int, message: str) -> HTTPResponse:
         """Return a Status for a request without a review: the API server shows it to its user."""
-        if (held_back := self.lines.allow()) is not None:
+        if (held_back := self.log_limiter.allow()) is not None:
             _log.error("Bad request", error=message, **held_back)
         status = {
             "kind": "Status",
@@ -93,8 +92,8 @@ class BodyInspection:
     def begin(self) -> Callable[[bytes], str | None]:
         """Return a function that counts the contents of one body, and rejects it only beyond :data:`LARGE` bytes.
 
-        A smaller body may be the review of a stored object, which may be deleted, and have its metadata changed,
-        however much it contains.
+        A smaller body may review a change of an object that is stored already. Deleting such an object, and changing
+        its metadata, must be possible however much it contains.
         """
         counter, received, reason = rawjson.Counter(BODY), 0, None
 
@@ -113,7 +112,7 @@ def content(request: HTTPRequest) -> bytes:
     Raises:
         UnreadableError: the body is too large, empty or declared as something else.
     """
-    if request.too_large:
+    if request.body_rejected:
         text = request.refusal or f"limit is {MAX_BODY} bytes"
         raise envelope.UnreadableError(f"request entity is too large; {text}", code=413)
     if not request.body:

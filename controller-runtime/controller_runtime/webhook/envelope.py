@@ -153,11 +153,11 @@ def _check_text(body: bytes) -> None:
 
 
 def _rest(request: _Request) -> AdmissionRequest:
-    """Decode small texts; raises like :func:`read`."""
+    """Decode a request except its objects; raises like :func:`read`."""
     found = ((wire, getattr(request, name)) for name, wire in _SMALL)
     values = {wire: raw for wire, raw in found if raw is not _NONE}
     if (size := sum(map(len, values.values()))) > MAX_REST:
-        text = f"AdmissionReview has {size} bytes beside its objects; limit is {MAX_REST} bytes"
+        text = f"AdmissionReview has {size} bytes besides its objects; limit is {MAX_REST} bytes"
         raise UnreadableError(text, code=413)
     if size > rawjson.SMALL:
         for wire, raw in values.items():

@@ -26,7 +26,7 @@ from . import admission, endpoint, envelope
 
 MAX_WAIT: Final = 30.0
 """The longest timeout, in seconds, that can be configured for a webhook in the API server."""
-_MARGIN: Final = 0.9
+_TIMEOUT_FRACTION: Final = 0.9
 """The fraction of the caller's timeout that a handler gets; the remaining time is for the response."""
 _READING: Final = 16
 """Decoding the text of an object is this many times the work of reading over it."""
@@ -48,15 +48,15 @@ class Webhook(endpoint.Endpoint):
     async def serve(self, request: HTTPRequest) -> HTTPResponse:
         """Answer one AdmissionReview."""
         try:
-            patience, text = _patience(request), endpoint.content(request)
+            timeout, text = _timeout(request), endpoint.content(request)
             if (work := len(text) // _READING) > offload.LARGE:
-                with offload.weighing(work):
+                with offload.object_size(work):
                     review = await offload.run(envelope.read, text)
             else:
                 review = envelope.read(text)
         except envelope.UnreadableError as error:
             return self.unreadable(error.code, str(error))
-        response = await self._handle(review, patience)
+        response = await self._handle(review, timeout)
         response.uid = review.request.uid
         try:
             answer = response.to_json()
@@ -70,22 +70,22 @@ class Webhook(endpoint.Endpoint):
         )
         return HTTPResponse(body=body, content_type=endpoint.JSON)
 
-    async def _handle(self, review: envelope.Review, patience: float) -> AdmissionResponse:
+    async def _handle(self, review: envelope.Review, timeout: float) -> AdmissionResponse:
         request = review.request
         operation = request.operation  # the limits may change it
         with log.into_context_late(lambda: _fields(self.path, request, operation)):
             try:
                 if (size := review.size) > offload.LARGE:
-                    with offload.weighing(size):
-                        response = await self._judge(review, size, patience)
+                    with offload.object_size(size):
+                        response = await self._judge(review, size, timeout)
                 else:
-                    response = await self._judge(review, size, patience)
+                    response = await self._judge(review, size, timeout)
             except TimeoutError:
-                if (held_back := self.lines.allow()) is not None:
-                    _log.error("Admission took too long", seconds=patience, **held_back)
-                return admission.errored(504, f"no verdict within {patience:g} s")
+                if (held_back := self.log_limiter.allow()) is not None:
+                    _log.error("Admission took too long", seconds=timeout, **held_back)
+                return admission.errored(504, f"no verdict within {timeout:g} s")
             except admission.BadRequestError as error:
-                if (held_back := self.lines.allow()) is not None:
+                if (held_back := self.log_limiter.allow()) is not None:
                     _log.info("Bad admission request", error=raised.text(error), **held_back)
                 return admission.errored(400, raised.text(error))
             except raised.FAILURES as error:
@@ -101,18 +101,18 @@ class Webhook(endpoint.Endpoint):
 
     def _panicked(self, error: Exception) -> AdmissionResponse:
         metrics.WEBHOOK_PANICS.inc()
-        if (held_back := self.lines.allow()) is not None:
+        if (held_back := self.log_limiter.allow()) is not None:
             _log.error("Observed a panic in webhook", error=error, **held_back)
         text = f"panic: {raised.name(error)}: {log.cut(log.describe(error))} [recovered]"
         return admission.errored(500, text)
 
-    async def _judge(self, review: envelope.Review, size: int, patience: float) -> AdmissionResponse:
-        """Return the handler's answer. Raises TimeoutError when it takes longer than ``patience``."""
+    async def _judge(self, review: envelope.Review, size: int, timeout: float) -> AdmissionResponse:
+        """Return the handler's answer. Raises TimeoutError when it takes longer than ``timeout``."""
         loop = asyncio.get_running_loop()
         with anyio.CancelScope() as scope:
             # The deadline is set at the loop's next turn, so only for a handler that waits for something. Few do,
             # and a timer costs as much as all other work of this module.
-            arming = loop.call_soon(setattr, scope, "deadline", loop.time() + patience)
+            arming = loop.call_soon(setattr, scope, "deadline", loop.time() + timeout)
             try:
                 # Small objects are not checked, and no coroutine is made for them.
                 if size > rawjson.SMALL and (refusal := await _refused(review)) is not None:
@@ -167,7 +167,7 @@ def _fields(path: str, request: AdmissionRequest, operation: str) -> dict[str, s
     return {"webhook": path, **{key: log.cut(value) if value else value for key, value in fields.items()}}
 
 
-def _patience(request: HTTPRequest) -> float:
+def _timeout(request: HTTPRequest) -> float:
     """Return how long the handler may take; the API server sends its own limit along, ``?timeout=10s``.
 
     Raises:
@@ -183,4 +183,4 @@ def _patience(request: HTTPRequest) -> float:
 def _seconds(text: str) -> float:
     asked = _DURATION.fullmatch(text)
     seconds = int(asked[1] or 0) * 60 + float(asked[2]) if asked else MAX_WAIT
-    return min(seconds, MAX_WAIT) * _MARGIN
+    return min(seconds, MAX_WAIT) * _TIMEOUT_FRACTION

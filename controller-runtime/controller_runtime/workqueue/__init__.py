@@ -7,11 +7,11 @@ from .metrics import PrometheusProvider as PrometheusProvider
 from .metrics import QueueSeries as QueueSeries
 from .priorityqueue import LOW_PRIORITY as LOW_PRIORITY
 from .priorityqueue import Adder as Adder
-from .priorityqueue import DefaultPriority as DefaultPriority
-from .priorityqueue import Noting as Noting
 from .priorityqueue import Origins as Origins
 from .priorityqueue import PriorityQueue as PriorityQueue
 from .priorityqueue import QueueShutDownError as QueueShutDownError
+from .priorityqueue import WithDefaultPriority as WithDefaultPriority
+from .priorityqueue import WithOrigin as WithOrigin
 from .ratelimiters import BucketRateLimiter as BucketRateLimiter
 from .ratelimiters import ItemExponentialFailureRateLimiter as ItemExponentialFailureRateLimiter
 from .ratelimiters import ItemFastSlowRateLimiter as ItemFastSlowRateLimiter

@@ -17,7 +17,7 @@ MAX_PRIORITIES: Final = 25
 """The most priorities that have their own depth series; all others share one."""
 OTHER_PRIORITIES: Final = "exceeded_cardinality_limit"
 NORMAL_PRIORITY: Final = ""
-"""The label of priority 0. A Go manager without priority queues, the default there, uses the same."""
+"""The label of priority 0. A Go manager without priority queues, the default up to v0.22, uses the same."""
 
 
 class QueueSeries(Protocol):

@@ -51,11 +51,11 @@ class Adder(Protocol[T_contra]):
     def add(
         self, item: T_contra, *, priority: int | None = None, after: float = 0.0, rate_limited: bool = False
     ) -> None:
-        """Add ``item``, unless it waits already; see :meth:`PriorityQueue.add`."""
+        """Add ``item``, or change it if it is in the queue already; see :meth:`PriorityQueue.add`."""
         ...
 
 
-class DefaultPriority(Adder[T_contra]):
+class WithDefaultPriority(Adder[T_contra]):
     """Adds items to a queue with a default priority."""
 
     def __init__(self, queue: Adder[T_contra], priority: int) -> None:
@@ -105,7 +105,7 @@ class Origins(Generic[T]):
         return list(self._kept.pop(item, ()))
 
 
-class Noting(Adder[T]):
+class WithOrigin(Adder[T]):
     """Adds items to a queue, and notes their origin."""
 
     def __init__(self, queue: Adder[T], origins: Origins[T], origin: str) -> None:
@@ -122,7 +122,7 @@ class Noting(Adder[T]):
 
 
 class _Entry(Generic[T]):
-    """An item in the queue. A row in a heap is valid only while its ``turn`` and ``ready_at`` agree."""
+    """An item in the queue. A row in a heap is valid only while it has the same ``turn`` and ``ready_at``."""
 
     __slots__ = ("key", "priority", "ready_at", "turn")
 

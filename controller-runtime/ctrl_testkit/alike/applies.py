@@ -12,51 +12,51 @@ from controller_runtime.client import MERGE, raw_patch
 from controller_runtime.client.cached import Backend
 from controller_runtime.machinery import unstructured
 
-from .world import RAW_WIDGET, Answer, Gadget, Widget, answer, config_map, widget
+from .world import RAW_WIDGET, Gadget, Observation, Widget, config_map, observe, widget
 
 
-async def apply_creates_and_prunes(c: Backend, ns: str) -> list[Answer]:
+async def apply_creates_and_prunes(c: Backend, ns: str) -> list[Observation]:
     return [
-        await answer(c.apply(config_map(ns, {"a": "1", "b": "1"}, labels={"x": "1"}), field_owner="one")),
-        await answer(c.apply(config_map(ns, {"a": "1", "b": "1"}, labels={"x": "1"}), field_owner="one")),
-        await answer(c.patch(config_map(ns), raw_patch(MERGE, b'{"data":{"z":"1"}}'), field_owner="them")),
-        await answer(c.apply(config_map(ns, {"b": "1"}), field_owner="one")),
-        await answer(c.apply(config_map(ns, {"b": "2"}), field_owner="two")),
-        await answer(c.apply(config_map(ns, {"b": "2"}), field_owner="two", force=True)),
-        await answer(c.apply(config_map(ns), field_owner="one")),
-        await answer(c.apply(config_map(ns), field_owner="two")),
-        await answer(c.apply(config_map(ns, {"z": "2", "b": "3"}), field_owner="two")),
+        await observe(c.apply(config_map(ns, {"a": "1", "b": "1"}, labels={"x": "1"}), field_owner="one")),
+        await observe(c.apply(config_map(ns, {"a": "1", "b": "1"}, labels={"x": "1"}), field_owner="one")),
+        await observe(c.patch(config_map(ns), raw_patch(MERGE, b'{"data":{"z":"1"}}'), field_owner="them")),
+        await observe(c.apply(config_map(ns, {"b": "1"}), field_owner="one")),
+        await observe(c.apply(config_map(ns, {"b": "2"}), field_owner="two")),
+        await observe(c.apply(config_map(ns, {"b": "2"}), field_owner="two", force=True)),
+        await observe(c.apply(config_map(ns), field_owner="one")),
+        await observe(c.apply(config_map(ns), field_owner="two")),
+        await observe(c.apply(config_map(ns, {"z": "2", "b": "3"}), field_owner="two")),
     ]
 
 
-async def apply_against_what_was_created(c: Backend, ns: str) -> list[Answer]:
+async def apply_against_what_was_created(c: Backend, ns: str) -> list[Observation]:
     await c.create(config_map(ns, {"a": "1", "b": "1"}), field_owner="maker")
     return [
-        await answer(c.apply(config_map(ns, {"a": "1"}), field_owner="me")),
-        await answer(c.apply(config_map(ns, {"a": "2"}), field_owner="me")),
-        await answer(c.apply(config_map(ns, {"a": "2"}), field_owner="maker")),
-        await answer(c.apply(config_map(ns, {"a": "2"}), field_owner="me", force=True)),
-        await answer(c.apply(config_map(ns), field_owner="me")),
+        await observe(c.apply(config_map(ns, {"a": "1"}), field_owner="me")),
+        await observe(c.apply(config_map(ns, {"a": "2"}), field_owner="me")),
+        await observe(c.apply(config_map(ns, {"a": "2"}), field_owner="maker")),
+        await observe(c.apply(config_map(ns, {"a": "2"}), field_owner="me", force=True)),
+        await observe(c.apply(config_map(ns), field_owner="me")),
     ]
 
 
-async def apply_that_is_refused(c: Backend, ns: str) -> list[Answer]:
+async def apply_that_is_refused(c: Backend, ns: str) -> list[Observation]:
     made = await c.create(config_map(ns))
     foreign = "11111111-1111-4111-8111-111111111111"
     return [
-        await answer(c.apply(config_map(ns, name=""), field_owner="me")),
-        await answer(c.apply(config_map(""), field_owner="me")),
-        await answer(c.apply(config_map(ns), field_owner="")),
-        await answer(c.apply(config_map(ns, uid=foreign), field_owner="me")),
-        await answer(c.apply(config_map(ns, name="new", uid=foreign), field_owner="me")),
-        await answer(c.apply(config_map(ns, name="new", resourceVersion="1"), field_owner="me")),
-        await answer(c.apply(config_map(ns, uid=made.metadata.uid, labels={"a": "1"}), field_owner="me")),
-        await answer(c.apply(config_map(ns, resourceVersion="1"), field_owner="me")),
-        await answer(c.apply(config_map(ns, name="", generateName="g-"), field_owner="me")),
+        await observe(c.apply(config_map(ns, name=""), field_owner="me")),
+        await observe(c.apply(config_map(""), field_owner="me")),
+        await observe(c.apply(config_map(ns), field_owner="")),
+        await observe(c.apply(config_map(ns, uid=foreign), field_owner="me")),
+        await observe(c.apply(config_map(ns, name="new", uid=foreign), field_owner="me")),
+        await observe(c.apply(config_map(ns, name="new", resourceVersion="1"), field_owner="me")),
+        await observe(c.apply(config_map(ns, uid=made.metadata.uid, labels={"a": "1"}), field_owner="me")),
+        await observe(c.apply(config_map(ns, resourceVersion="1"), field_owner="me")),
+        await observe(c.apply(config_map(ns, name="", generateName="g-"), field_owner="me")),
     ]
 
 
-async def apply_that_must_create(c: Backend, ns: str) -> list[Answer]:
+async def apply_that_must_create(c: Backend, ns: str) -> list[Observation]:
     def secret(value: str, **metadata: Any) -> Secret:
         named = {"namespace": ns, "name": "secret", **metadata}
         return Secret.from_dict(
@@ -65,28 +65,28 @@ async def apply_that_must_create(c: Backend, ns: str) -> list[Answer]:
 
     version = {"resourceVersion": "1"}
     return [
-        await answer(c.apply(widget(ns, metadata=version, spec={"plain": []}), field_owner="me")),
-        await answer(c.apply(secret("YQ==", **version), field_owner="me")),
-        await answer(c.apply(secret("Yg==", **version), field_owner="me", force=True)),
-        await answer(c.apply(widget(ns, metadata=version, spec={"a": 1}), field_owner="me", force=True)),
+        await observe(c.apply(widget(ns, metadata=version, spec={"plain": []}), field_owner="me")),
+        await observe(c.apply(secret("YQ==", **version), field_owner="me")),
+        await observe(c.apply(secret("Yg==", **version), field_owner="me", force=True)),
+        await observe(c.apply(widget(ns, metadata=version, spec={"a": 1}), field_owner="me", force=True)),
     ]
 
 
-async def apply_of_server_fields(c: Backend, ns: str) -> list[Answer]:
+async def apply_of_server_fields(c: Backend, ns: str) -> list[Observation]:
     made = await c.create(widget(ns))
     times = {"creationTimestamp": "2020-01-01T00:00:00Z", "generation": 9}
     return [
-        await answer(c.apply(widget(ns, metadata=times), field_owner="me")),
-        await answer(c.apply(made, field_owner="me")),
-        await answer(c.apply(widget(ns, name="n", metadata=times, status={"a": 1}), field_owner="me")),
+        await observe(c.apply(widget(ns, metadata=times), field_owner="me")),
+        await observe(c.apply(made, field_owner="me")),
+        await observe(c.apply(widget(ns, name="n", metadata=times, status={"a": 1}), field_owner="me")),
     ]
 
 
-async def apply_of_lists_of_custom_resources(c: Backend, ns: str) -> list[Answer]:
+async def apply_of_lists_of_custom_resources(c: Backend, ns: str) -> list[Observation]:
     def items(*names: str) -> list[dict[str, str]]:
         return [{"name": name, "value": "1"} for name in names]
 
-    answers = []
+    observations = []
     for field in ("plain", "containers", "keyed"):
         for kind in (Widget, RAW_WIDGET):
             obj = widget(
@@ -97,29 +97,29 @@ async def apply_of_lists_of_custom_resources(c: Backend, ns: str) -> list[Answer
                 other.spec = {field: items("b", "c")}
             else:
                 other["spec"] = {field: items("b", "c")}
-            answers += [
-                await answer(c.apply(obj, field_owner="one")),
-                await answer(c.apply(other, field_owner="two")),
-                await answer(c.apply(other, field_owner="two", force=True)),
-                await answer(c.apply(obj, field_owner="one", force=True)),
-                await answer(c.apply(widget(ns, kind, name=obj.name), field_owner="one")),
+            observations += [
+                await observe(c.apply(obj, field_owner="one")),
+                await observe(c.apply(other, field_owner="two")),
+                await observe(c.apply(other, field_owner="two", force=True)),
+                await observe(c.apply(obj, field_owner="one", force=True)),
+                await observe(c.apply(widget(ns, kind, name=obj.name), field_owner="one")),
             ]
-    return answers
+    return observations
 
 
-async def apply_of_sets_and_atomic_maps(c: Backend, ns: str) -> list[Answer]:
+async def apply_of_sets_and_atomic_maps(c: Backend, ns: str) -> list[Observation]:
     return [
-        await answer(c.apply(widget(ns, spec={"tags": ["a", "b"], "whole": {"x": "1"}}), field_owner="one")),
-        await answer(c.apply(widget(ns, spec={"tags": ["b", "c"]}), field_owner="two")),
-        await answer(c.apply(widget(ns, spec={"whole": {"y": "1"}}), field_owner="two")),
-        await answer(c.apply(widget(ns, spec={"whole": {"y": "1"}}), field_owner="two", force=True)),
-        await answer(c.apply(widget(ns, spec={"tags": ["a"]}), field_owner="one")),
-        await answer(c.apply(widget(ns, spec={"free": {"deep": {"er": 1}}}), field_owner="three")),
-        await answer(c.apply(widget(ns, spec={"free": {"deep": {"as": 1}}}), field_owner="four")),
+        await observe(c.apply(widget(ns, spec={"tags": ["a", "b"], "whole": {"x": "1"}}), field_owner="one")),
+        await observe(c.apply(widget(ns, spec={"tags": ["b", "c"]}), field_owner="two")),
+        await observe(c.apply(widget(ns, spec={"whole": {"y": "1"}}), field_owner="two")),
+        await observe(c.apply(widget(ns, spec={"whole": {"y": "1"}}), field_owner="two", force=True)),
+        await observe(c.apply(widget(ns, spec={"tags": ["a"]}), field_owner="one")),
+        await observe(c.apply(widget(ns, spec={"free": {"deep": {"er": 1}}}), field_owner="three")),
+        await observe(c.apply(widget(ns, spec={"free": {"deep": {"as": 1}}}), field_owner="four")),
     ]
 
 
-async def apply_of_lists_of_kubernetes_kinds(c: Backend, ns: str) -> list[Answer]:
+async def apply_of_lists_of_kubernetes_kinds(c: Backend, ns: str) -> list[Observation]:
     def template(kind: type[Any], *containers: dict[str, Any]) -> Any:
         spec = {"spec": {"containers": list(containers)}}
         return kind.from_dict({"metadata": {"name": "t", "namespace": ns}, "template": spec})
@@ -137,25 +137,25 @@ async def apply_of_lists_of_kubernetes_kinds(c: Backend, ns: str) -> list[Answer
         left(await c.apply(template(raw, env("A", "B") | {"image": "i"}, two), field_owner="me")),
         left(await c.apply(template(PodTemplate, env("C")), field_owner="them")),
         left(await c.apply(template(raw, env("B") | {"image": "i"}), field_owner="me")),
-        (await answer(c.apply(template(raw, env("B") | {"image": "j"}), field_owner="them")))[2:],
+        (await observe(c.apply(template(raw, env("B") | {"image": "j"}), field_owner="them")))[2:],
     ]
 
 
-async def apply_of_finalizers_and_owners(c: Backend, ns: str) -> list[Answer]:
+async def apply_of_finalizers_and_owners(c: Backend, ns: str) -> list[Observation]:
     owner = await c.create(config_map(ns, name="owner"))
     reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner.metadata.uid}
     return [
-        await answer(c.apply(widget(ns, metadata={"finalizers": ["example.org/a"]}), field_owner="one")),
-        await answer(c.apply(widget(ns, metadata={"finalizers": ["example.org/b"]}), field_owner="two")),
-        await answer(c.apply(widget(ns, metadata={"ownerReferences": [reference]}), field_owner="three")),
-        await answer(c.apply(widget(ns, metadata={"ownerReferences": [reference]}), field_owner="four")),
-        await answer(c.apply(widget(ns), field_owner="three")),
-        await answer(c.apply(widget(ns), field_owner="one")),
+        await observe(c.apply(widget(ns, metadata={"finalizers": ["example.org/a"]}), field_owner="one")),
+        await observe(c.apply(widget(ns, metadata={"finalizers": ["example.org/b"]}), field_owner="two")),
+        await observe(c.apply(widget(ns, metadata={"ownerReferences": [reference]}), field_owner="three")),
+        await observe(c.apply(widget(ns, metadata={"ownerReferences": [reference]}), field_owner="four")),
+        await observe(c.apply(widget(ns), field_owner="three")),
+        await observe(c.apply(widget(ns), field_owner="one")),
     ]
 
 
-async def apply_to_kinds_without_a_status_subresource(c: Backend, ns: str) -> list[Answer]:
+async def apply_to_kinds_without_a_status_subresource(c: Backend, ns: str) -> list[Observation]:
     return [
-        await answer(c.apply(widget(ns, Gadget, spec={"a": 1}, status={"b": 1}), field_owner="me")),
-        await answer(c.apply(widget(ns, Gadget, spec={"a": 1}), field_owner="me")),
+        await observe(c.apply(widget(ns, Gadget, spec={"a": 1}, status={"b": 1}), field_owner="me")),
+        await observe(c.apply(widget(ns, Gadget, spec={"a": 1}), field_owner="me")),
     ]

@@ -12,52 +12,52 @@ from controller_runtime.client import MERGE, raw_patch
 from controller_runtime.client.cached import Backend
 from controller_runtime.machinery import GVK, unstructured
 
-from .world import Answer, Widget, answer, config_map, job, pod, widget
+from .world import Observation, Widget, config_map, job, observe, pod, widget
 
 
-async def deletes_and_their_preconditions(c: Backend, ns: str) -> list[Answer]:
+async def deletes_and_their_preconditions(c: Backend, ns: str) -> list[Observation]:
     obj = await c.create(config_map(ns))
     newest = await c.patch(obj, raw_patch(MERGE, b'{"data":{"a":"1"}}'))
     return [
-        await answer(c.remove(obj, preconditions={"uid": "11111111-1111-4111-8111-111111111111"})),
-        await answer(c.remove(obj, preconditions={"resourceVersion": obj.metadata.resource_version or ""})),
-        await answer(c.remove(newest, preconditions={"uid": newest.metadata.uid or ""})),
-        await answer(c.remove(newest)),
-        await answer(c.remove(config_map(""))),
-        await answer(c.remove(config_map(ns, name=""))),
-        await answer(c.remove(newest, preconditions={"uid": "x"})),
+        await observe(c.remove(obj, preconditions={"uid": "11111111-1111-4111-8111-111111111111"})),
+        await observe(c.remove(obj, preconditions={"resourceVersion": obj.metadata.resource_version or ""})),
+        await observe(c.remove(newest, preconditions={"uid": newest.metadata.uid or ""})),
+        await observe(c.remove(newest)),
+        await observe(c.remove(config_map(""))),
+        await observe(c.remove(config_map(ns, name=""))),
+        await observe(c.remove(newest, preconditions={"uid": "x"})),
     ]
 
 
-async def deletes_with_each_propagation(c: Backend, ns: str) -> list[Answer]:
-    answers = []
+async def deletes_with_each_propagation(c: Backend, ns: str) -> list[Observation]:
+    observations = []
     for propagation in ("Background", "Foreground", "Orphan"):
         for make in (config_map, widget):
             obj = await c.create(make(ns, name=propagation.lower()))
-            answers += [
-                await answer(c.remove(obj, propagation=propagation)),
-                await answer(c.get(type(obj), obj.key)),
-                await answer(c.remove(obj, propagation=propagation)),
-                await answer(c.remove(obj)),
-                await answer(c.get(type(obj), obj.key)),
+            observations += [
+                await observe(c.remove(obj, propagation=propagation)),
+                await observe(c.get(type(obj), obj.key)),
+                await observe(c.remove(obj, propagation=propagation)),
+                await observe(c.remove(obj)),
+                await observe(c.get(type(obj), obj.key)),
             ]
-    return answers
+    return observations
 
 
-async def a_second_delete_with_another_propagation(c: Backend, ns: str) -> list[Answer]:
+async def a_second_delete_with_another_propagation(c: Backend, ns: str) -> list[Observation]:
     obj = await c.create(config_map(ns, finalizers=["example.org/x"]))
-    answers = [
-        await answer(c.remove(obj)),
-        await answer(c.remove(obj, propagation="Foreground")),
-        await answer(c.remove(obj, propagation="Orphan")),
-        await answer(c.remove(obj, propagation="Background")),
+    observations = [
+        await observe(c.remove(obj)),
+        await observe(c.remove(obj, propagation="Foreground")),
+        await observe(c.remove(obj, propagation="Orphan")),
+        await observe(c.remove(obj, propagation="Background")),
     ]
     left = await c.get(ConfigMap, obj.key)
     left.metadata.finalizers = None
-    return [*answers, await answer(c.update(left)), await answer(c.get(ConfigMap, obj.key))]
+    return [*observations, await observe(c.update(left)), await observe(c.get(ConfigMap, obj.key))]
 
 
-async def a_job_is_orphaned_unless_told_otherwise(c: Backend, ns: str) -> list[Answer]:
+async def a_job_is_orphaned_unless_told_otherwise(c: Backend, ns: str) -> list[Observation]:
     def state(obj: Any) -> Any:
         return obj and (
             obj.metadata.finalizers,
@@ -71,58 +71,62 @@ async def a_job_is_orphaned_unless_told_otherwise(c: Backend, ns: str) -> list[A
     return [first, state(await c.remove(made, propagation="Background"))]
 
 
-async def pods_end_in_their_grace_period(c: Backend, ns: str) -> list[Answer]:
+async def pods_end_in_their_grace_period(c: Backend, ns: str) -> list[Observation]:
     def state(obj: Any) -> Any:
         return obj and (obj.metadata.deletion_grace_period_seconds, bool(obj.metadata.deletion_timestamp))
 
-    answers: list[Answer] = []
+    observations: list[Observation] = []
     waiting = await c.create(pod(ns))
-    answers.append(state(await c.remove(waiting)))
+    observations.append(state(await c.remove(waiting)))
     bound = await c.create(pod(ns, nodeName="n"))
-    answers.append(state(await c.remove(bound)))
-    answers.append(state(await c.remove(bound)))
-    answers.append(state(await c.remove(bound, grace_period_seconds=5)))
-    answers.append(state(await c.remove(bound, grace_period_seconds=0)))
+    observations.append(state(await c.remove(bound)))
+    observations.append(state(await c.remove(bound)))
+    observations.append(state(await c.remove(bound, grace_period_seconds=5)))
+    observations.append(state(await c.remove(bound, grace_period_seconds=0)))
     bound = await c.create(pod(ns, nodeName="n", terminationGracePeriodSeconds=7))
-    answers.append(state(await c.remove(bound)))
-    answers.append(state(await c.remove(bound, grace_period_seconds=0)))
+    observations.append(state(await c.remove(bound)))
+    observations.append(state(await c.remove(bound, grace_period_seconds=0)))
     ended = await c.create(pod(ns, nodeName="n"))
     ended.status.phase = "Succeeded"
     ended = await c.status.update(ended)
-    answers.append(state(await c.remove(ended)))
-    return answers
+    observations.append(state(await c.remove(ended)))
+    return observations
 
 
-async def evictions(c: Backend, ns: str) -> list[Answer]:
+async def evictions(c: Backend, ns: str) -> list[Observation]:
     kind = unstructured(GVK("policy", "v1", "Eviction"))
     made = await c.create(pod(ns))
     body = kind.from_dict({"metadata": {"name": "p", "namespace": ns}})
     return [
-        (await answer(c.subresource("eviction").create(made, body)))[0],
-        (await answer(c.get(Pod, made.key)))[:4],
-        (await answer(c.subresource("eviction").create(made, body)))[:4],
+        (await observe(c.subresource("eviction").create(made, body)))[0],
+        (await observe(c.get(Pod, made.key)))[:4],
+        (await observe(c.subresource("eviction").create(made, body)))[:4],
     ]
 
 
-async def finalizers_keep_an_object(c: Backend, ns: str) -> list[Answer]:
+async def finalizers_keep_an_object(c: Backend, ns: str) -> list[Observation]:
     obj = await c.create(widget(ns, metadata={"finalizers": ["example.org/x", "example.org/y"]}))
-    answers = [await answer(c.remove(obj)), await answer(c.remove(obj)), await answer(c.create(widget(ns)))]
+    observations = [
+        await observe(c.remove(obj)),
+        await observe(c.remove(obj)),
+        await observe(c.create(widget(ns))),
+    ]
     left = await c.get(Widget, obj.key)
     more = left.deep_copy()
     more.metadata.finalizers = ["example.org/x", "example.org/y", "example.org/z"]
-    answers.append(await answer(c.update(more)))
-    answers.append(
-        await answer(c.apply(widget(ns, metadata={"finalizers": ["example.org/z"]}), field_owner="me"))
+    observations.append(await observe(c.update(more)))
+    observations.append(
+        await observe(c.apply(widget(ns, metadata={"finalizers": ["example.org/z"]}), field_owner="me"))
     )
     left.metadata.finalizers = ["example.org/x"]
     left.spec = {"a": 1}
-    answers.append(await answer(c.update(left)))
-    answers.append(await answer(c.patch(left, raw_patch(MERGE, b'{"metadata":{"finalizers":null}}'))))
-    answers.append(await answer(c.get(Widget, obj.key)))
-    return answers
+    observations.append(await observe(c.update(left)))
+    observations.append(await observe(c.patch(left, raw_patch(MERGE, b'{"metadata":{"finalizers":null}}'))))
+    observations.append(await observe(c.get(Widget, obj.key)))
+    return observations
 
 
-async def collections_are_deleted_by_selector(c: Backend, ns: str) -> list[Answer]:
+async def collections_are_deleted_by_selector(c: Backend, ns: str) -> list[Observation]:
     for number in range(3):
         await c.create(widget(ns, name=f"w{number}", metadata={"labels": {"n": str(number)}}))
     await c.delete_all_of(Widget, namespace=ns, labels="n=0")
@@ -131,5 +135,5 @@ async def collections_are_deleted_by_selector(c: Backend, ns: str) -> list[Answe
     return [
         first,
         [(each.name, each.metadata.finalizers) for each in await c.list(Widget, namespace=ns)],
-        await answer(c.delete_all_of(Widget)),
+        await observe(c.delete_all_of(Widget)),
     ]

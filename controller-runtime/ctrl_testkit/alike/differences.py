@@ -7,40 +7,40 @@ from controller_runtime.apis.core.v1 import (
 )
 from controller_runtime.client.cached import Backend
 
-from .world import RAW_PLANET, Answer, answer, config_map, planet, pod, widget
+from .world import RAW_PLANET, Observation, config_map, observe, planet, pod, widget
 
 
-async def namespaces_must_exist(c: Backend, ns: str) -> list[Answer]:
+async def namespaces_must_exist(c: Backend, ns: str) -> list[Observation]:
     """In memory, objects can be created in a namespace that does not exist, so tests need not create it."""
-    return [await answer(c.create(config_map(f"{ns}-not")))]
+    return [await observe(c.create(config_map(f"{ns}-not")))]
 
 
-async def namespaces_end_with_their_content(c: Backend, ns: str) -> list[Answer]:
+async def namespaces_end_with_their_content(c: Backend, ns: str) -> list[Observation]:
     """In memory, no namespace controller runs: a namespace is deleted like any object, and its content stays."""
-    return [await answer(c.remove(Namespace.from_dict({"metadata": {"name": ns}})))]
+    return [await observe(c.remove(Namespace.from_dict({"metadata": {"name": ns}})))]
 
 
-async def schemas_fill_in_defaults(c: Backend, ns: str) -> list[Answer]:
+async def schemas_fill_in_defaults(c: Backend, ns: str) -> list[Observation]:
     """In memory there are no schemas: no defaults are set."""
     made = await c.create(pod(ns))
     return [made.spec.restart_policy, made.status.phase]
 
 
-async def schemas_refuse_wrong_types(c: Backend, ns: str) -> list[Answer]:
+async def schemas_refuse_wrong_types(c: Backend, ns: str) -> list[Observation]:
     """In memory there are no schemas: nothing is validated except metadata."""
-    return [await answer(c.create(planet(ns, RAW_PLANET, mass="heavy")))]
+    return [await observe(c.create(planet(ns, RAW_PLANET, mass="heavy")))]
 
 
-async def schemas_prune_unknown_fields(c: Backend, ns: str) -> list[Answer]:
+async def schemas_prune_unknown_fields(c: Backend, ns: str) -> list[Observation]:
     """In memory there are no schemas: unknown fields are kept."""
     made = await c.create(planet(ns, RAW_PLANET, moons=2))
     await c.delete(made)
     return [made.nested("moons")]
 
 
-async def a_status_writer_owns_the_metadata_it_sends(c: Backend, ns: str) -> list[Answer]:
+async def a_status_writer_owns_the_metadata_it_sends(c: Backend, ns: str) -> list[Observation]:
     """A server records the writer as the owner of labels that it did not store; in memory, it owns only the status."""
     await c.create(widget(ns))
     applied = widget(ns, status={"a": 1}, metadata={"labels": {"q": "1"}})
     await c.status.apply(applied, field_owner="one")
-    return [await answer(c.apply(widget(ns, metadata={"labels": {"q": "2"}}), field_owner="two"))]
+    return [await observe(c.apply(widget(ns, metadata={"labels": {"q": "2"}}), field_owner="two"))]

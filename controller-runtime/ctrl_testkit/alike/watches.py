@@ -11,12 +11,12 @@ from controller_runtime.client import MERGE, raw_patch
 from controller_runtime.client.cached import Backend
 from controller_runtime.machinery import Object, metadata_only
 
-from .world import RAW_WIDGET, Answer, Widget, answer, config_map, pod, widget
+from .world import RAW_WIDGET, Observation, Widget, config_map, observe, pod, widget
 
 
-async def _events(watch: Any, last: str) -> list[Answer]:
+async def _events(watch: Any, last: str) -> list[Observation]:
     """Return the events of a watch up to the first one of the object named ``last``."""
-    found: list[Answer] = []
+    found: list[Observation] = []
     with anyio.fail_after(30):
         async with watch:
             async for event in watch:
@@ -32,7 +32,7 @@ async def _labelled(c: Backend, obj: Object, value: str) -> Any:
     return await c.patch(obj, raw_patch(MERGE, body))
 
 
-async def watch_what_exists_and_every_change(c: Any, ns: str) -> list[Answer]:
+async def watch_what_exists_and_every_change(c: Any, ns: str) -> list[Observation]:
     await c.create(config_map(ns, {"a": "1"}, name="b"))
     gone = await c.create(config_map(ns, name="gone"))
     await c.remove(gone)
@@ -45,7 +45,7 @@ async def watch_what_exists_and_every_change(c: Any, ns: str) -> list[Answer]:
     return [[event.type, event.object.to_dict()] for event in (first, *later)]
 
 
-async def watch_from_a_version(c: Any, ns: str) -> list[Answer]:
+async def watch_from_a_version(c: Any, ns: str) -> list[Observation]:
     made = await c.create(widget(ns, spec={"a": 1}))
     listed = await c.list(Widget, namespace=ns)
     changed = await c.patch(made, raw_patch(MERGE, b'{"spec":{"a":2}}'))
@@ -64,7 +64,7 @@ async def watch_from_a_version(c: Any, ns: str) -> list[Answer]:
     ]
 
 
-async def watch_with_a_selector_of_labels(c: Any, ns: str) -> list[Answer]:
+async def watch_with_a_selector_of_labels(c: Any, ns: str) -> list[Observation]:
     start = (await c.list(ConfigMap, namespace=ns)).resource_version
     made = await c.create(config_map(ns, {"a": "1"}, labels={"n": "1"}))
     await _labelled(c, made, "2")
@@ -81,7 +81,7 @@ async def watch_with_a_selector_of_labels(c: Any, ns: str) -> list[Answer]:
     ]
 
 
-async def watch_with_a_selector_of_fields(c: Any, ns: str) -> list[Answer]:
+async def watch_with_a_selector_of_fields(c: Any, ns: str) -> list[Observation]:
     start = (await c.list(Pod, namespace=ns)).resource_version
     made = await c.create(pod(ns))
     await c.status.patch(made, raw_patch(MERGE, b'{"status":{"phase":"Running"}}'))
@@ -94,11 +94,11 @@ async def watch_with_a_selector_of_fields(c: Any, ns: str) -> list[Answer]:
     return [[kind, found["metadata"]["name"]] for kind, found in await _events(watch, "last")]
 
 
-async def watch_with_what_is_not_valid(c: Any, ns: str) -> list[Answer]:
-    async def first(watch: Any) -> Answer:
+async def watch_with_what_is_not_valid(c: Any, ns: str) -> list[Observation]:
+    async def first(watch: Any) -> Observation:
         async with watch:
             with anyio.fail_after(30):
-                return await answer(anext(watch))
+                return await observe(anext(watch))
 
     return [
         await first(c.watch(ConfigMap, namespace=ns, labels="n==(")),

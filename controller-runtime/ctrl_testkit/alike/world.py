@@ -85,8 +85,8 @@ CRDS: Final = [
     definition(Planet, {"mass": {"type": "integer"}}),
 ]
 
-Answer = Any
-Case = Callable[[Backend, str], Awaitable[list[Answer]]]
+Observation = Any
+Case = Callable[[Backend, str], Awaitable[list[Observation]]]
 
 
 def cases_of(*modules: ModuleType) -> dict[str, Case]:
@@ -99,7 +99,7 @@ def cases_of(*modules: ModuleType) -> dict[str, Case]:
     }
 
 
-async def answer(call: Awaitable[Any]) -> Answer:
+async def observe(call: Awaitable[Any]) -> Observation:
     """Return the result of a call as plain data."""
     try:
         found = await call
@@ -113,7 +113,7 @@ async def answer(call: Awaitable[Any]) -> Answer:
     return ["object", found.to_dict()] if isinstance(found, Object) else ["value", found]
 
 
-def comparable(answers: Any) -> Any:
+def comparable(observations: Any) -> Any:
     """Return results in which UIDs, versions and times are replaced, because they differ between servers.
 
     UIDs and versions are numbered in the order in which they appear.
@@ -143,7 +143,7 @@ def comparable(answers: Any) -> Any:
             value = re.sub(r"in the precondition \(\d+\)", "in the precondition (<that>)", value)
         return value
 
-    return walk(answers)
+    return walk(observations)
 
 
 def config_map(ns: str, data: dict[str, str] | None = None, name: str = "c", **metadata: Any) -> ConfigMap:

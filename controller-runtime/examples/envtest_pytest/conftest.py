@@ -26,7 +26,7 @@ def config() -> Iterator[ctrl.Config]:
 
 @pytest.fixture
 def anyio_backend() -> str:
-    """Tests marked ``anyio`` run on asyncio; the plugin came with the controller runtime."""
+    """Tests marked ``anyio`` run on asyncio; anyio's pytest plugin is installed with controller-runtime."""
     return "asyncio"
 
 

@@ -20,10 +20,10 @@ from controller_runtime.client import LiveClient
 from controller_runtime.envtest import Environment, eventually
 from ctrl_testkit.faults import audit_log as audit_log
 from ctrl_testkit.faults import client as client
+from ctrl_testkit.faults import control_plane as control_plane
 from ctrl_testkit.faults import namespace as namespace
 from ctrl_testkit.faults import new_proxy as new_proxy
 from ctrl_testkit.faults import outage_seconds as outage_seconds
-from ctrl_testkit.faults import plane as plane
 from ctrl_testkit.faults import proxy as proxy
 from ctrl_testkit.faults import writes as writes
 from ctrl_testkit.figures import figure as figure
@@ -34,7 +34,7 @@ PROGRAM = Path(__file__).with_name("program.py")
 
 
 @pytest.fixture
-def start(plane: Environment, namespace: str, tmp_path: Path) -> Iterator[Callable[..., Any]]:
+def start(control_plane: Environment, namespace: str, tmp_path: Path) -> Iterator[Callable[..., Any]]:
     """Return a function that starts ``program.py`` as a manager of a name; those that still run are killed at the end.
 
     The manager connects to the API server, or to ``server`` if it is given. ``clock`` is a file with the number of
@@ -43,7 +43,7 @@ def start(plane: Environment, namespace: str, tmp_path: Path) -> Iterator[Callab
     started: list[subprocess.Popen[bytes]] = []
 
     def start_one(name: str, *, server: str = "", clock: Path | None = None) -> subprocess.Popen[bytes]:
-        content = plane.kubeconfig_for("admin", ["system:masters"])
+        content = control_plane.kubeconfig_for("admin", ["system:masters"])
         if server:
             content["clusters"][0]["cluster"] = {"server": server}
         kubeconfig = tmp_path / f"{name}.kubeconfig"

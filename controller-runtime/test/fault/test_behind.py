@@ -179,22 +179,22 @@ async def test_a_server_that_is_behind_makes_nobody_do_a_thing_twice_or_undo_it(
     new_proxy: Any, figure: Any, outage_seconds: float
 ) -> None:
     async with (
-        Environment() as plane,
-        Transport(plane.config) as transport,
+        Environment() as environment,
+        Transport(environment.config) as transport,
         anyio.create_task_group() as tasks,
     ):
         client = LiveClient(transport, RESTMapper(transport))
-        wire = SlowWire(plane.control_plane.etcd_url)
+        wire = SlowWire(environment.control_plane.etcd_url)
         await tasks.start(wire.run)
-        url = await plane.control_plane.start_another_api_server("behind", etcd_url=wire.url)
-        behind = dataclasses.replace(plane.config, host=url)
+        url = await environment.control_plane.start_another_api_server("behind", etcd_url=wire.url)
+        behind = dataclasses.replace(environment.config, host=url)
         truth = cache.Cache(transport)
         await tasks.start(truth.start)
         secrets = await truth.get_informer(Secret)
         managers = []
         for streams in (True, False):
-            proxy = await new_proxy(plane.config)
-            proxy.route = at_random(plane.config, behind)
+            proxy = await new_proxy(environment.config)
+            proxy.route = at_random(environment.config, behind)
             namespace = f"behind-{streams}".lower()
             await client.create(NAMESPACE.from_dict({"metadata": {"name": namespace}}))
             managers.append(Balanced(proxy, namespace, stream_lists=streams))

@@ -76,10 +76,10 @@ class World:
         await self._client.delete(self.objects.pop(name))
 
 
-async def compact(plane: Environment, revision: int) -> None:
+async def compact(environment: Environment, revision: int) -> None:
     """Make etcd drop its history before ``revision``."""
     body = {"revision": str(revision), "physical": True}
-    etcd = plane.control_plane
+    etcd = environment.control_plane
     async with (
         aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=etcd.etcd_tls)) as session,
         session.post(f"{etcd.etcd_url}/v3/kv/compaction", json=body) as answer,
@@ -130,12 +130,14 @@ async def test_watches_that_cannot_go_on_cost_one_list_each_and_nothing_is_misse
 ) -> None:
     rounds = max(2, round(outage_seconds / PERIOD))
     waits: list[float] = []
-    environment = Environment(api_server_flags=FLAGS, etcd_gateway=True)
-    async with environment as plane, Transport(plane.config) as transport:
+    async with (
+        Environment(api_server_flags=FLAGS, etcd_gateway=True) as environment,
+        Transport(environment.config) as transport,
+    ):
         client = LiveClient(transport, RESTMapper(transport))
         worlds = {kind: World(client, kind) for kind in KINDS}
         followers = [
-            Follower(await new_proxy(plane.config), stream_lists=streams) for streams in (True, False)
+            Follower(await new_proxy(environment.config), stream_lists=streams) for streams in (True, False)
         ]
         for world in worlds.values():
             for name in (
@@ -165,7 +167,8 @@ async def test_watches_that_cannot_go_on_cost_one_list_each_and_nothing_is_misse
                     await world.make(f"new-{turn}")
                     await world.change("changed", str(turn))
                 await compact(
-                    plane, max(int(each) for world in worlds.values() for each in world.versions.values())
+                    environment,
+                    max(int(each) for world in worlds.values() for each in world.versions.values()),
                 )
                 for each in followers:
                     each.proxy.refuse = None

@@ -56,13 +56,13 @@ class Notes:
 
 
 async def test_a_kind_that_is_missing_or_denied_is_named_and_heals_without_a_restart(
-    plane: Environment, client: LiveClient, namespace: str, new_proxy: Any, figure: Any
+    control_plane: Environment, client: LiveClient, namespace: str, new_proxy: Any, figure: Any
 ) -> None:
     await apply_manifests(
         client, [*role("maps", "", "configmaps"), *role("widgets", GROUP, "widgets")], owner="test"
     )
     options = ctrl.Options(metrics_bind_address="0", health_probe_bind_address="127.0.0.1:0")
-    proxy = await new_proxy(await plane.add_user(USER))
+    proxy = await new_proxy(await control_plane.add_user(USER))
     mgr = ctrl.Manager(proxy.config, options)
     notes: dict[type[Object], Notes] = {}
     for kind in (ConfigMap, Secret, WIDGET):

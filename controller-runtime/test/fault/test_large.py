@@ -74,9 +74,9 @@ async def reader(server: str, namespace: str, log: Path) -> AsyncIterator[Next]:
 
 
 async def test_large_objects_are_read_in_little_memory(
-    plane: Environment, client: LiveClient, namespace: str, proxy: Any, figure: Any, tmp_path: Path
+    control_plane: Environment, client: LiveClient, namespace: str, proxy: Any, figure: Any, tmp_path: Path
 ) -> None:
-    await plane.install_crds(CRD)
+    await control_plane.install_crds(CRD)
     await client.create(large(namespace, "small", [LINE]))
     stored = LARGEST // (len(LINE) + 3)
     sent = 8 * MIB // (len(LINE) + 3)

@@ -72,7 +72,7 @@ async def missing(client: LiveClient, namespace: str) -> set[str]:
 
 
 async def test_nothing_is_lost_or_doubled_while_the_api_server_is_away(
-    plane: Environment,
+    control_plane: Environment,
     client: LiveClient,
     namespace: str,
     proxy: Any,
@@ -102,10 +102,10 @@ async def test_nothing_is_lost_or_doubled_while_the_api_server_is_away(
             # Only the controller's requests go through the proxy: it lags behind the sources from now on.
             proxy.cut()
             away = anyio.current_time()
-            plane.control_plane.kill_api_server()
+            control_plane.control_plane.kill_api_server()
             before = len(made)
             await anyio.sleep(outage_seconds)
-            await plane.control_plane.start_api_server()
+            await control_plane.control_plane.start_api_server()
             back = anyio.current_time()
             await anyio.sleep(1)
             loading.cancel_scope.cancel()

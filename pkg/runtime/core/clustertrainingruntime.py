@@ -41,7 +41,7 @@ class ClusterTrainingRuntime(interface.Runtime):
     async def new_objects(self, train_job: trainer.TrainJob) -> list[Object]:
         """Return the objects to apply."""
         found = await self._found(train_job)
-        with offload.weighing(found.decoded_size):
+        with offload.object_size(found.decoded_size):
             return await self._namespaced.objects_from(found.spec, train_job)
 
     async def require(self, train_job: trainer.TrainJob) -> None:
@@ -108,6 +108,6 @@ class ClusterTrainingRuntime(interface.Runtime):
                 "release of Kubeflow Trainer. See runtime deprecation policy: "
                 f"{trainingruntime.deprecation_policy_url(self._namespaced.cfg)}"
             )
-        with offload.weighing(found.decoded_size):
+        with offload.object_size(found.decoded_size):
             more, errors = await self._namespaced.validate_against(found.spec, old, new)
         return warnings + more, errors

@@ -184,7 +184,7 @@ class Snapshots:
         if text is None:
             raise SnapshotError(f'invalid runtime snapshot: snapshot ConfigMap missing "{_KEY}" data key')
         try:
-            with offload.weighing(len(text)):
+            with offload.object_size(len(text)):
                 runtime = await offload.run(decode, kind, text, train_job.spec.runtime_ref)
         except SnapshotTextError as error:
             raise SnapshotError(f"invalid runtime snapshot: {error}") from error
@@ -193,7 +193,7 @@ class Snapshots:
 
     async def _create(self, train_job: TrainJob, kind: type[T], runtime: T) -> T:
         """Create the snapshot and return its runtime. If another writer was faster, return that writer's runtime."""
-        with offload.weighing(runtime.decoded_size):
+        with offload.object_size(runtime.decoded_size):
             text = await offload.run(encode, runtime)
         config_map = ConfigMap(metadata=trainjob.child_metadata(train_job, _SUFFIX), data={_KEY: text})
         try:

@@ -102,7 +102,7 @@ class TrainingRuntime(interface.Runtime):
     async def new_objects(self, train_job: trainer.TrainJob) -> list[Object]:
         """Return the objects to apply."""
         found = await self._found(train_job)
-        with offload.weighing(found.decoded_size):
+        with offload.object_size(found.decoded_size):
             return await self.objects_from(found.spec, train_job)
 
     async def require(self, train_job: trainer.TrainJob) -> None:
@@ -210,7 +210,7 @@ class TrainingRuntime(interface.Runtime):
                 path = field.Path("spec", "runtimeRef")
                 return [], field.ErrorList([field.invalid(path, new.spec.runtime_ref, detail)])
             found = kept
-        with offload.weighing(found.decoded_size):
+        with offload.object_size(found.decoded_size):
             return await self.validate_against(found.spec, old, new)
 
     async def kept(self, error: Exception, old: trainer.TrainJob | None, kind: type[T]) -> T | None:

@@ -26,7 +26,7 @@ def applied(proxy: Any, namespace: str) -> Counter[str]:
 
 
 async def test_f1_an_outage_loses_doubles_and_leaks_nothing(
-    plane: Environment, world: Any, figure: Any, outage_seconds: float
+    control_plane: Environment, world: Any, figure: Any, outage_seconds: float
 ) -> None:
     """Catches a manager that forgets work, applies a JobSet twice, grows or ends while the API server is down."""
     proxy, ours = world.proxy, world.ours
@@ -47,9 +47,9 @@ async def test_f1_an_outage_loses_doubles_and_leaks_nothing(
         await anyio.sleep(2)
         proxy.cut()
         away = anyio.current_time()
-        plane.control_plane.kill_api_server()
+        control_plane.control_plane.kill_api_server()
         await anyio.sleep(outage_seconds)
-        await plane.control_plane.start_api_server()
+        await control_plane.control_plane.start_api_server()
         back = anyio.current_time()
         await anyio.sleep(2)
         loading.cancel_scope.cancel()

@@ -15,13 +15,13 @@ from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
 
 def test_every_model_has_facts() -> None:
     models = [each for each in default_scheme() if each.resource]
-    assert [each.gvk for each in models if kinds.facts_for(each).resource != each.resource] == []
-    assert [each.gvk for each in models if not kinds.facts_for(each).scope_is_known] == []
+    assert [each.gvk for each in models if kinds.properties_of(each).resource != each.resource] == []
+    assert [each.gvk for each in models if not kinds.properties_of(each).scope_is_known] == []
 
 
 @pytest.mark.parametrize("kind", [TrainJob, TrainingRuntime, JobSet])
 def test_a_model_gives_the_same_shape_as_the_definition_made_from_it(kind: type[Object]) -> None:
-    (of_crd,) = kinds.facts_of_crd(crd.custom_resource_definition(kind))
+    (of_crd,) = kinds.properties_of_crd(crd.custom_resource_definition(kind))
     template = {"spec": {"containers": [{"name": "c", "env": [{"name": "E", "value": "1"}], "args": ["x"]}]}}
     obj: dict[str, Any] = {
         "metadata": {"finalizers": ["a/b"], "ownerReferences": [{"uid": "u", "name": "o"}]},
@@ -35,7 +35,7 @@ def test_a_model_gives_the_same_shape_as_the_definition_made_from_it(kind: type[
         },
         "status": {"conditions": [{"type": "Complete", "status": "True"}]},
     }
-    known = kinds.facts_for(kind)
+    known = kinds.properties_of(kind)
     assert ownership.fields_of(obj, known.schema) == ownership.fields_of(obj, of_crd.schema)
     assert len(ownership.fields_of(obj, known.schema)) > 10
     assert known.resource == of_crd.resource

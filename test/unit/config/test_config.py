@@ -121,7 +121,7 @@ def test_a_feature_gate_that_does_not_exist_is_named(tmp_path: Path) -> None:
         (HEAD + "metrics:\n  bindAddress: 0\n", "line 4: metrics.bindAddress: a string is expected; put it in quotes"),
         (HEAD + "metrics: {secureServing: 'true'}\n", "line 3: metrics.secureServing: true or false is expected"),
         (HEAD + "metrics: [1]\n", "line 3: metrics: a map is expected"),
-        (HEAD + "webhook: {port: 1}\nwebhook: {port: 2}\n", "line 4: webhook: key is given twice, before at line 3"),
+        (HEAD + "webhook: {port: 1}\nwebhook: {port: 2}\n", "line 4: webhook: key is given twice, first at line 3"),
         (HEAD + "webhook: {port: 0}\n", "invalid configuration: webhook.port: Invalid value: 0: must be between 1 and 65535"),
         (
             HEAD + "podGrouper: {schedulerName: ''}\n",

@@ -82,7 +82,7 @@ class World:
             "containerStatuses": [{"name": "node", "state": {}, **each} for each in containers],
             "initContainerStatuses": [{"name": "prepare", **each} for each in init],
         }
-        pod.put("status", type(pod.status).from_dict(status))
+        pod.set_unchecked("status", type(pod.status).from_dict(status))
         return await self.client.status.update(pod)
 
     async def found(self) -> list[str]:
@@ -221,7 +221,7 @@ async def test_train_jobs_that_had_ended_cost_no_request_at_a_start() -> None:
         "message": "",
         "lastTransitionTime": when(0),
     }
-    job.put("status", type(job.status).from_dict({"conditions": [condition]}))
+    job.set_unchecked("status", type(job.status).from_dict({"conditions": [condition]}))
     await world.client.status.update(job)
     for rank in range(300):
         await world.pod(f"job-node-0-{rank}-abcde", {"state": ended(1)})

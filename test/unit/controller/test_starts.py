@@ -94,7 +94,7 @@ class World:
 
     async def status(self, kind: type[Object], **status: Any) -> None:
         found = await self.client.get(kind, KEY)
-        found.put("status", type(getattr(found, "status")).from_dict(status))  # noqa: B009
+        found.set_unchecked("status", type(getattr(found, "status")).from_dict(status))  # noqa: B009
         await self.client.status.update(found)
         await self.reconcile()
 

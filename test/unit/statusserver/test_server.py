@@ -115,7 +115,7 @@ async def test_other_paths_and_methods_are_not_found(changed: dict[str, Any]) ->
 
 
 async def test_a_body_that_is_too_large_is_refused_first() -> None:
-    answer = await StatusHandler(FakeClient().status, DenyAll())(request(too_large=True, path="/"))
+    answer = await StatusHandler(FakeClient().status, DenyAll())(request(body_rejected=True, path="/"))
     assert refusal(answer) == (413, "RequestEntityTooLarge", "Payload too large")
 
 

@@ -43,7 +43,7 @@ async def test_a_large_train_job_is_worked_on_in_a_thread(spec: dict[str, Any], 
 
 
 async def test_a_small_train_job_of_a_large_runtime_is_worked_on_in_a_thread() -> None:
-    with offload.weighing(100_000):
+    with offload.object_size(100_000):
         assert await offload.run(train_job(), threading.get_ident) != threading.get_ident()
     assert await offload.run(train_job(), threading.get_ident) == threading.get_ident()
 

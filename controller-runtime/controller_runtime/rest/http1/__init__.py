@@ -11,8 +11,8 @@ from .connection import Connection as Connection
 from .dial import CONNECT_TIMEOUT as CONNECT_TIMEOUT
 from .dial import Dialer as Dialer
 from .dial import Origin as Origin
-from .dial import shown as shown
-from .dial import watchful_socket as watchful_socket
+from .dial import keepalive_socket as keepalive_socket
+from .dial import without_credentials as without_credentials
 from .incoming import ORDINARY as ORDINARY
 from .incoming import Bounds as Bounds
 from .incoming import Incoming as Incoming

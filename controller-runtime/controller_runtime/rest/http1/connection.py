@@ -41,15 +41,15 @@ class Connection(asyncio.BufferedProtocol):
         "_closed",
         "_deadline",
         "_head_size",
-        "_heard",
-        "_latest",
+        "_idle_timeout",
+        "_last_input",
         "_loop",
         "_owner",
         "_parser",
-        "_patience",
         "_sending",
         "_timer",
         "_timer_at",
+        "_total_deadline",
         "_transport",
         "_writable",
         "context",
@@ -70,7 +70,7 @@ class Connection(asyncio.BufferedProtocol):
         self._writable: asyncio.Future[None] | None = None
         self._closed: asyncio.Future[None] | None = None
         self._deadline: float | None = None
-        self._patience = self._heard = self._latest = self._timer_at = 0.0
+        self._idle_timeout = self._last_input = self._total_deadline = self._timer_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
     @property
@@ -110,9 +110,10 @@ class Connection(asyncio.BufferedProtocol):
     ) -> Incoming:
         """Return the response, with its body unless it is a successful stream (no ``bounds``).
 
-        The request is aborted at ``deadline``. While the body of a whole response arrives, it is aborted only when no
-        bytes came for ``timeout`` seconds, or when the time in ``bounds`` is over. A ``bodiless`` response ends with
-        its head, regardless of its headers, and leaves the connection to the caller.
+        The request is aborted if the head of the response has not arrived at ``deadline``. A response with ``bounds``
+        is also aborted if no part of its body arrives for ``timeout`` seconds, or if it takes longer than
+        ``bounds.seconds``. Without a ``deadline``, nothing is aborted. A ``bodiless`` response ends with its head,
+        regardless of its headers, and the caller then owns the connection.
 
         Raises:
             GoneError: the connection was closed before the first byte of the response.
@@ -121,10 +122,10 @@ class Connection(asyncio.BufferedProtocol):
         """
         transport = self.transport
         answer = self._answer = self._parser.answer = Incoming(self._loop, bounds)
-        self._parser.bodiless, self._head_size, self._heard = bodiless, 0, 0.0
+        self._parser.bodiless, self._head_size, self._last_input = bodiless, 0, 0.0
         if deadline is not None:
-            self._patience = timeout or 0.0
-            self._latest = self._loop.time() + answer.patience
+            self._idle_timeout = timeout or 0.0
+            self._total_deadline = self._loop.time() + answer.total_timeout
             self._wait_until(deadline)
         try:
             if not body:
@@ -142,13 +143,13 @@ class Connection(asyncio.BufferedProtocol):
         return answer
 
     def give_up(self, answer: Incoming) -> None:
-        """Abort the connection unless ``answer`` is complete, since another request may use it after that."""
+        """Abort the connection unless ``answer`` is complete: another request may use the connection by then."""
         if self._answer is answer:
             self.abort()
 
     def abort(self, error: BaseException | None = None) -> None:
         """Close the connection at once; a task waiting for its response gets ``error``."""
-        self._end(error or Error("the connection was given up"))
+        self._end(error or Error("the connection was aborted"))
         transport = self._transport
         if transport is not None:
             transport.abort()
@@ -183,12 +184,12 @@ class Connection(asyncio.BufferedProtocol):
         answer, deadline = self._answer, self._deadline
         if answer is None or deadline is None:
             return
-        if answer.whole and self._heard:
-            deadline = max(deadline, self._heard + self._patience)
-            if deadline > self._latest and self._loop.time() >= self._latest:
-                self.abort(Error(f"the response did not end within {answer.patience:g} s"))
+        if answer.whole and self._last_input:
+            deadline = max(deadline, self._last_input + self._idle_timeout)
+            if deadline > self._total_deadline and self._loop.time() >= self._total_deadline:
+                self.abort(Error(f"the response did not end within {answer.total_timeout:g} s"))
                 return
-            deadline = min(deadline, max(self._latest, self._deadline or 0.0))
+            deadline = min(deadline, max(self._total_deadline, self._deadline or 0.0))
         if self._loop.time() < deadline:
             self._wait_until(deadline)
         else:
@@ -220,7 +221,7 @@ class Connection(asyncio.BufferedProtocol):
             error = GoneError(
                 one_line(exc) if exc is not None else "the server closed the connection without a response"
             )
-        elif exc is None and answer.status and answer.lasts_until_the_end:
+        elif exc is None and answer.status and answer.ends_with_connection:
             error = None
         else:
             error = Error("the response was cut off" + (f": {one_line(exc)}" if exc is not None else ""))
@@ -254,7 +255,7 @@ class Connection(asyncio.BufferedProtocol):
             self.abort()
             return
         if answer.status:
-            self._heard = self._loop.time()
+            self._last_input = self._loop.time()
         else:
             self._head_size += len(data)
         parser = self._parser
@@ -267,7 +268,7 @@ class Connection(asyncio.BufferedProtocol):
             self._finish(answer)
         elif not answer.status:
             if self._head_size > _LONGEST_HEAD:
-                self.abort(Error("malformed response: its head has no end"))
+                self.abort(Error(f"malformed response: its head is longer than {_LONGEST_HEAD} bytes"))
         elif not answer.whole:
             answer.wake()
             if answer.held > HIGH and answer.resume is None and self._transport is not None:

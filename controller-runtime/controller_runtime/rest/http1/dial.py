@@ -60,8 +60,9 @@ class Origin(msgspec.Struct, frozen=True):
         """Parse ``url``.
 
         Raises:
-            Error: the URL is not valid, or its scheme is not http or https. The text contains no password.
+            Error: the URL is not valid, or its scheme is not http or https. The message contains no password.
         """
+        problem = f"{without_credentials(url) or 'an empty text'} is not the address of an HTTP server"
         try:
             parts = urlsplit(url)
             secure = {"http": False, "https": True}[parts.scheme]
@@ -69,9 +70,9 @@ class Origin(msgspec.Struct, frozen=True):
             host = host if host.isascii() else host.encode("idna").decode("ascii")
             port = parts.port
         except (KeyError, ValueError) as error:
-            raise Error(f"{shown(url) or 'an empty text'} is not the address of an HTTP server") from error
+            raise Error(problem) from error
         if not host:
-            raise Error(f"{shown(url) or 'an empty text'} is not the address of an HTTP server")
+            raise Error(problem)
         named = f"[{host}]" if ":" in host else host
         own = 443 if secure else 80
         return cls(
@@ -95,7 +96,7 @@ def _basic(user: str, password: str) -> str:
     return "Basic " + base64.b64encode(f"{unquote(user)}:{unquote(password)}".encode()).decode("ascii")
 
 
-def shown(url: str) -> str:
+def without_credentials(url: str) -> str:
     """Return ``url``, which need not be valid, without its user name and password."""
     scheme, found, rest = url.partition("://")
     if "@" not in rest:
@@ -215,7 +216,7 @@ class _NoOwner:
         """Do nothing: the caller gets the error."""
 
 
-def watchful_socket(info: AddrInfo) -> socket.socket:
+def keepalive_socket(info: AddrInfo) -> socket.socket:
     """Return a socket with keep-alive probes, so that the kernel detects an unreachable peer."""
     family, kind, protocol, *_ = info
     made = socket.socket(family, kind, protocol)
@@ -277,7 +278,7 @@ async def _connected(addresses: Sequence[AddrInfo]) -> socket.socket:
 
 
 async def _attempt(info: AddrInfo) -> socket.socket:
-    made = watchful_socket(info)
+    made = keepalive_socket(info)
     try:
         try:
             made.connect(info[4])  # uvloop's sock_connect would encode the address by IDNA, too
@@ -295,7 +296,7 @@ def _reason(error: OSError) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return one_line(error)
     if isinstance(error, ConnectionError) and error.errno is None and not str(error):
-        return "the server closed the connection instead of agreeing on TLS"
+        return "the server closed the connection during the TLS handshake"
     if isinstance(error, ssl.SSLError) or not error.errno or error.errno < 0:
         # TLS and name resolution have their own error numbers and texts.
         return one_line(error.strerror or error)

@@ -28,11 +28,11 @@ class Bounds(NamedTuple):
     size: int
     seconds: float
     unread: int = 0
-    """A larger response that is not an error is read to its end and discarded, up to this many bytes."""
+    """A response larger than ``size`` that is not an error is read and discarded, up to this many bytes."""
 
 
 ORDINARY: Final = Bounds(1 << 24, 120.0)
-"""For one object: several times the size limit of etcd and the request timeout of an API server."""
+"""For one object: more than the size limit of etcd and the request timeout of an API server."""
 _EXPANSION: Final = 1 << 24
 """The most bytes that one read may decompress to."""
 _BUFFER: Final = 1 << 17
@@ -149,13 +149,13 @@ class Incoming:
                     raise Error(f"the response is larger than {most} bytes")
 
     @property
-    def lasts_until_the_end(self) -> bool:
+    def ends_with_connection(self) -> bool:
         """Whether the body ends with the connection because no header states its length."""
         codings = self.headers.raw(b"transfer-encoding").lower().split(b",")
         return not self.headers.raw(b"content-length") and codings[-1].strip() != b"chunked"
 
     @property
-    def patience(self) -> float:
+    def total_timeout(self) -> float:
         """Seconds after which a whole response is aborted even if bytes still arrive."""
         return self._bounds.seconds
 
@@ -164,7 +164,7 @@ class Incoming:
         if self.ended:
             return
         if error is None and self._decoder is not None and not self._decoder.complete:
-            error = Error("the response was cut off: its encoded body has no end")
+            error = Error("the response was cut off: its compressed body is incomplete")
         self.ended = True
         self.error = error
         self.resume = None
@@ -192,13 +192,13 @@ class ResponseParser:
     def __init__(self) -> None:
         self.answer: Incoming | None = None
         self.bodiless = False
-        """The response ends with its head, regardless of its headers."""
+        """True if the response ends with its head, regardless of its headers."""
         self.extra = False
-        """More arrived than was requested."""
+        """True if more arrived than the requested response."""
         self.finished = False
         self.informational = False
         self.reusable = False
-        """The server keeps the connection open."""
+        """True if the server keeps the connection open."""
         self._parser: Any = httptools.HttpResponseParser(self)
 
     def close(self) -> None:

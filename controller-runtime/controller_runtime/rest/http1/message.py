@@ -124,5 +124,5 @@ class Heads:
 
 def _line(name: str, value: str) -> bytes:
     if not _NAME.fullmatch(name) or _UNFIT.search(value):
-        raise Error(f"the header {name!r} cannot be sent: its name or value would break the head")
+        raise Error(f"the header {name!r} cannot be sent: its name or value contains invalid characters")
     return f"{name}: {value}\r\n".encode("utf-8", "surrogateescape")

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pool: the connections to one server and their assignment to requests.
 
-The most recently used connection is used next, so that the others become idle and are closed. When all are in use,
-callers wait in order for one to become free or to be closed. A stream keeps its connection for minutes: it does not
-wait, and it does not count towards the limit.
+A request gets the idle connection that was used most recently, so that connections beyond the current need stay idle
+and are closed. When the limit is reached, callers wait in order until a connection becomes free or is closed. A stream
+keeps its connection for minutes: it does not wait, and it does not count towards the limit.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ IDLE: Final = 60.0
 """Seconds for which an idle connection is kept; API servers keep theirs for 90."""
 MAX_CONNECTIONS: Final = 256
 """The most connections in use or idle, besides those of streams (one for each watch)."""
-_FAREWELL: Final = 1.0
+_CLOSE_TIMEOUT: Final = 1.0
 
 
 class Pool:
@@ -47,11 +47,11 @@ class Pool:
 
     @property
     def busy(self) -> bool:
-        """True if a connection is open or being opened."""
+        """True if a connection is open or being opened, or a caller waits for one."""
         return bool(self._open or self._dialing or self._waiters)
 
     def idle(self, context: ssl.SSLContext | None, *, stream: bool = False) -> Connection | None:
-        """Return an idle connection, or None."""
+        """Return an idle connection opened with ``context``, or None; others found on the way are closed."""
         while self._idle:
             connection = self._idle.pop()
             if connection.context is context and connection.usable:
@@ -95,7 +95,7 @@ class Pool:
                 found.abort()
 
     async def prepare(self, context: ssl.SSLContext | None) -> None:
-        """Open an idle connection unless the limit is reached. Raises as :meth:`connection`."""
+        """Open an idle connection unless the limit is reached. Raises like :meth:`connection`."""
         if self._has_room():
             self.free(await self._dial(context))
 
@@ -139,7 +139,7 @@ class Pool:
             connection.abort(Error("the transport was closed"))
         if ending:
             # The loop closes sockets in a later iteration, and the caller may stop the loop after this.
-            await asyncio.wait(ending, timeout=_FAREWELL)
+            await asyncio.wait(ending, timeout=_CLOSE_TIMEOUT)
         await asyncio.sleep(0)
 
     async def _dial(self, context: ssl.SSLContext | None, *, stream: bool = False) -> Connection:
@@ -151,7 +151,7 @@ class Pool:
                 made.abort()
                 raise Error("the transport was closed")
             if made.usable:
-                # A connection already closed does not report its loss again: it would count for ever.
+                # A connection that is already closed does not report its loss again, so it would count for ever.
                 self._open.add(made)
                 if stream:
                     self._streaming.add(made)

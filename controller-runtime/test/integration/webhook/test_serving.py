@@ -24,7 +24,7 @@ TRUSTING.check_hostname, TRUSTING.verify_mode = False, ssl.CERT_NONE
 
 
 async def echo(request: HTTPRequest) -> HTTPResponse:
-    return HTTPResponse.text(f"{request.method} {request.path} {len(request.body)} {request.too_large}")
+    return HTTPResponse.text(f"{request.method} {request.path} {len(request.body)} {request.body_rejected}")
 
 
 @asynccontextmanager

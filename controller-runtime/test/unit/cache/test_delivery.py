@@ -30,19 +30,19 @@ def cached() -> CachedObject[ConfigMap]:
 
 def test_each_class_decodes_once_and_for_itself() -> None:
     first = cached()
-    other = first.seen_as(Renamed)
+    other = first.as_kind(Renamed)
     assert other.object.name == "short"
     assert first.metadata.labels == {"a": "b"}
-    assert other.seen_as(ConfigMap) is first
-    assert first.seen_as(Renamed) is other
+    assert other.as_kind(ConfigMap) is first
+    assert first.as_kind(Renamed) is other
     assert (other.key, other.uid, other.resource_version) == (first.key, "u", "7")
 
 
 def test_a_write_is_marked_for_every_class() -> None:
     first = cached()
-    before = first.seen_as(Renamed)
+    before = first.as_kind(Renamed)
     first.mark_own_write()
-    assert (first.own_write, before.own_write, first.seen_as(metadata_only(ConfigMap)).own_write) == (
+    assert (first.own_write, before.own_write, first.as_kind(metadata_only(ConfigMap)).own_write) == (
         True,
     ) * 3
 
@@ -64,7 +64,8 @@ def test_a_failed_read_is_counted_and_leaves_the_metadata() -> None:
     [
         pytest.param(entry_of(b'{"metadata":{"name":"p"},"status":{"phase":[]}}'), id="another shape"),
         pytest.param(
-            msgspec.structs.replace(entry_of(b'{"metadata":{"name":"p"}}'), refused="too large"), id="refused"
+            msgspec.structs.replace(entry_of(b'{"metadata":{"name":"p"}}'), too_large_reason="too large"),
+            id="refused",
         ),
     ],
 )

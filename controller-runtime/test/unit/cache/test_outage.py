@@ -66,7 +66,7 @@ async def test_an_outage_is_two_lines_whatever_is_watched(
     assert (reports(lines), exported()) == (["API server is unavailable"], 1)
     await anyio.sleep(40)
     (remark,) = watching.remarks()
-    assert remark.startswith("the API server is unavailable for 45 s: ")
+    assert remark.startswith("the API server has been unavailable for 45 s: ")
     assert [obj.name for obj in await watching.list(ConfigMap)] == []
     assert reports(lines) == []
     server.faults.clear()

@@ -211,8 +211,8 @@ class TestOwnWrites:
         server.put("a", uid="another", silent=True)
         server.remove("a")
         await settle()
-        (engine,) = watched._informers.values()
-        assert not engine.store._writes
+        (informer,) = watched._informers.values()
+        assert not informer.store._writes
 
     async def test_remembered_in_another_order_leave_the_newest(self, server: Any, watched: Any) -> None:
         first = ConfigMap.from_dict(server.put("a", data={"n": "1"}, silent=True))

@@ -118,7 +118,7 @@ def test_what_managed_fields_hold_does_not_count() -> None:
     entry = entry_of(
         msgspec.json.encode({"metadata": {"name": "a", "managedFields": managed}, "data": {"k": "v"}})
     )
-    assert (entry.refused, msgspec.json.decode(entry.data)) == (
+    assert (entry.too_large_reason, msgspec.json.decode(entry.data)) == (
         "",
         {"metadata": {"name": "a"}, "data": {"k": "v"}},
     )

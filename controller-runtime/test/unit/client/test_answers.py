@@ -9,7 +9,7 @@ import pytest
 from controller_runtime import rest
 from controller_runtime.apis.core.v1 import ConfigMap, Pod
 from controller_runtime.client import merge_from
-from controller_runtime.client.bodies import Answer
+from controller_runtime.client.bodies import ResponseObject
 from controller_runtime.client.live import LiveClient
 from controller_runtime.machinery import GVK, metadata_only, unstructured
 from controller_runtime.machinery.errors import ForbiddenError, StatusError
@@ -140,9 +140,9 @@ async def test_a_foreign_answer_to_a_deletion_is_no_sign_that_the_object_is_dele
 
 def test_an_error_shows_a_page_and_no_object() -> None:
     with pytest.raises(rest.AnswerError, match="its 41 bytes begin with b'<html>"):
-        Answer(ConfigMap, HTML).object  # noqa: B018
+        ResponseObject(ConfigMap, HTML).object  # noqa: B018
     with pytest.raises(rest.AnswerError) as caught:
-        Answer(ConfigMap, b'{"data":{"password":["s3cret"]}}').object  # noqa: B018
+        ResponseObject(ConfigMap, b'{"data":{"password":["s3cret"]}}').object  # noqa: B018
     assert "data.password: Input should be a valid string" in str(caught.value)
     assert "s3cret" not in str(caught.value)
 

@@ -10,7 +10,7 @@ import pytest
 from controller_runtime import rest
 from controller_runtime.apis.core.v1 import ConfigMap
 from controller_runtime.client import apply_lazily, merge_from, patch_lazily, with_field_owner
-from controller_runtime.client.bodies import Answer
+from controller_runtime.client.bodies import ResponseObject
 from controller_runtime.client.live import LiveClient
 from controller_runtime.fake import FakeClient
 from controller_runtime.machinery import metadata_only
@@ -24,7 +24,7 @@ def text(**fields: Any) -> bytes:
 
 
 def test_metadata_are_read_without_the_rest() -> None:
-    stored = Answer(ConfigMap, text(data="of another shape"))
+    stored = ResponseObject(ConfigMap, text(data="of another shape"))
     assert (stored.metadata.uid, stored.metadata.managed_fields) == ("u", None)
     assert stored.known is None
     with pytest.raises(rest.AnswerError, match="data: Input should be an object"):
@@ -32,14 +32,14 @@ def test_metadata_are_read_without_the_rest() -> None:
 
 
 def test_the_object_is_decoded_once() -> None:
-    stored = Answer(ConfigMap, text(data={"a": "1"}))
+    stored = ResponseObject(ConfigMap, text(data={"a": "1"}))
     assert stored.object.data == {"a": "1"}
     assert stored.known is stored.object
     assert stored.metadata is stored.object.metadata
 
 
 def test_metadata_alone_bear_the_names_of_their_kind() -> None:
-    partial = Answer(
+    partial = ResponseObject(
         metadata_only(ConfigMap), text(kind="PartialObjectMetadata", apiVersion="meta.k8s.io/v1")
     )
     assert (partial.object.api_version, partial.object.kind) == ("v1", "ConfigMap")

@@ -81,7 +81,9 @@ async def test_the_error_names_the_nearest_option() -> None:
         await CALLS["list"](live())
     with pytest.raises(TypeError, match=r"^ApplyOptions: field_owner is required$"):
         await CALLS["apply without owner"](live())
-    with pytest.raises(TypeError, match=r"^UpdateOptions has no option force; known are dry_run, field_own"):
+    with pytest.raises(
+        TypeError, match=r"^UpdateOptions has no option force; known options are dry_run, field_own"
+    ):
         await CALLS["update"](live())
 
 

@@ -41,7 +41,9 @@ def test_an_optimistic_lock_names_the_version() -> None:
 
 
 def test_a_custom_resource_has_no_strategic_merge_patch() -> None:
-    with pytest.raises(ValueError, match=r"Job: no strategic merge patch of this kind; use merge_from$"):
+    with pytest.raises(
+        ValueError, match=r"Job: strategic merge patches are not supported for this kind; use merge_from$"
+    ):
         strategic_merge_from(VOLCANO_JOB.from_dict({"metadata": {"name": "j"}}))
 
 

@@ -24,13 +24,13 @@ def thing(name: str = "t", namespace: str = "n", **parts: Any) -> Any:
     "kind", [each for each in default_scheme() if each.resource], ids=lambda kind: str(kind.gvk)
 )
 def test_every_model_has_facts(kind: type[Object]) -> None:
-    facts = kinds.facts_for(kind)
-    assert facts.resource == kind.resource
-    assert facts.scope_is_known
+    properties = kinds.properties_of(kind)
+    assert properties.resource == kind.resource
+    assert properties.scope_is_known
 
 
 def test_a_model_gives_the_same_shape_as_the_definition_made_from_it() -> None:
-    (of_crd,) = kinds.facts_of_crd(crd.custom_resource_definition(Fleet))
+    (of_crd,) = kinds.properties_of_crd(crd.custom_resource_definition(Fleet))
     template = {"spec": {"containers": [{"name": "c", "env": [{"name": "E", "value": "1"}], "args": ["x"]}]}}
     obj: dict[str, Any] = {
         "metadata": {"finalizers": ["a/b"], "ownerReferences": [{"uid": "u", "name": "o"}]},
@@ -40,17 +40,17 @@ def test_a_model_gives_the_same_shape_as_the_definition_made_from_it() -> None:
         },
         "status": {"conditions": [{"type": "Complete", "status": "True"}]},
     }
-    known = kinds.facts_for(Fleet)
+    known = kinds.properties_of(Fleet)
     assert ownership.fields_of(obj, known.schema) == ownership.fields_of(obj, of_crd.schema)
     assert len(ownership.fields_of(obj, known.schema)) > 10
     assert known.resource == of_crd.resource
 
 
 def test_unstructured_objects_of_kubernetes_kinds_are_known_without_a_model_being_given() -> None:
-    facts = kinds.facts_for(unstructured(GVK("", "v1", "Pod")))
-    assert facts == kinds.facts_for(Pod)
-    assert not kinds.facts_for(unstructured(Namespace.gvk)).resource.namespaced
-    deployment = kinds.facts_for(unstructured(GVK("apps", "v1", "Deployment")))
+    properties = kinds.properties_of(unstructured(GVK("", "v1", "Pod")))
+    assert properties == kinds.properties_of(Pod)
+    assert not kinds.properties_of(unstructured(Namespace.gvk)).resource.namespaced
+    deployment = kinds.properties_of(unstructured(GVK("apps", "v1", "Deployment")))
     paths = ownership.fields_of(
         {"spec": {"template": {"spec": {"containers": [{"name": "a"}]}}}}, deployment.schema
     )
@@ -58,7 +58,7 @@ def test_unstructured_objects_of_kubernetes_kinds_are_known_without_a_model_bein
 
 
 def test_lists_of_a_kind_that_nothing_describes_are_replaced_as_a_whole() -> None:
-    schema = kinds.facts_for(RAW).schema
+    schema = kinds.properties_of(RAW).schema
     assert ownership.fields_of({"spec": {"containers": [{"name": "a"}]}}, schema) == {("spec", "containers")}
 
 

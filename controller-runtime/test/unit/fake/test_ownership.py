@@ -11,7 +11,7 @@ from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.fake import kinds, ownership
 from controller_runtime.machinery.patch import same
 
-POD = kinds.facts_for(Pod).schema
+POD = kinds.properties_of(Pod).schema
 
 _values = st.one_of(st.booleans(), st.integers(0, 3), st.sampled_from(["", "x", "y"]))
 _env = st.lists(

@@ -7,12 +7,12 @@ import pytest
 from controller_runtime.apis.batch.v1 import Job
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.fake import kinds
-from controller_runtime.fake.requests import discovery, place_of
+from controller_runtime.fake.requests import discovery, parse_request
 from controller_runtime.fake.tables import Table
 from controller_runtime.machinery.errors import NotFoundError
 from controller_runtime.rest import Request
 
-PODS = {("", "v1", "pods"): Table(kinds.facts_for(Pod))}
+PODS = {("", "v1", "pods"): Table(kinds.properties_of(Pod))}
 
 
 @pytest.mark.parametrize(
@@ -26,13 +26,13 @@ PODS = {("", "v1", "pods"): Table(kinds.facts_for(Pod))}
 )
 def test_a_field_selector_requires_or_excludes_values(selector: str, picked: list[str]) -> None:
     phases = {"a": "Failed", "b": "Running", "c": "Pending"}
-    place = place_of(Request("GET", "/api/v1/pods", query=(("fieldSelector", selector),)), PODS)
+    parsed = parse_request(Request("GET", "/api/v1/pods", query=(("fieldSelector", selector),)), PODS)
     pods = [{"metadata": {"name": name}, "status": {"phase": phase}} for name, phase in phases.items()]
-    assert [pod["metadata"]["name"] for pod in pods if place.picks(pod)] == picked
+    assert [pod["metadata"]["name"] for pod in pods if parsed.picks(pod)] == picked
 
 
 def test_discovery_names_groups_with_their_versions_and_the_kinds_of_a_version() -> None:
-    tables = {("batch", "v1", "jobs"): Table(kinds.facts_for(Job))}
+    tables = {("batch", "v1", "jobs"): Table(kinds.properties_of(Job))}
     version = {"groupVersion": "batch/v1", "version": "v1"}
     group = {"name": "batch", "versions": [version], "preferredVersion": version}
     assert discovery("/apis", tables) == {"kind": "APIGroupList", "apiVersion": "v1", "groups": [group]}
@@ -48,4 +48,4 @@ def test_discovery_names_groups_with_their_versions_and_the_kinds_of_a_version()
 )
 def test_a_path_that_is_not_served_is_not_found(path: str) -> None:
     with pytest.raises(NotFoundError):
-        place_of(Request("GET", path), PODS)
+        parse_request(Request("GET", path), PODS)

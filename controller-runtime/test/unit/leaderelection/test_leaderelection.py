@@ -20,15 +20,15 @@ from controller_runtime.leaderelection import (
 )
 from controller_runtime.machinery.errors import ConflictError
 from controller_runtime.rest import FakeResponse, FakeTransport, Request
-from ctrl_testkit.leases import KEY, Server
+from ctrl_testkit.leases import KEY, LeaseStore
 
 
 @pytest.fixture
-def server() -> Server:
-    return Server()
+def server() -> LeaseStore:
+    return LeaseStore()
 
 
-def elector(server: Server, name: str, *, skew: float = 0) -> LeaderElector:
+def elector(server: LeaseStore, name: str, *, skew: float = 0) -> LeaderElector:
     def now() -> datetime:
         return datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=anyio.current_time() - 1000 + skew)
 
@@ -40,7 +40,7 @@ async def lead(one: LeaderElector, seconds: float) -> None:
         await one.renew()
 
 
-async def test_the_first_one_makes_the_lease(server: Server) -> None:
+async def test_the_first_one_makes_the_lease(server: LeaseStore) -> None:
     one = elector(server, "a")
     await one.acquire()
     spec = (await server.lease()).spec
@@ -54,7 +54,7 @@ async def test_the_first_one_makes_the_lease(server: Server) -> None:
     assert metrics.REGISTRY.get_sample_value("leader_election_master_status", {"name": "lock"}) == 1
 
 
-async def test_a_holder_renews_with_one_request_each_period(server: Server) -> None:
+async def test_a_holder_renews_with_one_request_each_period(server: LeaseStore) -> None:
     one = elector(server, "a")
     await one.acquire()
     server.store.calls.clear()
@@ -68,7 +68,7 @@ async def test_a_holder_renews_with_one_request_each_period(server: Server) -> N
 
 
 async def test_the_second_waits_for_the_lease_to_lapse_from_when_it_saw_it_whatever_the_clocks_say(
-    server: Server,
+    server: LeaseStore,
 ) -> None:
     await elector(server, "a").acquire()
     began = anyio.current_time()
@@ -102,7 +102,7 @@ async def test_a_candidate_looks_after_a_period_and_up_to_a_fifth_more(
 
 @pytest.mark.parametrize("duration", [1.9, 2.5, 15.001, 15.0])
 async def test_a_lease_of_fractional_seconds_does_not_lapse_while_its_holder_acts(
-    server: Server, duration: float
+    server: LeaseStore, duration: float
 ) -> None:
     timing = Timing(lease_duration=duration, renew_deadline=0.99 * duration, retry_period=0.1)
     one, two = (LeaderElector(server.client, KEY, name, timing, rng=lambda: 0.0) for name in ("a", "b"))
@@ -124,7 +124,7 @@ async def test_a_lease_of_fractional_seconds_does_not_lapse_while_its_holder_act
     assert duration <= spec.lease_duration_seconds < duration + 1
 
 
-async def test_the_second_does_not_take_a_lease_that_is_renewed(server: Server) -> None:
+async def test_the_second_does_not_take_a_lease_that_is_renewed(server: LeaseStore) -> None:
     one, two = elector(server, "a"), elector(server, "b", skew=3600)
     await one.acquire()
     async with anyio.create_task_group() as tasks:
@@ -136,7 +136,7 @@ async def test_the_second_does_not_take_a_lease_that_is_renewed(server: Server) 
     assert (await server.lease()).spec.holder_identity == "a"
 
 
-async def test_a_released_lease_is_taken_at_the_next_look(server: Server) -> None:
+async def test_a_released_lease_is_taken_at_the_next_look(server: LeaseStore) -> None:
     one, two = elector(server, "a"), elector(server, "b")
     await one.acquire()
     await one.release()
@@ -148,7 +148,7 @@ async def test_a_released_lease_is_taken_at_the_next_look(server: Server) -> Non
 
 
 async def test_a_lease_is_released_although_its_last_renewal_was_cancelled_on_the_wire(
-    server: Server,
+    server: LeaseStore,
 ) -> None:
     one = elector(server, "a")
     await one.acquire()
@@ -160,7 +160,7 @@ async def test_a_lease_is_released_although_its_last_renewal_was_cancelled_on_th
 
 
 async def test_a_candidate_stopped_while_its_first_write_is_on_the_wire_leaves_no_held_lease(
-    server: Server,
+    server: LeaseStore,
 ) -> None:
     one = elector(server, "a")
     server.loses_answers = True
@@ -172,7 +172,7 @@ async def test_a_candidate_stopped_while_its_first_write_is_on_the_wire_leaves_n
     assert (await server.lease()).spec.holder_identity == ""
 
 
-async def test_a_write_that_the_stop_overtakes_does_not_acquire_the_lease_later(server: Server) -> None:
+async def test_a_write_that_the_stop_overtakes_does_not_acquire_the_lease_later(server: LeaseStore) -> None:
     one = elector(server, "a")
     await one.acquire()
     await one.release()
@@ -194,7 +194,9 @@ async def test_a_write_that_the_stop_overtakes_does_not_acquire_the_lease_later(
     assert (await server.lease()).spec.holder_identity == ""
 
 
-async def test_a_candidate_that_never_wrote_asks_nothing_of_the_server_when_it_stops(server: Server) -> None:
+async def test_a_candidate_that_never_wrote_asks_nothing_of_the_server_when_it_stops(
+    server: LeaseStore,
+) -> None:
     await elector(server, "a").acquire()
     two = elector(server, "b")
     with anyio.move_on_after(1):
@@ -207,7 +209,9 @@ async def test_a_candidate_that_never_wrote_asks_nothing_of_the_server_when_it_s
 
 
 @pytest.mark.parametrize("how", ["hangs", "fails"])
-async def test_a_holder_that_cannot_renew_gives_up_before_the_lease_lapses(server: Server, how: str) -> None:
+async def test_a_holder_that_cannot_renew_gives_up_before_the_lease_lapses(
+    server: LeaseStore, how: str
+) -> None:
     one = elector(server, "a")
     await one.acquire()
     began = anyio.current_time()
@@ -218,7 +222,7 @@ async def test_a_holder_that_cannot_renew_gives_up_before_the_lease_lapses(serve
     assert not one.is_leader
 
 
-async def test_a_holder_survives_an_outage_shorter_than_its_tenure(server: Server) -> None:
+async def test_a_holder_survives_an_outage_shorter_than_its_tenure(server: LeaseStore) -> None:
     one = elector(server, "a")
     await one.acquire()
     server.hangs = True
@@ -233,7 +237,7 @@ async def test_a_holder_survives_an_outage_shorter_than_its_tenure(server: Serve
     assert one.is_leader
 
 
-async def test_a_holder_that_finds_somebody_elses_name_gives_up_at_once(server: Server) -> None:
+async def test_a_holder_that_finds_somebody_elses_name_gives_up_at_once(server: LeaseStore) -> None:
     one = elector(server, "a")
     await one.acquire()
     lease = await server.lease()
@@ -243,7 +247,7 @@ async def test_a_holder_that_finds_somebody_elses_name_gives_up_at_once(server: 
         await one.renew()
 
 
-async def test_a_deleted_lease_is_made_again_by_its_holder(server: Server) -> None:
+async def test_a_deleted_lease_is_made_again_by_its_holder(server: LeaseStore) -> None:
     one = elector(server, "a")
     await one.acquire()
     await server.store.delete(await server.lease())
@@ -251,7 +255,7 @@ async def test_a_deleted_lease_is_made_again_by_its_holder(server: Server) -> No
     assert (await server.lease()).spec.holder_identity == "a"
 
 
-async def test_acquiring_outlives_a_server_that_is_away(server: Server) -> None:
+async def test_acquiring_outlives_a_server_that_is_away(server: LeaseStore) -> None:
     server.hangs = True
     one = elector(server, "a")
     async with anyio.create_task_group() as tasks:
@@ -357,7 +361,7 @@ async def test_a_holder_survives_any_answer_within_its_tenure_and_says_it_lost_t
     ],
 )
 async def test_durations_that_give_no_guarantee_are_refused(
-    server: Server, timing: Timing, message: str
+    server: LeaseStore, timing: Timing, message: str
 ) -> None:
     with pytest.raises(InvalidTimingError, match=message):
         LeaderElector(server.client, KEY, "a", timing)

@@ -24,7 +24,7 @@ from controller_runtime.leaderelection import (
     Timing,
     connection,
 )
-from ctrl_testkit.leases import KEY, Server
+from ctrl_testkit.leases import KEY, LeaseStore
 
 pytestmark = pytest.mark.real_time
 FAST = Timing(lease_duration=2.0, renew_deadline=1.5, retry_period=0.2)
@@ -45,7 +45,7 @@ def may_act(elector: ThreadedElector) -> bool:
 
 @asynccontextmanager
 async def renewed(
-    server: Server, timing: Timing = STEADY
+    server: LeaseStore, timing: Timing = STEADY
 ) -> AsyncIterator[tuple[ThreadedElector, asyncio.Task[None]]]:
     """Acquire the lease with an elector, and start a task that renews it; yield both."""
     async with ThreadedElector(server.connect, KEY, "a", timing) as elector:
@@ -56,7 +56,7 @@ async def renewed(
 
 
 async def test_the_lease_is_renewed_while_the_loop_stands_still() -> None:
-    server = Server()
+    server = LeaseStore()
     async with renewed(server) as (one, renewing):
         before = (await server.lease()).spec.renew_time
         stall(STEADY.tenure + 0.2)
@@ -71,7 +71,7 @@ async def test_the_lease_is_renewed_while_the_loop_stands_still() -> None:
 
 
 async def test_a_lease_lost_while_the_loop_stands_still_stops_writes_before_any_task_hears_of_it() -> None:
-    server = Server()
+    server = LeaseStore()
     async with renewed(server, FAST) as (one, renewing):
         assert may_act(one)
         server.fails = True
@@ -83,7 +83,7 @@ async def test_a_lease_lost_while_the_loop_stands_still_stops_writes_before_any_
 
 
 async def test_a_loop_that_stands_still_for_longer_than_the_lease_does_not_lead() -> None:
-    server = Server()
+    server = LeaseStore()
     async with renewed(server) as (one, renewing):
         stall(60, until=lambda: not may_act(one))
         with pytest.raises(LeaderElectionLostError, match="the event loop has not run for"):
@@ -94,7 +94,7 @@ async def test_a_loop_that_stands_still_for_longer_than_the_lease_does_not_lead(
 
 
 async def test_a_lease_taken_by_another_ends_the_renewal() -> None:
-    server = Server()
+    server = LeaseStore()
     async with ThreadedElector(server.connect, KEY, "a", FAST) as one:
         await one.acquire()
         lease = await server.lease()
@@ -108,7 +108,7 @@ async def test_a_lease_taken_by_another_ends_the_renewal() -> None:
 
 
 async def test_a_stopped_leader_releases_the_lease_and_its_thread_ends() -> None:
-    server = Server()
+    server = LeaseStore()
     async with ThreadedElector(server.connect, KEY, "a", STEADY) as one:
         assert one.lease.name == "lock"
         await one.acquire()
@@ -121,7 +121,7 @@ async def test_a_stopped_leader_releases_the_lease_and_its_thread_ends() -> None
 
 
 async def test_a_leader_that_releases_nothing_renews_no_more_once_it_is_stopped() -> None:
-    server = Server()
+    server = LeaseStore()
     async with ThreadedElector(server.connect, KEY, "a", STEADY) as one:
         await one.acquire()
         with anyio.move_on_after(0.3):
@@ -133,7 +133,7 @@ async def test_a_leader_that_releases_nothing_renews_no_more_once_it_is_stopped(
 
 
 async def test_a_candidate_that_is_stopped_takes_no_lease_later() -> None:
-    server = Server()
+    server = LeaseStore()
     await LeaderElector(server.client, KEY, "b", STEADY).acquire()
     async with ThreadedElector(server.connect, KEY, "a", FAST) as one:
         with anyio.move_on_after(0.3) as waited:
@@ -148,7 +148,7 @@ async def test_a_candidate_that_is_stopped_takes_no_lease_later() -> None:
 
 
 async def test_what_keeps_the_thread_from_starting_is_raised() -> None:
-    class Broken(Server):
+    class Broken(LeaseStore):
         @asynccontextmanager
         async def connect(self) -> AsyncIterator[Any]:
             if not self.threads:
@@ -161,7 +161,7 @@ async def test_what_keeps_the_thread_from_starting_is_raised() -> None:
 
 
 async def test_a_bug_in_the_thread_reaches_the_program() -> None:
-    server = Server()
+    server = LeaseStore()
     server._pass = None  # type: ignore[method-assign, assignment]  # the client below does not use it
 
     async def broken(client: FakeClient, *args: Any, **options: Any) -> Any:
@@ -174,7 +174,7 @@ async def test_a_bug_in_the_thread_reaches_the_program() -> None:
 
 
 async def test_a_thread_that_ends_loses_the_lease() -> None:
-    async with ThreadedElector(Server().connect, KEY, "a", FAST) as one:
+    async with ThreadedElector(LeaseStore().connect, KEY, "a", FAST) as one:
         await one.acquire()
         inner = one._inner
         assert inner is not None
@@ -187,7 +187,7 @@ async def test_a_thread_that_ends_loses_the_lease() -> None:
 
 @pytest.mark.parametrize("closed", [False, True], ids=["stopped", "closed"])
 async def test_a_release_returns_when_the_loop_of_the_thread_has_ended(closed: bool) -> None:
-    async with ThreadedElector(Server().connect, KEY, "a", FAST) as one:
+    async with ThreadedElector(LeaseStore().connect, KEY, "a", FAST) as one:
         await one.acquire()
         inner, thread, ended = one._inner, one._thread, asyncio.new_event_loop()
         if closed:
@@ -205,7 +205,7 @@ async def test_a_release_returns_when_the_loop_of_the_thread_has_ended(closed: b
 
 def test_durations_are_checked_at_once() -> None:
     with pytest.raises(InvalidTimingError):
-        ThreadedElector(Server().connect, KEY, "a", Timing(lease_duration=5))
+        ThreadedElector(LeaseStore().connect, KEY, "a", Timing(lease_duration=5))
 
 
 def test_only_credentials_that_can_serve_two_loops_go_to_the_thread() -> None:
@@ -222,7 +222,7 @@ def test_only_credentials_that_can_serve_two_loops_go_to_the_thread() -> None:
 
 
 async def test_a_replica_that_waited_for_longer_than_the_lease_leads_when_its_turn_comes() -> None:
-    server = Server()
+    server = LeaseStore()
     former = LeaderElector(server.client, KEY, "b", STEADY)
     await former.acquire()
     holding = asyncio.ensure_future(former.renew())

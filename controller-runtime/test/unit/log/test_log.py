@@ -251,12 +251,12 @@ def test_a_very_long_value_is_cut(lines: Start) -> None:
 
 def test_lines_that_a_client_can_cause_are_held_back_and_counted() -> None:
     now = 0.0
-    lines_ = log.Sparing(burst=2, per_second=0.5, clock=lambda: now)
-    assert [lines_.allow() for _ in range(5)] == [{}, {}, None, None, None]
+    limiter = log.LineLimiter(burst=2, per_second=0.5, clock=lambda: now)
+    assert [limiter.allow() for _ in range(5)] == [{}, {}, None, None, None]
     now = 2.0
-    assert [lines_.allow(), lines_.allow()] == [{"heldBack": 3}, None]
+    assert [limiter.allow(), limiter.allow()] == [{"heldBack": 3}, None]
     now = 1000.0
-    assert [lines_.allow() for _ in range(3)] == [{"heldBack": 1}, {}, None]
+    assert [limiter.allow() for _ in range(3)] == [{"heldBack": 1}, {}, None]
 
 
 def test_an_error_carries_its_text_and_its_stack(lines: Start) -> None:

@@ -183,7 +183,7 @@ def test_a_description_of_pydantic_s_field_is_that_of_the_property() -> None:
 
 
 def test_two_fields_of_one_name_in_json_are_refused() -> None:
-    with pytest.raises(TypeError, match=r"Twice\.aB has the name aB in JSON, as another field has"):
+    with pytest.raises(TypeError, match=r"Twice\.aB has the name aB in JSON, like another field"):
         custom_resource_definition(OfTwice)
 
 
@@ -234,12 +234,12 @@ def test_what_is_no_kind_has_no_definition(kind: Any) -> None:
 @pytest.mark.parametrize(
     ("marker", "message"),
     [
-        ({"list_type": "mapp"}, "list_type is atomic, map or set, not mapp"),
-        ({"list_type": "map"}, "list_map_keys is a tuple of names"),
-        ({"list_map_keys": ("name",)}, "list_map_keys is a tuple of names"),
-        ({"list_type": "map", "list_map_keys": "name"}, "list_map_keys is a tuple of names"),
-        ({"rules": Rule("a", "b")}, "rules is a tuple of Rule"),
-        ({"rules": ("self == oldSelf",)}, "rules is a tuple of Rule"),
+        ({"list_type": "mapp"}, "list_type must be atomic, map or set, not mapp"),
+        ({"list_type": "map"}, "list_map_keys must be a tuple of names"),
+        ({"list_map_keys": ("name",)}, "list_map_keys must be a tuple of names"),
+        ({"list_type": "map", "list_map_keys": "name"}, "list_map_keys must be a tuple of names"),
+        ({"rules": Rule("a", "b")}, "rules must be a tuple of Rule"),
+        ({"rules": ("self == oldSelf",)}, "rules must be a tuple of Rule"),
     ],
 )
 def test_a_marker_that_no_server_takes_is_refused(marker: Any, message: str) -> None:

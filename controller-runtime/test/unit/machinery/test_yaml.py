@@ -101,7 +101,7 @@ def test_aliases_share_nothing() -> None:
 
 def test_the_first_document_counts_and_a_key_s_last_value_unless_it_is_strict() -> None:
     assert yaml.load("a: 1\na: 2\n---\n[", strict=False) == {"a": 2}
-    with pytest.raises(yaml.YAMLError, match="line 2: a: key is given twice, before at line 1"):
+    with pytest.raises(yaml.YAMLError, match="line 2: a: key is given twice, first at line 1"):
         yaml.load("a: 1\na: 2\n")
     with pytest.raises(yaml.YAMLError, match="another document begins; one is expected"):
         yaml.load("a: 1\n---\nb: 1\n")
@@ -116,8 +116,8 @@ def test_an_empty_text_is_null_or_an_empty_map(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a: {b: 1, b: 2}", "line 1: a.b: key is given twice, before at line 1"),
-        ('{"a": 1, "a": 2}', "line 1: a: key is given twice, before at line 1"),
+        ("a: {b: 1, b: 2}", "line 1: a.b: key is given twice, first at line 1"),
+        ('{"a": 1, "a": 2}', "line 1: a: key is given twice, first at line 1"),
         ("- a\n", "line 1: a map is expected at the top"),
         ("just words", "line 1: a map is expected at the top"),
         ("a:\n  b: !!bool maybe\n", "line 2: a.b: 'maybe' is not of type bool"),
@@ -279,7 +279,7 @@ def test_documents_are_numbered_and_empty_ones_skipped() -> None:
     ("text", "message"),
     [
         ('{\n"a": }', "line 2: not JSON: Expecting value"),
-        ('{"a":\n1, "a": 2}', "line 2: a: key is given twice, before at line 1"),
+        ('{"a":\n1, "a": 2}', "line 2: a: key is given twice, first at line 1"),
         ('{"a": "NaN",\n"b": NaN}', "line 2: 'NaN' is not a number in JSON"),
         ('{"a": [1,\n2,\n-1e999]}', "line 3: '-1e999' is not a number in JSON"),
         ("[" * 100_000, "nested more than 200 levels deep"),

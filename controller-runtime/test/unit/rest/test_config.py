@@ -200,7 +200,7 @@ async def test_a_parsed_kubeconfig_is_read_too(write: Write) -> None:
         ),
         pytest.param("https://c.test:70000", "is not a valid address: Port out of range", id="port too high"),
         pytest.param("ftp://c.test", "must begin with https:// or http://", id="scheme"),
-        pytest.param("https://:6443", "has no host", id="no host"),
+        pytest.param("https://:6443", "has no valid host", id="no host"),
         pytest.param("https://[::1", "is not a valid address", id="open bracket"),
     ],
 )

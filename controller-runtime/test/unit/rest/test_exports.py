@@ -13,6 +13,7 @@ def test_the_exported_names_are_these() -> None:
         "Anonymous",
         "AnswerError",
         "Basic",
+        "CompleteResponse",
         "Config",
         "Impersonation",
         "ConfigError",

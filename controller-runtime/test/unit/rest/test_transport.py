@@ -18,7 +18,7 @@ import pytest
 from controller_runtime import rest
 from controller_runtime.envtest import Authority
 from controller_runtime.machinery import GVK
-from controller_runtime.rest.http1 import watchful_socket
+from controller_runtime.rest.http1 import keepalive_socket
 from controller_runtime.rest.tls import IssuedPair
 
 pytestmark = pytest.mark.real_time
@@ -293,7 +293,7 @@ async def test_a_hanging_connection_costs_one_call_and_no_stream() -> None:
 
 async def test_sockets_notice_within_thirty_seconds_that_the_other_end_has_vanished() -> None:
     info = (socket.AF_INET, socket.SOCK_STREAM, 0, "", ("127.0.0.1", 1))
-    with watchful_socket(info) as made:
+    with keepalive_socket(info) as made:
         assert made.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
         if hasattr(socket, "TCP_USER_TIMEOUT"):
             tcp = [socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT, socket.TCP_USER_TIMEOUT]

@@ -26,7 +26,7 @@ async def test_a_body_that_is_broken_off_is_freed_without_a_collector(
     reader = weakref.ref(client.connection._reader)
     await client.send(PART)
     await settle()
-    assert service.shared.held == 900
+    assert service.shared.kept_total == 900
     gc.disable()
     try:
         service.clients.remove(client)
@@ -34,7 +34,7 @@ async def test_a_body_that_is_broken_off_is_freed_without_a_collector(
         await settle()
         del client.connection
         await settle()
-        assert service.shared.held == 0
+        assert service.shared.kept_total == 0
         assert reader() is None
     finally:
         gc.enable()
@@ -55,7 +55,7 @@ async def test_what_is_kept_of_a_body_is_let_go_however_it_ends(
         await settle()
         service.go_on.set()
     await settle()
-    assert service.shared.held == 0
+    assert service.shared.kept_total == 0
 
 
 async def test_a_body_that_rests_gives_way_to_others(service: Service) -> None:
@@ -87,7 +87,7 @@ async def test_a_body_waits_while_those_in_work_leave_no_room(service: Service) 
     assert (await another.next())[0] == 200
     for each in busy:
         assert await each.next() == (200, b"slow")
-    assert service.shared.held == 0
+    assert service.shared.kept_total == 0
 
 
 async def test_bodies_that_drip_in_do_not_keep_others_out(service: Service) -> None:
@@ -122,7 +122,7 @@ async def test_a_place_is_made_by_the_connection_that_waited_longest_and_never_b
     await second.ask(GET)
     await asyncio.sleep(1)
     await first.ask(GET)
-    await shared.place()
+    await shared.wait_for_room()
     assert await second.ends() == b""
     assert await first.ask(GET) == (200, b"GET -")
     await service.connect()
@@ -131,12 +131,12 @@ async def test_a_place_is_made_by_the_connection_that_waited_longest_and_never_b
     await third.send(b"GET /slow HTTP/1.1\r\nHost: x\r\n\r\n")
     await settle()
     with anyio.move_on_after(60) as waiting:
-        await shared.place()
+        await shared.wait_for_room()
     assert waiting.cancelled_caught
     service.go_on.set()
     assert await working.next() == (200, b"slow")
     with anyio.fail_after(5):
-        await shared.place()
+        await shared.wait_for_room()
 
 
 class Commas:
@@ -159,7 +159,7 @@ class Commas:
 @pytest.fixture
 def commas(service: Service) -> Commas:
     service.shared.inspection = inspection = Commas()
-    service.shared.max_body = service.shared._max_held = 100_000
+    service.shared.max_body = service.shared._max_kept = 100_000
     return inspection
 
 
@@ -174,11 +174,11 @@ async def test_a_body_is_refused_before_its_end_and_its_rest_is_not_kept(
     await client.send(announce(90_000) + b"," * 20_000)
     assert await client.next() == (200, b"POST -")
     (request,) = service.requests
-    assert (request.too_large, request.refusal, request.body) == (True, "too many commas", b"")
+    assert (request.body_rejected, request.refusal, request.body) == (True, "too many commas", b"")
     assert len(b"".join(commas.seen)) <= 20_000
     await client.send(b"," * 70_000)
     assert await client.ends() == b""
-    assert service.shared.held == 0
+    assert service.shared.kept_total == 0
 
 
 async def test_a_small_body_is_left_to_its_handler(service: Service, commas: Commas) -> None:

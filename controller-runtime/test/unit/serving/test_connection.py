@@ -188,7 +188,7 @@ async def test_a_body_beyond_the_limit_is_told_the_handler_at_once(
     answer, body = await _asked(client, head)
     assert b"Connection: close" in answer
     assert body == b"POST -"
-    assert service.requests[0].too_large
+    assert service.requests[0].body_rejected
     assert await client.ends() == b""
 
 

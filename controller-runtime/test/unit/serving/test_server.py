@@ -26,7 +26,7 @@ Body = Callable[[Server, list[dict[str, Any]]], Coroutine[Any, Any, None]]
 
 
 async def size(request: HTTPRequest) -> HTTPResponse:
-    return HTTPResponse(body=b"%d %s" % (len(request.body), str(request.too_large).encode()))
+    return HTTPResponse(body=b"%d %s" % (len(request.body), str(request.body_rejected).encode()))
 
 
 def open_files() -> int:

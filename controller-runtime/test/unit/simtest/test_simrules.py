@@ -25,7 +25,8 @@ from controller_runtime.fake.tables import Document, Table, key_of
 from controller_runtime.fake.watches import History
 from controller_runtime.machinery import NamespacedName
 from controller_runtime.machinery.errors import ForbiddenError, NotFoundError
-from controller_runtime.simtest import Answer, Event, Process, cacherules
+from controller_runtime.rest import CompleteResponse
+from controller_runtime.simtest import Event, Process, cacherules
 from controller_runtime.simtest.cacherules import Resumes
 from controller_runtime.simtest.leases import Holders, Leases
 from controller_runtime.simtest.replicas import BreakableWatches
@@ -57,7 +58,7 @@ def lease(holder: str) -> Document:
 
 
 def changed(before: str | None, after: str, **fields: Any) -> Event:
-    table, document = Table(kinds.facts_for(Lease)), lease(after)
+    table, document = Table(kinds.properties_of(Lease)), lease(after)
     old = None if before is None else lease(before)
     document["spec"] |= {"leaseTransitions": int(before is not None and before != after)} | fields
     return Event(1, "MODIFIED" if old else "ADDED", table, key_of(document), document, old)
@@ -117,10 +118,10 @@ def test_a_leader_ends_when_it_sees_that_another_holds_its_lease(shown: str, fou
     holders.follow(process, "me")
     look = rest.Request("GET", LEASES + "/leader")
 
-    holders.answered(process, look, Answer(200, msgspec.json.encode(lease("other"))))
+    holders.answered(process, look, CompleteResponse(200, msgspec.json.encode(lease("other"))))
     holders.sends(process, look)  # it reads the lease again, as a manager does that waits for it
-    holders.answered(process, sent_lease("me", "4"), Answer(200, msgspec.json.encode(lease("me"))))
-    holders.answered(process, look, Answer(200, msgspec.json.encode(lease(shown))))
+    holders.answered(process, sent_lease("me", "4"), CompleteResponse(200, msgspec.json.encode(lease("me"))))
+    holders.answered(process, look, CompleteResponse(200, msgspec.json.encode(lease(shown))))
     holders.sends(process, look)
 
     assert len(problems) == found
@@ -135,7 +136,7 @@ def test_a_read_of_an_object_that_an_own_write_has_ended_is_found(kept: list[str
             await anyio.sleep(1.0)
             stored = (await manager.client.get(ConfigMap, KEY)).to_dict()
             stored["metadata"] |= {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": kept}
-            answer = Answer(200, msgspec.json.encode(stored))
+            answer = CompleteResponse(200, msgspec.json.encode(stored))
             patch = rest.Request("PATCH", f"/api/v1/namespaces/{KEY.namespace}/configmaps/{KEY.name}")
             sim.rules.answered(replica.process, patch, answer)
             await manager.client.get(ConfigMap, KEY)
@@ -210,7 +211,7 @@ def test_a_watch_that_lists_again_after_a_short_refusal_is_found(
     sent = rest.Request("GET", "/api/v1/pods", query=watch)
     for _ in range(refusals):
         resumes.sends(process, sent)
-        resumes.answered(process, sent, Answer(403, b"{}"))
+        resumes.answered(process, sent, CompleteResponse(403, b"{}"))
     again = (("watch", "true"), ("sendInitialEvents", "true")) if streams else watch
     resumes.sends(process, rest.Request("GET", "/api/v1/pods", query=again))
     assert bool(found) is broken
@@ -276,7 +277,7 @@ def test_a_manager_that_is_stopped_must_give_up_its_lease_if_the_server_answers(
 
     holders.stop(process)
     holders.sends(process, request)
-    holders.answered(process, request, Answer(answer, b"{}"))
+    holders.answered(process, request, CompleteResponse(answer, b"{}"))
     holders.ended(process)
 
     assert len(problems) == found
@@ -314,10 +315,10 @@ async def test_an_event_that_was_sent_is_stored_or_refused(
         request = rest.Request("POST", "/api/v1/namespaces/default/events")
         events.sends(process, request)
         if stored:
-            table = Table(kinds.facts_for(Reported))
+            table = Table(kinds.properties_of(Reported))
             events.see(Event(1, "ADDED", table, NamespacedName("default", "e"), sent.to_dict(), None))
         if status is not None:
-            events.answered(process, request, Answer(status, b"{}"))
+            events.answered(process, request, CompleteResponse(status, b"{}"))
 
     broadcaster: Any = SimpleNamespace(_send=send)
     events.follow(process, broadcaster)
@@ -340,7 +341,7 @@ async def test_delays_of_watches_that_overlap_do_not_outlast_each_other() -> Non
 
 def test_a_repetition_of_an_event_raises_its_count() -> None:
     problems: list[str] = []
-    events, table = Events(problems.append), Table(kinds.facts_for(Reported))
+    events, table = Events(problems.append), Table(kinds.properties_of(Reported))
     states = [{"count": count, "lastTimestamp": at} for count, at in ((1, "1"), (2, "2"), (2, "2"), (2, "3"))]
     for before, now in zip([None, *states], states, strict=False):
         events.see(Event(1, "MODIFIED", table, NamespacedName("default", "e"), now, before))
@@ -428,7 +429,7 @@ def test_a_namespace_ends_when_nothing_is_left_in_it(kept: list[str]) -> None:
 
 
 def test_a_rule_that_cannot_be_checked_ends_the_life(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(_server: object, _engine: object) -> list[str]:
+    def broken(_server: object, _informer: object) -> list[str]:
         raise TypeError("a bug of the rule")
 
     def scenario(sim: simtest.Simulation) -> None:

@@ -213,7 +213,7 @@ def test_a_life_that_depends_on_earlier_ones_is_found(workers: str, monkeypatch:
         sim.record("program", f"life {next(lives)}")
 
     monkeypatch.setenv("SIM_WORKERS", workers)
-    with pytest.raises(simtest.LeakError, match=r"seed 3 lives another life the second time"):
+    with pytest.raises(simtest.LeakError, match=r"seed 3 runs differently the second time"):
         simtest.simulate(seeds=2, first=3, minutes=0.1)(kept)()
 
 

@@ -35,13 +35,13 @@ class Stuck(Observer):
     """Delays the first patch of the ConfigMap by many seconds on its way to the server."""
 
     def __init__(self, sim: Simulation) -> None:
-        self._weather = sim.network.weather
+        self._faults = sim.network.faults
         self.sender = ""
         self.sent = anyio.Event()
 
     def sends(self, process: Process, request: Request) -> None:
         stuck = request.path == PATH and request.method == "PATCH" and not self.sent.is_set()
-        self._weather.stuck = 1.0 if stuck else 0.0
+        self._faults.stuck = 1.0 if stuck else 0.0
         if stuck:
             self.sender = process.name
             self.sent.set()

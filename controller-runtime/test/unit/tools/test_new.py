@@ -112,7 +112,7 @@ def test_the_plural_is_derived_from_the_kind(kind: str, plural: str) -> None:
         pytest.param({"kind": "website"}, '--kind "website" must be letters and digits', id="small kind"),
         pytest.param({"kind": "Web-site"}, "CamelCase", id="hyphen in the kind"),
         pytest.param({"kind": "None"}, "CamelCase", id="kind is a keyword"),
-        pytest.param({"kind": "Annotated"}, "api.py imports another thing", id="kind is imported"),
+        pytest.param({"kind": "Annotated"}, "api.py imports something else", id="kind is imported"),
         pytest.param({"group": "example"}, '--group "example" must be', id="group without a dot"),
         pytest.param({"group": "Example.com"}, "lower case domain name", id="capital in the group"),
         pytest.param({"group": "apps.k8s.io"}, "belong to Kubernetes", id="protected group"),

@@ -208,7 +208,7 @@ async def test_only_json_is_read() -> None:
 
 
 async def test_a_body_beyond_the_limit_is_a_413() -> None:
-    status, answer = await post(Judge(), b"", too_large=True)
+    status, answer = await post(Judge(), b"", body_rejected=True)
     assert (status, answer["message"]) == (413, "request entity is too large; limit is 7340032 bytes")
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from controller_runtime import log
-from controller_runtime.workqueue import Noting, Origins, PriorityQueue
+from controller_runtime.workqueue import Origins, PriorityQueue, WithOrigin
 from controller_runtime.workqueue.priorityqueue import MOST_ITEMS, MOST_ORIGINS
 
 
@@ -39,7 +39,7 @@ def test_the_table_keeps_the_last_origins_of_the_last_items() -> None:
 
 async def test_a_noting_queue_passes_work_on() -> None:
     queue: PriorityQueue[str] = PriorityQueue("")
-    Noting(queue, queue.origins, "watch").add("item", priority=3)
+    WithOrigin(queue, queue.origins, "watch").add("item", priority=3)
 
     assert await queue.get_with_priority() == ("item", 3)
     assert queue.origins.take("item") == ["watch"]

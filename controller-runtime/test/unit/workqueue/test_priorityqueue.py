@@ -9,7 +9,7 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
-from controller_runtime.workqueue import LOW_PRIORITY, DefaultPriority, PriorityQueue, QueueShutDownError
+from controller_runtime.workqueue import LOW_PRIORITY, PriorityQueue, QueueShutDownError, WithDefaultPriority
 
 
 @pytest.fixture
@@ -294,7 +294,7 @@ async def test_draining_an_idle_queue_returns_at_once(queue: PriorityQueue[str])
 
 
 async def test_a_default_priority_gives_way_to_one_that_is_named(queue: PriorityQueue[str]) -> None:
-    low = DefaultPriority(queue, LOW_PRIORITY)
+    low = WithDefaultPriority(queue, LOW_PRIORITY)
     low.add("low")
     low.add("named", priority=3)
     low.add("later", after=1)

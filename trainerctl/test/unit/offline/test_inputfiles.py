@@ -82,7 +82,7 @@ async def test_standard_input_is_read_once(monkeypatch: pytest.MonkeyPatch) -> N
     ("text", "line"),
     [
         (JOB + "spec: {runtimeRef: [}", "job.yaml:4: did not find expected node content"),
-        (JOB + "spec:\n  a: 1\n  a: 2\n", "job.yaml:6: spec.a: key is given twice, before at line 5"),
+        (JOB + "spec:\n  a: 1\n  a: 2\n", "job.yaml:6: spec.a: key is given twice, first at line 5"),
         (JOB + "spec: {a: .nan}", "job.yaml:4: spec.a: nan is not a number in JSON"),
         (JOB + "spec: &a {a: *a}", "job.yaml:4: spec.a: anchor 'a' value contains itself"),
         (JOB + "spec:\n  a: !!int\n", "job.yaml:5: spec.a: '' is not of type int"),
@@ -137,7 +137,7 @@ def test_bad_json_tells_its_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        ('{"a": 1,\n"b": {\n"a": 1,\n"a": 2}}', "4: b.a: key is given twice, before at line 3"),
+        ('{"a": 1,\n"b": {\n"a": 1,\n"a": 2}}', "4: b.a: key is given twice, first at line 3"),
         ('{"a": "NaN",\n"b": NaN}', "2: 'NaN' is not a number in JSON"),
         ('{"a": [1,\n2,\n-1e999]}', "3: '-1e999' is not a number in JSON"),
         ('{"a": "\\"",\n"b": ' + "1" * 1_001 + "}", f"2: '{'1' * 56} ...' is not a number in JSON"),

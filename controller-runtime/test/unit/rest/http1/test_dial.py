@@ -290,7 +290,7 @@ def test_a_server_that_cannot_be_spoken_to_is_told_from_one_that_is_not_trusted(
         async with listening(closing) as port:
             said = await reason(rest.Config(f"https://127.0.0.1:{port}", tls=trust.client))
             assert said in (
-                "the server closed the connection instead of agreeing on TLS",
+                "the server closed the connection during the TLS handshake",
                 "connection reset by peer",
             )
         unknown = await reason(rest.Config("http://no-such-host.invalid"))

@@ -20,6 +20,6 @@ def test_the_exported_names_are_these() -> None:
         "ORDINARY",
         "Origin",
         "Pool",
-        "shown",
-        "watchful_socket",
+        "without_credentials",
+        "keepalive_socket",
     }
