@@ -20,7 +20,7 @@ from .constants import INITIALIZER_ENV_STORAGE_URI
 
 
 class Builder:
-    """Changes its JobSet, and the JobSet's spec, step by step."""
+    """Changes a JobSet step by step, in place."""
 
     def __init__(self, job_set: JobSet) -> None:
         self._job_set = job_set
@@ -78,7 +78,7 @@ class Builder:
         return self
 
     def suspend(self, suspend: bool | None) -> Self:
-        """Set the ``suspend`` of the JobSet."""
+        """Set ``suspend`` of the JobSet."""
         self._job_set.spec.suspend = suspend
         return self
 
