@@ -53,8 +53,8 @@ _UNTIL_READABLE: Final = timedelta(seconds=30)
 _EVENT_REASON: Final = "JobSetRecreating"
 _NOT_FOLLOWED_REASON: Final = "JobSetNotFollowing"
 _NOT_FOLLOWED: Final = (
-    "JobSet {} runs with an earlier spec: the TrainJob or its runtime has changed since it started. It follows when "
-    "the TrainJob is suspended and resumed"
+    "JobSet {} runs with an earlier spec: the TrainJob or its runtime has changed since it started. To apply the "
+    "change, suspend the TrainJob and resume it"
 )
 
 Built = tuple[JobSet | None, list[Object]]
@@ -195,7 +195,9 @@ class Children:
         """
         newer = await self._newer(runtime, train_job, live)
         if newer is not None:
-            log.logger_from().info("Suspending the JobSet as its TrainJob was", jobSet=str(live.key))
+            log.logger_from().info(
+                "Suspending the outdated JobSet, because its TrainJob was suspended", jobSet=str(live.key)
+            )
             await self._suspend_as_it_is(live, newer)
         self._memories[train_job.key].compared = _version_of(train_job)
         await self._settle(train_job)
@@ -468,7 +470,7 @@ class Children:
         memory = self._memories[train_job.key]
         if memory.rebuilt == wanted and live.metadata.generation == 1:
             raise refusal or trainjob.ChildConflictError(
-                f"jobset {live.key}: built again, and another writer changed it when it was created"
+                f"jobset {live.key}: it was built again, but another writer changed it while it was created"
             )
         try:
             await writes.delete(self._client, live, "Foreground", unchanged=True)
