@@ -27,7 +27,7 @@ TRAIN_JOB_CONTROLLER_NAME: Final = f"{GROUP}/trainjob-controller"
 SUSPENDED_ANNOTATION: Final = f"{GROUP}/suspended-generation"
 """Annotation of a TrainJob that was suspended and changed: its generation at that time.
 
-The controller removes it when the JobSet of the earlier spec does not run any more, or may go on running.
+The controller removes it once no JobSet runs with an earlier spec.
 """
 
 # --- clients of two API generations ---

@@ -210,7 +210,7 @@ class Applier:
             return await self._apply_newest(desired, error)
 
     async def _apply_newest(self, desired: T, error: ConflictError) -> LazyObject[T]:
-        """Read the live object from the API server, and apply to it.
+        """Read the live object from the API server, and apply ``desired`` to it.
 
         Raise the last conflict after several attempts, or if the object is deleted or has lost its controller.
         """

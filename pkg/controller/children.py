@@ -91,7 +91,7 @@ def state_of(train_job: TrainJob, live: JobSet) -> JobSetState:
 
 
 class Children:
-    """Applies the objects of TrainJobs in the steps that the state of the JobSet requires."""
+    """Applies the objects of a TrainJob, as the state of its JobSet requires."""
 
     def __init__(
         self,

@@ -64,7 +64,7 @@ def set_unavailable(train_job: TrainJob, errors: Sequence[Exception], now: Calla
 
 
 def set_suspended(train_job: TrainJob, now: Callable[[], datetime]) -> None:
-    """Set the condition Suspended to True, or to False if it was True before. Do not add it with False."""
+    """Set the condition Suspended as ``spec.suspend`` says. A TrainJob that was never suspended does not get it."""
     if train_job.spec.suspend:
         status, reason, message = (
             "True",
@@ -95,7 +95,7 @@ def _set_condition(train_job: TrainJob, new: Condition, now: Callable[[], dateti
 
 
 def time_left(train_job: TrainJob, now: datetime) -> timedelta | None:
-    """Return the time until the deadline, or None without a deadline and while the TrainJob is suspended.
+    """Return the time until the deadline, or None if the TrainJob has no deadline or is suspended.
 
     The result is zero or negative if the deadline has passed. The time counts from the creation, or from the last
     resume. For a TrainJob that is being resumed, it counts from ``now``.

@@ -45,7 +45,7 @@ _EVENT_REASON: Final = "TrainJobResourcesCreationFailed"
 _EVENT_MESSAGE: Final = "TrainJob resources reconciliation failed: {}"
 _EVENT_ERROR_LIMIT: Final = 950
 _WHILE_A_NAME_IS_TAKEN: Final = timedelta(seconds=60)
-"""Time between two attempts: the deletion of the object that has the name may not enqueue the TrainJob."""
+"""Maximum time between two attempts: the deletion of the object with the name may not enqueue the TrainJob."""
 
 _APPEARED: Final = predicate.Funcs[Object](
     create=lambda evt: not evt.is_in_initial_list,  # every TrainJob is reconciled then

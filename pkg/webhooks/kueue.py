@@ -26,10 +26,10 @@ _OVERRIDES: Final = Dropped("podTemplateOverrides")
 def hand_over(old: trainer.TrainJob, new: trainer.TrainJob, put_back: Iterable[Dropped]) -> None:
     """Hand a TrainJob that an older release has placed over to a newer release.
 
-    If a newer release dropped the older placement from the TrainJob, ``put_back`` has its overrides: add the entry of
-    the newer release. If the TrainJob has the entry, remove the older placement, but only while the TrainJob is
-    suspended and has no active jobs, as Kueue does after an eviction. A placement that this request wrote is kept,
-    because Kueue was then rolled back to an older release.
+    ``put_back`` contains the overrides if they were dropped by a client that does not know them, as a newer release:
+    then add the entry of the newer release. If the TrainJob has the entry, remove the older placement, but only while
+    the TrainJob is suspended and has no active jobs, as Kueue does after an eviction. A placement that this request
+    wrote is kept, because Kueue was then rolled back to an older release.
     """
     placed = _placement(new)
     if not placed:

@@ -3,11 +3,11 @@
 """Protects a TrainJob's fields from clients that replace it without knowing them.
 
 A typed client of one API generation decodes a TrainJob without the fields of the other, and drops all of them when it
-sends the whole object (PUT). Such fields are put back, with a warning. They stay removed in two cases. A client that
-removes only some of the fields knows them, so it removes them on purpose. A client may also remove fields that it owns;
-of ``runtimePatches``, only the entries that it owns. But if a client suspends a TrainJob with active jobs, all removed
-fields are put back: they cannot change before the jobs have ended, and the suspension would be refused. Few reviews say
-whether a request is a PUT or a patch, so the fields and their owners have to decide.
+sends the whole object (PUT). Such fields are put back, with a warning. They are not put back if the client knows them:
+kubectl does, and so does a client that removes only some of them. A client may also remove fields that it owns; of
+``runtimePatches``, only the entries that it owns. It may not do so while it suspends a TrainJob with active jobs: these
+fields cannot change before the jobs have ended, and the suspension would be refused. Few reviews say whether a request
+is a PUT or a patch, so the fields and their owners have to decide.
 """
 
 from __future__ import annotations

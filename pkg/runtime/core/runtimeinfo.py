@@ -33,7 +33,7 @@ def new_runtime_info(
 
     Without ``merges_resources``, the TrainJob's ``resourcesPerNode`` replace those of the template, and the pod sets'
     requests are still those of the template. With ``merges_resources``, they are merged into those of the template if
-    the runtime has an mlPolicy, and count in the pod sets' requests. Both as upstream.
+    the runtime has an mlPolicy, and count in the pod sets' requests. Trainer v2.1 and v2.3 differ in the same way.
 
     Raises:
         StrategicMergeError: a change does not fit the template.

@@ -45,8 +45,8 @@ class Builder:
     def trainer(self, info: Info, train_job: TrainJob) -> Self:
         """Set one replica for the trainer's job, and apply the TrainJob's trainer to its container ``node``.
 
-        If the launcher trains too (MPI), apply the environment to the job ``node`` as well. The resources are applied
-        before the first plugin.
+        If the launcher trains too (MPI), apply the environment to the job ``node`` as well. The TrainJob's
+        resources were applied before the first plugin ran.
         """
         wanted = train_job.spec.trainer
         launcher_trains = _runs_launcher_as_node(info)

@@ -123,7 +123,7 @@ def validate(
     if nodes is None and second:
         nodes = 1
     elif nodes is None:
-        # Upstream breaks here; the runtime's number does not determine the recipe.
+        # Upstream panics here. The number in the runtime cannot be used: it does not determine the recipe.
         detail = "must be set along with numProcPerNode for a TorchTune TrainJob"
         errors.append(field.required(_TRAINER.child("numNodes"), detail))
         return errors
