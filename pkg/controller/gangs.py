@@ -25,7 +25,7 @@ _GANGS: Final[frozenset[GVK]] = frozenset(
 
 
 def refuses(error: InvalidError) -> bool:
-    """Return True if the error is about a gang, and not about another object."""
+    """Return True if the error is about a gang and not about another object."""
     return error.details.get("group") == v1beta1.PodGroup.gvk.group
 
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Reports TrainJobs that have not started in time: one Warning event for each, with the cause."""
+"""Reports TrainJobs that have not started in time, with one Warning event for each TrainJob that names the cause."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _log = log.logger_from("starts")
 
 
 class Recorder(Protocol):
-    """Records an event that exists once."""
+    """Records an event that exists only once."""
 
     def event_once(
         self, obj: Object, event_type: str, reason: str, message: str, *, key: str = ""
@@ -45,11 +45,11 @@ class Recorder(Protocol):
 class _Mark(NamedTuple):
     uid: str
     at: float
-    """When its time is up, on the event loop's clock."""
+    """The time at which the TrainJob is reported, on the clock of the event loop."""
 
 
 class Starts:
-    """A runnable of the leader: waits for the TrainJobs that have not started, and reads them when their time is up.
+    """A runnable of the leader: reports each TrainJob that has not started after the time ``after``, in seconds.
 
     The time counts from the first reconcile in which the TrainJob should run. A TrainJob that starts in time costs only
     an entry in a table. Only the cache is read.
@@ -79,7 +79,7 @@ class Starts:
         self._added = anyio.Event()
 
     def observe(self, train_job: TrainJob, *, failing: bool = False) -> None:
-        """Note the state of a reconciled TrainJob. While it is ``failing``, the controller reports the error itself."""
+        """Record the state of a TrainJob. It is not reported while ``failing``: the controller then reports errors."""
         key, uid = train_job.key, train_job.metadata.uid or ""
         if not is_awaited(train_job):
             self.forget(key)
@@ -177,7 +177,7 @@ def is_awaited(train_job: TrainJob) -> bool:
 
 
 def _groups_of(job_set: JobSet) -> list[type[Object]]:
-    """Return the kinds of PodGroup that the pods of a JobSet name; the plugins cache them."""
+    """Return the kinds of the PodGroups that the pods of a JobSet name. The plugins cache these kinds."""
     found: list[type[Object]] = []
     for each in job_set.spec.replicated_jobs or ():
         metadata = each.template.spec.template.metadata

@@ -47,7 +47,7 @@ class TrainingRuntimeWebhook(CustomValidator[TrainingRuntime]):
         return check_changes(old, new, second_generation=self._second_generation)
 
     async def validate_delete(self, obj: TrainingRuntime) -> list[str]:
-        """Allow it: the finalizer protects a runtime in use."""
+        """Allow the deletion: the finalizer protects a runtime in use."""
         del obj
         return []
 
@@ -85,9 +85,9 @@ def check_changes(old: AnyRuntime | None, new: AnyRuntime, *, second_generation:
 
 
 def validate_replicated_jobs(jobs: list[ReplicatedJob]) -> field.ErrorList:
-    """Return the errors in the jobs that carry out a part of a TrainJob.
+    """Return the errors of the jobs that carry out a step of a TrainJob: an initializer or the trainer.
 
-    Each must have one replica and the container for its part.
+    Each of these jobs must have one replica and the container for its step.
     """
     errors = field.ErrorList()
     path = field.Path("spec", "template", "spec", "replicatedJobs")

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The mutating webhook of TrainJobs: forms that clients of both API generations read, and suspensions."""
+"""The mutating webhook of TrainJobs: makes them readable for clients of both API generations, and notes suspensions."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class TrainJobDefaulter(CustomMutator[TrainJob]):
     1. Warn of each value that Trainer v2.3 refuses, unless the validating webhook refuses it.
     2. Put back fields that a client dropped without knowing them.
     3. Hand a placement by an older Kueue over to a newer one, and keep the entry of the newer one the last patch.
-    4. Note on a TrainJob that it is suspended and changed: it may be resumed before a manager sees it, or while none
-       leads.
+    4. Note in an annotation that a TrainJob is suspended and changed: it may be resumed before a manager sees it, or
+       while no replica leads.
     5. Move words in ``numProcPerNode`` to an annotation.
     6. Mirror the first generation's fields in ``runtimePatches`` where a newer client reads them.
     7. Set the time of changed patches.
@@ -52,7 +52,7 @@ class TrainJobDefaulter(CustomMutator[TrainJob]):
         self._now = now
 
     def concerns(self, request: AdmissionRequest, old: TrainJob | None, new: TrainJob) -> bool:
-        """Return True if there is anything to put back, move, mirror, stamp, note or warn of."""
+        """Return True if one of the steps of this webhook may concern the TrainJob."""
         if new.metadata.deletion_timestamp is not None:
             return False
         return bool(
@@ -120,7 +120,7 @@ def _moves_number(train_job: TrainJob) -> bool:
 
 
 def _store_number(train_job: TrainJob) -> None:
-    """Store ``numProcPerNode`` as a number, and a word in the annotation."""
+    """Store ``numProcPerNode`` in its field if it is a number, or in the annotation if it is a word."""
     trainer, metadata = train_job.spec.trainer, train_job.metadata
     if trainer is None or trainer.num_proc_per_node is None:
         return

@@ -29,7 +29,11 @@ class TrainJobWebhook(CustomValidator[TrainJob]):
         self._second_generation = cfg is not None and cfg.second_generation
 
     async def validate_create(self, obj: TrainJob) -> list[str]:
-        """Return the warnings. Raises if a plugin finds an error, v2.3 refuses a value, or the runtime is unknown."""
+        """Return the warnings.
+
+        Raises if a plugin finds an error, if the kind of the runtime is not registered, or, in the second generation,
+        if v2.3 refuses a value.
+        """
         return await self._validate(None, obj)
 
     async def validate_update(self, old: TrainJob, new: TrainJob) -> list[str]:
@@ -44,7 +48,7 @@ class TrainJobWebhook(CustomValidator[TrainJob]):
         return await self._validate(old, new)
 
     async def validate_delete(self, obj: TrainJob) -> list[str]:
-        """Allow it."""
+        """Allow the deletion."""
         del obj
         return []
 
@@ -68,6 +72,6 @@ class TrainJobWebhook(CustomValidator[TrainJob]):
 def setup_webhook_for_train_job(
     mgr: ctrl.Manager, runtimes: Mapping[str, Runtime], cfg: Configuration | None = None
 ) -> None:
-    """Serve the validating and the mutating webhook."""
+    """Serve the validating and the mutating webhook of TrainJobs."""
     builder = ctrl.new_webhook_managed_by(mgr, TrainJob).with_validator(TrainJobWebhook(runtimes, cfg))
     builder.with_mutator(TrainJobDefaulter(cfg)).complete()

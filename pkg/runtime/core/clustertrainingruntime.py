@@ -24,7 +24,7 @@ CLUSTER_TRAINING_RUNTIME_GROUP_KIND: Final = str(trainer.ClusterTrainingRuntime.
 async def new_cluster_training_runtime(
     client: Reader, _indexer: FieldIndexer, built: Mapping[str, interface.Runtime]
 ) -> ClusterTrainingRuntime:
-    """Return the runtime. It uses the plugins of the namespaced kind, which must be in ``built``."""
+    """Return the runtime. It uses the plugins of the namespaced runtime, which must be in ``built``."""
     namespaced = built[TRAINING_RUNTIME_GROUP_KIND]
     if not isinstance(namespaced, TrainingRuntime):
         raise TypeError(f"{TRAINING_RUNTIME_GROUP_KIND} is served by a {type(namespaced).__name__}")

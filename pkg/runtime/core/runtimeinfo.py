@@ -31,8 +31,9 @@ def new_runtime_info(
 ) -> runtime.Info:
     """Return the Info before the first stage: the changed template, its pod sets, and the labels.
 
-    The TrainJob's ``resourcesPerNode`` replace those of the template, or are merged into them. Only merged ones are
-    counted in the pod sets' requests, and only if the runtime has an mlPolicy, as upstream.
+    Without ``merges_resources``, the TrainJob's ``resourcesPerNode`` replace those of the template, and the pod sets'
+    requests are still those of the template. With ``merges_resources``, they are merged into those of the template if
+    the runtime has an mlPolicy, and count in the pod sets' requests. Trainer v2.1 and v2.3 differ in the same way.
 
     Raises:
         StrategicMergeError: a change does not fit the template.
@@ -130,7 +131,7 @@ def _apply_resources(
 
 
 def _trainers(spec: JobSetSpec, ml_policy: trainer.MLPolicy | None) -> Iterator[Container]:
-    """Yield the containers ``node`` of the trainer's jobs, and of the job ``node`` if an MPI launcher trains too."""
+    """Yield the containers ``node`` of the trainer's jobs and, if an MPI launcher trains too, of the job ``node``."""
     mpi = ml_policy.mpi if ml_policy is not None else None
     launcher_trains = mpi is not None and mpi.run_launcher_as_node is True
     for job in spec.replicated_jobs or ():

@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""JAX: the number of processes, one for each node, their ids, and the address of the coordinator.
+"""JAX: sets the number of processes, one for each node, the id of each process, and the coordinator's address.
 
-Unlike upstream, a TrainJob without ``trainer`` gets them too.
+Unlike upstream, a TrainJob without ``trainer`` gets these variables, too.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class JAX(EnforceMLPolicyPlugin):
         return "the runtime has no mlPolicy.jax" if policy is None or policy.jax is None else None
 
     def enforce_ml_policy(self, info: Info, train_job: TrainJob) -> None:
-        """Set the number of nodes, and the environment and port by which they find the coordinator."""
+        """Set the number of nodes, and the environment and port with which they find the coordinator."""
         if not self.stands_aside(info, train_job):
             trainernodes.connect(info, train_job, lambda nodes: _environment(train_job.name, nodes))
 

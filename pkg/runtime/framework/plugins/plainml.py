@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""PlainML: runtimes without a framework. Applies the trainer's numNodes and env only."""
+"""PlainML: serves runtimes without a framework. It applies only ``numNodes`` and ``env`` of the TrainJob's trainer."""
 
 from __future__ import annotations
 

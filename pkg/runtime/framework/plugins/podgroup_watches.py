@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The watches for gang-scheduled TrainJobs: PodGroups, and the kinds that change a suspended one's resource requests.
+"""The watches for gang-scheduled TrainJobs: PodGroups, and the kinds that determine the resource requests of pods.
 
-They start with the first gang-scheduled TrainJob: most clusters have neither kind of PodGroup.
+The watches start with the first gang-scheduled TrainJob, because most clusters have neither kind of PodGroup.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def watches(pod_group: type[Object], needed: Needed, gangs: Gangs) -> list[Recon
 
 
 def owned(kind: type[Object], needed: Needed) -> ReconcilerBuilder:
-    """Return the function that adds the watch of the TrainJobs' objects of a kind, once needed."""
+    """Return the function that adds the watch of those objects of a kind that TrainJobs control, once needed."""
 
     def add(builder: Builder, _client: Client, _cache: Cache) -> Builder:
         owner = handler.enqueue_request_for_owner(TrainJob, only_controller=True)
@@ -108,9 +108,9 @@ def _is_gang(policy: PodGroupPolicy | None, gangs: Gangs) -> bool:
 
 
 class _Arrival(source.Source):
-    """Enqueues the TrainJobs that wait for a kind when the server begins to serve it.
+    """Enqueues the TrainJobs that wait for a kind of PodGroup when the server begins to serve it.
 
-    Their next retry may be minutes away, and a new kind without objects causes no event.
+    Otherwise they might wait minutes for their next retry: a new kind without objects causes no event.
     """
 
     def __init__(self, cache: Cache, client: Reader, pod_group: type[Object], gangs: Gangs) -> None:
@@ -141,7 +141,7 @@ class _Arrival(source.Source):
 def _wake_suspended(
     noun: str, concerned: Callable[[Object], Awaitable[Iterable[TrainJob]]]
 ) -> handler.EventHandler[Object]:
-    """Return a handler that enqueues the suspended ones of the ``concerned`` TrainJobs. Others must not change."""
+    """Return a handler that enqueues the ``concerned`` TrainJobs that are suspended. The others must not be changed."""
 
     async def wake(obj: Object, queue: handler.Queue) -> None:
         try:

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""XGBoost: the tracker of the collective, the number of workers and the id of each node.
+"""XGBoost: sets the address of the tracker, the number of workers and the id of each node.
 
-A node has one worker for each GPU, at least one. Unlike upstream, a TrainJob without ``trainer`` gets the variables,
-too.
+A node has one worker for each GPU, but at least one. Unlike upstream, a TrainJob without ``trainer`` gets the
+variables, too.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class XGBoost(EnforceMLPolicyPlugin, CustomValidationPlugin):
     async def validate(
         self, info: runtime.Info, old: TrainJob | None, new: TrainJob
     ) -> tuple[list[str], field.ErrorList]:
-        """Check that the TrainJob does not set the variables of this plugin."""
+        """Check that the TrainJob does not set the environment variables that this plugin sets."""
         del old
         errors = field.ErrorList()
         trainer = new.spec.trainer
@@ -58,7 +58,7 @@ class XGBoost(EnforceMLPolicyPlugin, CustomValidationPlugin):
         return [], errors
 
     def enforce_ml_policy(self, info: runtime.Info, train_job: TrainJob) -> None:
-        """Set the number of nodes, and the environment and port by which their workers find the tracker."""
+        """Set the number of nodes, and the environment and port with which their workers find the tracker."""
         if self.stands_aside(info, train_job):
             return
 

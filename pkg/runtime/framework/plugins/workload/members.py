@@ -24,7 +24,7 @@ _IN_ORDER: Final = "InOrder"
 
 
 class Member(msgspec.Struct, frozen=True):
-    """A job whose pods are members of the gang. A late one starts after others."""
+    """A job whose pods are members of the gang. A late job starts only after earlier members."""
 
     job: ReplicatedJob
     pod_set: PodSet
@@ -56,7 +56,7 @@ def min_count(gang: Iterable[Member]) -> int:
 
 
 def priority_class(gang: Iterable[Member]) -> str | None:
-    """Return the PriorityClass of the pods, the last one that a job names."""
+    """Return the PriorityClass of the last job that names one, or None."""
     named = [member.job.template.spec.template.spec.priority_class_name for member in gang]
     return next((name for name in reversed(named) if name), None)
 

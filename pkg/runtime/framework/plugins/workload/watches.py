@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The watch of the API that serves gangs."""
+"""The watch of the gang API that the server serves."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .served import MISSING_TTL, TTL, Served
 def api(served: Served, needed: Needed) -> ReconcilerBuilder:
     """Return the function that adds a source, which enqueues the gangs' TrainJobs when the served version changes.
 
-    Their next retry may be minutes away.
+    Otherwise they might wait minutes for their next retry.
     """
 
     def add(builder: Builder, client: Client, cache: Cache) -> Builder:

@@ -47,7 +47,7 @@ async def new(client: Reader, _indexer: FieldIndexer, *, published: Published | 
 class Workload(
     EnforcePodGroupPolicyPlugin, ComponentBuilderPlugin, CustomValidationPlugin, WatchExtensionPlugin
 ):
-    """Puts the pods of a TrainJob, without initializers, into one gang."""
+    """Puts the pods of a TrainJob into one gang, except those that end before others start (see :mod:`.members`)."""
 
     name = NAME
 
@@ -63,7 +63,7 @@ class Workload(
         return None if _is_wanted(info) else "the runtime has no podGroupPolicy.workload"
 
     async def prepare(self, pod_group_policy: PodGroupPolicy) -> None:
-        """Read which version of the API is served."""
+        """Read which version of the gang API is served."""
         if pod_group_policy.workload is not None:
             self._needed.set()
             await self._served.current()
@@ -122,7 +122,7 @@ class Workload(
         return [support.message] if support.message else [], errors
 
     async def why_waiting(self, train_job: TrainJob) -> Waiting | None:
-        """Return the scheduler's condition of the gang while it is False. A Workload of v1alpha1 has no conditions."""
+        """Return the condition with which the scheduler reports that the gang waits. Workloads (v1alpha1) have none."""
         if self._written["v1beta1"].is_set():
             return await self._condition(v1beta1.PodGroup, v1beta1.SCHEDULED, train_job)
         if self._written["v1alpha2"].is_set():
@@ -130,7 +130,7 @@ class Workload(
         return None
 
     def reconciler_builders(self) -> list[ReconcilerBuilder]:
-        """Watch the TrainJobs' gangs in each version that is written, and the API itself."""
+        """Watch the TrainJobs' gangs in each version that is written, and the versions that the API server serves."""
         from pkg.runtime.framework.plugins import podgroup_watches  # rendering loads no controllers
 
         from . import watches
