@@ -56,7 +56,7 @@ async def running(pod: Pod, settings: Settings) -> AsyncIterator[PodRunner]:
 
 
 def commands_below(directory: Path) -> list[str]:
-    """Return the command lines of the containers' processes of the kubelet with this folder."""
+    """Return the command lines of the processes that run in containers of the kubelet with this folder."""
     return commands(lambda each: each.environ().get("PIP_TARGET", "").startswith(str(directory)))
 
 
