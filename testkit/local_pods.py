@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Pods for the tests of local processes, and their processes."""
+"""Helpers for the tests of local processes: pods, and the processes that run in them."""
 
 import uuid
 from collections.abc import AsyncIterator, Callable

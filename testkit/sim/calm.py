@@ -176,7 +176,7 @@ class Calm:
 
 
 def _is_in_time(sim: Simulation, event: Event) -> None:
-    """Check that a TrainJob fails at its deadline, not before it and soon after, and then gets no JobSet."""
+    """Check that a TrainJob does not fail before its deadline, but soon after it, and gets no JobSet after it."""
     document = event.document
     if event.table.facts.gvk == JobSet.gvk and event.before is None:
         job = by_uid(sim, TrainJob, (controller(document) or {}).get("uid", ""))

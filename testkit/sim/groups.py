@@ -144,7 +144,7 @@ class Groups:
             assert now != alone, f"a pod that was released by its owners is grouped again: {name}: {now}"
         known = self._rights[pod["metadata"]["uid"]]
         if now != wanted.name and now in known and self._sim.loop.time() < known[wanted.name] + _REFUSED:
-            return  # its owners were released while they were read
+            return  # one of its owners was orphaned while the owners were read
         groups = {each["metadata"]["name"] for each in self._sim.server.objects(PodGroup)}
         taken = before == wanted.name and before in groups  # a group is collected with its owner
         assert not taken, f"a pod was taken out of its group: {name}: {now}, not {before}"

@@ -26,7 +26,7 @@ _FORCE: Final = 2.0
 
 
 class Holders(Observer):
-    """The controllers, and the rule that their finalizers stay until they remove them."""
+    """Other controllers, and the rule that a finalizer of theirs stays until they remove it themselves."""
 
     def __init__(self, sim: Simulation, lost: Mapping[str, float]) -> None:
         """``lost`` has the times at which runtimes were last deleted by force, by name."""
