@@ -89,7 +89,7 @@ class ServerClock:
 
 
 class Cluster(NamedTuple):
-    """A client, and the namespace of the command."""
+    """A client, the namespace of the command, and the server's clock."""
 
     client: LiveClient
     namespace: str

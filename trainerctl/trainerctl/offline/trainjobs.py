@@ -75,7 +75,7 @@ class Subject:
 
 @dataclass(slots=True)
 class Offline:
-    """The TrainJobs of the input, and the runtimes that serve them."""
+    """The TrainJobs of the input, and the manager's runtimes by kind, which build their objects."""
 
     client: FakeClient
     runtimes: dict[str, Runtime]
