@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""A server of owners, and watches whose events a test decides."""
+"""A server with the owners of pods, and watches whose events the test sends."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Cluster:
         self.denied = False
         self.answer_delay = 0.0
         self.meanwhile: list[Callable[[], None]] = []
-        """Functions that are called between the server's answer and its arrival, one for each read."""
+        """Functions that are called after the server has answered a read, before the answer arrives; one per read."""
 
     async def get_informer(self, kind: type[Any]) -> Any:
         self.kind = kind

@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""TrainJobs, their runtimes and their reconciler over an in-memory API server.
+"""TrainJobs, their runtimes and their reconciler, with an in-memory API server.
 
-The server can behave as one with JobSet's webhooks and controller.
+The server can behave as if JobSet's webhooks and controller were installed.
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ class World:
         self.reconciler = TrainJobReconciler(self.server, self.recorder, runtimes, now=lambda: self.now)
 
     async def reconcile(self) -> list[str]:
-        """Reconcile once; return the writes to children, with dry runs and refusals marked."""
+        """Reconcile once; return the writes except those of status, with dry runs and refusals marked."""
         before = len(self.server.calls)
         self.result = await self.reconciler.reconcile(KEY)
         return [
@@ -273,7 +273,7 @@ async def world(policy: dict[str, Any] = PLAIN, *objects: Object, webhook: bool 
 
 
 async def suspended_world(policy: dict[str, Any] = PLAIN, *, webhook: bool = True, **spec: Any) -> World:
-    """Return a world whose suspended TrainJob has its children, observed by JobSet's controller."""
+    """Return a world with a suspended TrainJob that has its children, and whose JobSet has a status with its Jobs."""
     w = await world(policy, webhook=webhook, suspend=True, **spec)
     await w.reconcile()
     await w.server.observe(suspended=1)

@@ -32,7 +32,7 @@ _OWNERS: dict[str, type[Object]] = {
     "Notebook": Notebook,
 }
 _REFUSED = 60.0
-"""Seconds for which an earlier answer about owners, or its refusal, may still have an effect."""
+"""Seconds for which an earlier read of an owner, or its refusal, may still have an effect."""
 _QUIET = 70.0
 _RECENT = 120.0
 _MISSING_OWNER = re.compile(r"Owner resource with uid (\S+) not found")
@@ -49,11 +49,11 @@ class Group(NamedTuple):
 
 
 _UNSURE = 5.0
-"""Seconds for which a manager may not know of a write of its own whose answer was lost."""
+"""Seconds for which a manager may not know that a write of its own succeeded, because the answer was lost."""
 
 
 class Denials(set[tuple[str, str, str]]):
-    """Permissions that are missing, and a record of those that were missing until recently."""
+    """The permissions that are revoked, and a record of those that were revoked until recently."""
 
     def __init__(self, sim: Simulation) -> None:
         super().__init__()
@@ -85,7 +85,10 @@ class Groups:
         self._excused: set[str] = set()
         """Uids of pods that were grouped while an owner could not be read."""
         self._rights: dict[str, dict[str, float]] = {}
-        """By pod uid, the groups that were right for the pod, with their times: they change if an owner is orphaned."""
+        """By pod uid, the groups that were right for the pod, with their times.
+
+        Another group is right after an owner of the pod has lost its own owner.
+        """
         self._seen: dict[str, Document] = {}  # by uid, the last states of objects, also of deleted ones
         self._above: dict[str, set[str]] = {}
         """By uid, the uids of all owners that an object has had."""
@@ -141,7 +144,7 @@ class Groups:
             assert now != alone, f"a pod that was released by its owners is grouped again: {name}: {now}"
         known = self._rights[pod["metadata"]["uid"]]
         if now != wanted.name and now in known and self._sim.loop.time() < known[wanted.name] + _REFUSED:
-            return  # its owners were released while they were read
+            return  # one of its owners was orphaned while the owners were read
         groups = {each["metadata"]["name"] for each in self._sim.server.objects(PodGroup)}
         taken = before == wanted.name and before in groups  # a group is collected with its owner
         assert not taken, f"a pod was taken out of its group: {name}: {now}, not {before}"
@@ -184,7 +187,11 @@ class Groups:
             yield self._sim.server.table(_OWNERS[owner["kind"]])
 
     def _walk(self, pod: Document, *, past: bool = False) -> Iterator[Document]:
-        """Yield the references to owners, nearest first, up to one that does not exist or, if ``past``, never did."""
+        """Yield the references to owners, nearest first.
+
+        The last one refers to an owner that has no owner itself, or that does not exist or, with ``past``, has never
+        existed.
+        """
         document: Document | None = pod
         while document is not None and (reference := controller(document)) is not None:
             yield reference
@@ -203,7 +210,10 @@ class Groups:
                 yield f"pg-{reference['name'] if self._whole else name}-{reference['uid']}"
 
     def _group_of(self, pod: Document, *, past: bool = False) -> Group | None:
-        """Return the group by all owners of a pod; None if one of them does not exist or, if ``past``, never did."""
+        """Return the group that follows from all owners of a pod.
+
+        Return None if one of them does not exist or, with ``past``, has never existed.
+        """
         chain = [pod]
         for reference in self._walk(pod, past=past):
             if (owner := self._owner(reference, past=past)) is None:

@@ -20,7 +20,7 @@ _OF_WRITES: Final = 0.03
 
 
 class Overtakers(Observer):
-    """The users, who act while a request is on its way."""
+    """The users, who act while the request with the status is on its way."""
 
     def __init__(self, sim: Simulation, users: Users) -> None:
         self._sim = sim
@@ -32,7 +32,7 @@ class Overtakers(Observer):
         sim.actor(self.run, "overtakers")
 
     def sends(self, process: Process, request: Request) -> None:
-        """At some of the writes of a status, let a user act."""
+        """Let a user act during some of the writes of a status."""
         path = request.path.removesuffix(_STATUS)
         if (
             is_busy(self._sim)
@@ -44,7 +44,7 @@ class Overtakers(Observer):
             self._called.set()
 
     async def run(self, sim: Simulation) -> None:
-        """Replace the TrainJob of each noted write."""
+        """Replace the TrainJob of each write that ``sends`` has chosen."""
         while True:
             await self._called.wait()
             self._called = anyio.Event()

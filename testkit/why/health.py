@@ -135,7 +135,7 @@ async def failed_before(live: Live) -> None:
 
 
 async def refused_before(live: Live) -> None:
-    """Make a quota refuse the pods, and raise it."""
+    """Make a quota refuse the pods, and then raise the quota."""
     quota = unstructured(GVK("", "v1", "ResourceQuota"))
     await live.make("v1", "ResourceQuota", "compute", spec={"hard": {"pods": "0"}})
     await live.becomes("v1", "ResourceQuota", "compute", "status", "used")

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Brings a TrainJob on a real control plane into states; for some states the test writes as a node's kubelet."""
+"""Brings a TrainJob on a real control plane into states; for some, the test writes as the kubelet of a node."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def container(name: str = "node", command: list[str] | None = None, **parts: Any
 
 @dataclass
 class Live:
-    """The TrainJob ``job`` of one namespace; ``undo`` reverts changes outside of the namespace at the end."""
+    """The TrainJob ``job`` of one namespace; ``undo`` reverts changes outside of the namespace after the test."""
 
     client: LiveClient
     cluster: Cluster
@@ -54,7 +54,7 @@ class Live:
     """The client of a user with fewer permissions, if the verdict is for such a user."""
 
     async def make(self, version: str, kind: str, name: str, *, shared: bool = False, **body: Any) -> Thing:
-        """Create an object in the namespace, or a ``shared`` one of the cluster, which is deleted at the end."""
+        """Create an object in the namespace, or a ``shared``, cluster-scoped one, which is deleted after the test."""
         metadata = {
             "name": name,
             **body.pop("metadata", {}),
@@ -99,7 +99,7 @@ class Live:
 
     async def start(self, *containers: Data, name: str = NAME, labels: Data | None = None, finalizers: list[str] | None = None,
                     spec: Data | None = None, **parts: Any) -> TrainJob:  # fmt: skip
-        """Create a runtime and a TrainJob of it."""
+        """Create a runtime and a TrainJob that refers to it."""
         runtime = parts.pop("runtime", "plain")
         await self.runtime(*containers, name=runtime, **parts)
         metadata = {"name": name, "namespace": self.namespace, "labels": labels, "finalizers": finalizers}
@@ -250,7 +250,7 @@ class Live:
 
 
 def states(snapshot: Snapshot) -> list[Data]:
-    """Return the statuses of all containers of the snapshot's current pods."""
+    """Return the statuses of all containers of the pods in the snapshot."""
     parts = ("initContainerStatuses", "containerStatuses")
     return [each for pod in snapshot.pods for part in parts for each in pod.maps("status", part)]
 
@@ -363,7 +363,7 @@ def processes(*containers: Any, code: int = 0, waiting: str = "", **parts: Any) 
 
 
 def removed(*containers: Any) -> State:
-    """Return the state of a Job that has failed and removed its pods, with JobSet's default restart policy."""
+    """Return the state of a Job with JobSet's default restart policy that has failed and has removed its pods."""
 
     async def build(live: Live) -> None:
         await live.start(*containers, pod={"restartPolicy": "OnFailure"})
@@ -375,7 +375,7 @@ def removed(*containers: Any) -> State:
 
 
 def deleted(state: State) -> State:
-    """Return the state of a Job that has failed, whose pods are deleted after the manager has seen them fail."""
+    """Return ``state``, in which a Job fails, with its pods deleted after the manager has seen them fail."""
 
     async def build(live: Live) -> None:
         await state(live)
@@ -418,7 +418,7 @@ def unread(state: State, *resources: str) -> State:
 
 
 def gang(members: int, *conditions: Any) -> State:
-    """Return the state of a gang of Volcano whose group has ``conditions``."""
+    """Return the state of a gang of Volcano whose PodGroup has ``conditions``."""
 
     async def build(live: Live) -> None:
         job = await live.start(pod={"schedulerName": "volcano"})

@@ -180,7 +180,7 @@ async def deadline(live: Live) -> None:
 
 
 async def job_refused(live: Live) -> None:
-    """Make JobSet create a Job that is not valid: JobSet has no event for that."""
+    """Make JobSet create a Job that is not valid: JobSet does not report that in an event."""
     await live.start(container(imagePullPolicy="Sometimes"))
     await live.until(
         lambda snapshot: snapshot.job_set is not None and snapshot.settled(snapshot.job_set),

@@ -46,7 +46,7 @@ async def claim_lost(live: Live) -> None:
     live.undo.push_async_callback(apply_manifests, live.client,
                                   [{"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": bound}, "spec": kept}])  # fmt: skip
     await live.client.delete(obj)
-    # Before the volume is being deleted, a controller would add the finalizer again.
+    # The finalizer is removed only now: before the deletion, a controller would add it again.
     await live.change(volume, bound, metadata={"finalizers": None})
     await live.until(
         lambda snapshot: any(each.text("status", "phase") == "Lost" for each in snapshot.all(claims)), "lost"

@@ -182,7 +182,7 @@ def no_scheduler_leads(world: World) -> None:
 
 
 def only_a_claim(world: World) -> Any:
-    """Bind the pods: the only cause left is their claim, which is not bound."""
+    """Bind the pods to a node: the only cause that is left is their claim, which is not bound."""
     for pod in world.pods:
         pod["spec"]["nodeName"] = "worker-0"
         pod["status"] = {"phase": "Pending", "startTime": when(100)}
@@ -237,7 +237,7 @@ def between_retries(world: World) -> None:
 
 
 def unread(**counts: int) -> Callable[[World], None]:
-    """Let only TrainJob and JobSet be readable, as the manager's cache has them."""
+    """Return the state in which only the TrainJob and its JobSet can be read, as from the manager's cache."""
 
     def change(world: World) -> None:
         world.remove(world.job, *world.pods)
@@ -297,7 +297,7 @@ def unbound_claim(world: World) -> None:
 
 
 def crowd(world: World) -> None:
-    """Have two pods that need four GPUs each, and only one node with four."""
+    """Let two pods need four GPUs each, while only one node has four."""
     for node, gpus in zip(world.nodes, ("4", "0"), strict=True):
         node["status"]["allocatable"]["nvidia.com/gpu"] = gpus
     world.unscheduled(NO_GPU)
@@ -401,7 +401,7 @@ def ungrouped(message: str = "", *, served: bool = True, group: str = "") -> Cal
 
 
 def sidecar(*, age: float = 3000, init: bool = False, code: int = 0) -> Callable[[World], Any]:
-    """Return the state in which the training has ended, and a container that was injected runs on."""
+    """Return the state in which the training has ended, while a container that was injected still runs."""
 
     def state(world: World) -> None:
         for pod in world.pods:
@@ -424,7 +424,7 @@ def preempted_and_deleted(world: World, *, age: float = 30) -> None:
 
 
 def without_group(world: World) -> None:
-    """Delete the PodGroup of a TrainJob that was edited while it ran, and replace its pods."""
+    """Let new pods wait for a PodGroup that was deleted after its running TrainJob was edited."""
     world.unscheduled()
     for pod in world.pods:
         pod["spec"]["schedulerName"] = "volcano"
@@ -462,7 +462,7 @@ def native_gang(world: World) -> None:
 
 
 def gang_of_1_35(world: World) -> None:
-    """Fill the gang of a release whose gangs have no status, on nodes that take half of it."""
+    """As ``huge_gang``, with the gang API of Kubernetes 1.35, in which a gang has no status."""
     huge_gang(world)
     world.remove(world.objects[-1])
     pod_group = {"name": "gang", "policy": {"gang": {"minCount": 4}}}
@@ -470,7 +470,7 @@ def gang_of_1_35(world: World) -> None:
 
 
 def huge_gang(world: World) -> None:
-    """Fill the gang; each pod needs a node of its own, and there are half as many nodes."""
+    """Let all pods of a gang exist; each needs a node of its own, and there are half as many nodes."""
     message = "minCount (4) cannot be satisfied: 2 scheduled, 1 remaining"
     world.job["spec"] |= {"parallelism": 4, "completions": 4}
     world.pods += [world.add_pod(number) for number in (2, 3)]
@@ -485,7 +485,7 @@ def huge_gang(world: World) -> None:
 
 
 def incomplete_gang(world: World) -> None:
-    """Remove one pod of the gang: kube-scheduler then considers none of the others."""
+    """Remove one pod of the gang: kube-scheduler does not consider the others until it exists."""
     world.remove(world.pods.pop())
     world.unscheduled()
     world.group("scheduling.k8s.io/v1beta1", schedulingPolicy={"gang": {"minCount": 2}}, status={})

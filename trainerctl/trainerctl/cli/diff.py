@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""``trainerctl diff``: the TrainJobs of the cluster that changed runtimes affect, and how their objects change."""
+"""``trainerctl diff``: which TrainJobs of the cluster a changed runtime affects, and how their objects change."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Effect(StrEnum):
 
     NONE = "none: it has ended"
     LATER = "when it is suspended and resumed"
-    NOW = "at once: it is suspended, or has not been built"
+    NOW = "at once: it is suspended, or has no objects yet"
     REFUSED = "refused with the new runtime"
     KEPT = "none: it keeps the runtime that it started with"
     SAME = "none: its objects stay the same"
@@ -113,7 +113,7 @@ async def _has_snapshot(cluster: live.Cluster, job: Thing) -> bool:
 
 
 async def change_of(job: Thing, old: InputObject | None, new: InputObject, version: str) -> Change:
-    """Return the effect on a TrainJob if the runtime ``new`` replaces ``old``, which is None if it is new."""
+    """Return the effect on a TrainJob of replacing the runtime ``old`` by ``new``; without ``old``, of adding it."""
     now = phase(job)
     if now in (Phase.COMPLETE, Phase.FAILED):
         return Change(job, Effect.NONE)
@@ -130,7 +130,7 @@ async def change_of(job: Thing, old: InputObject | None, new: InputObject, versi
 
 
 async def _rendered(job: Thing, runtime: InputObject, version: str) -> str:
-    """Return the objects of a TrainJob as YAML, or ``refused:`` and the reason if it has none."""
+    """Return the objects of a TrainJob as YAML, or ``refused:`` and the reason if the TrainJob is refused."""
     document = InputObject(_desired(dict(job.data)), "cluster", 1)
     try:
         given = await trainjobs.prepare([runtime, document], namespace=job.namespace, version=version)

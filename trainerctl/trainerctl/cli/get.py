@@ -26,14 +26,14 @@ async def get_command(arguments: argparse.Namespace, out: Console, err: Console)
     """Print TrainJobs.
 
     Raises:
-        InputError: one TrainJob is named and all namespaces are requested, or ``--watch`` is given with an output
-            format other than ``table``.
+        InputError: both a name and ``--all-namespaces`` are given, or ``--watch`` with an output format other than
+            ``table``.
         StatusError: they cannot be read.
     """
     if arguments.name and arguments.all_namespaces:
-        raise InputError("a TrainJob cannot be named across all namespaces: use --namespace")
+        raise InputError("NAME and --all-namespaces exclude each other: use --namespace")
     if arguments.watch and arguments.output != "table":
-        raise InputError("--watch has the output format table alone")
+        raise InputError("--watch supports only the output format table")
     async with live.connect(arguments) as cluster:
         namespace = "" if arguments.all_namespaces else cluster.namespace
         if arguments.watch:

@@ -32,7 +32,10 @@ _PAGE: Final = 500
 _TOLERATED: Final = timedelta(seconds=5)
 """Smaller differences of the clocks are ignored: responses are dated in whole seconds, and a busy server is late."""
 _FIRST: Final = 4.0
-"""Seconds to wait for the server's first response, so that a command fails within five. Later ones may take longer."""
+"""Seconds to wait for the server's first response, so that a command fails within five seconds.
+
+Later responses may take longer.
+"""
 
 
 class FirstAnswer:
@@ -81,12 +84,12 @@ class ServerClock:
         return response
 
     def corrected(self, local: datetime) -> datetime:
-        """Return the server's time at the time ``local`` of this machine's clock."""
+        """Return the server's time at the moment when this machine's clock shows ``local``."""
         return local + self._ahead if abs(self._ahead) > _TOLERATED else local
 
 
 class Cluster(NamedTuple):
-    """A client, and the namespace of the command."""
+    """A client, the namespace of the command, and the server's clock."""
 
     client: LiveClient
     namespace: str

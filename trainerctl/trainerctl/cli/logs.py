@@ -96,8 +96,8 @@ class _Log:
     async def print(self) -> int:
         """Print the log, and follow it if that is requested; return the exit code."""
         if not self._pod.maps("status", "containerStatuses"):
-            name = self._arguments.name
-            streams.say_error(f"{self._pod.name} has not started; see trainerctl why {name}")
+            named = f"{self._arguments.name} -n {self._pod.namespace}"
+            streams.say_error(f"{self._pod.name} has not started; see trainerctl why {named}")
             self.code = 1
             return self.code
         request = await reading.log_request(

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""``trainerctl migrate``: stores ``numProcPerNode`` of TrainJobs as clients of Trainer v2.2 and later read it.
+"""``trainerctl migrate``: rewrites ``numProcPerNode`` of stored TrainJobs for clients of Trainer v2.2 and later.
 
 One TrainJob that stores a string there breaks every typed client of those releases that lists its namespace. The
 manager's mutating webhook ensures that no further strings are stored.

@@ -61,7 +61,7 @@ async def _ask(arguments: argparse.Namespace, documents: Sequence[InputObject]) 
     """Return the API server's answers to dry runs.
 
     Raises:
-        StatusError: the API server cannot be asked.
+        RestError: the API server cannot be reached.
     """
     async with live.connect(arguments) as cluster:
         return [await _answer(cluster, document) for document in documents]

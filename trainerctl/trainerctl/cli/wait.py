@@ -46,7 +46,7 @@ async def wait_command(arguments: argparse.Namespace, out: Console, err: Console
 
 
 async def wait_for(cluster: live.Cluster, arguments: argparse.Namespace, out: Console) -> int:
-    """Wait and return the exit code; if the watch expires, as after a restart of the server, it is started again.
+    """Wait and return the exit code; a watch that expires, as after a restart of the server, is started again.
 
     Raises:
         StatusError: the TrainJob cannot be read.

@@ -59,7 +59,7 @@ class Objects:
         return Snapshot(found[0], datetime.now(UTC), others) if found else None
 
     async def follow(self, cluster: live.Cluster, kind: str, selection: _Selection) -> None:
-        """Keep the objects of a kind current until cancelled; a kind that is not installed has none."""
+        """Keep the objects of a kind current until cancelled; return at once if the kind is not installed."""
         watched = unstructured(kinds.VERSIONS[kind][0])
         while True:
             try:

@@ -58,7 +58,7 @@ _CONTROLLERS: Final = (
     "root-ca-certificate-publisher-controller",
 )
 _ENDPOINTS: Final = "endpointslice-controller"
-"""Makes the endpoints of simulated pods. It is of no use for local processes: it refuses their loopback addresses."""
+"""Creates the endpoints of simulated pods. It does not run with local processes: it refuses loopback addresses."""
 
 _GANGS: Final = {
     "schedulerName": "default-scheduler",
@@ -112,7 +112,7 @@ class Parts:
 
     @property
     def _kubelet_clients(self) -> Path:
-        """The certificate of the authority whose only client is the API server; nodes accept no other clients."""
+        """The certificate of the authority that signs only the API server's certificate, which nodes require."""
         return self.plane.pki / f"{KUBELET_CLIENT}-ca.crt"
 
     def kubeconfig(self, component: str) -> Path:

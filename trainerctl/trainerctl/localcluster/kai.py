@@ -49,7 +49,7 @@ class Programs:
     crds: Path | None = None
 
     def check(self) -> None:
-        """Raise EnvtestError if a program cannot be run or the folder has no CRDs."""
+        """Raise EnvtestError if a program cannot be run, a CRD cannot be read, or the CRD of PodGroups is missing."""
         for path in (self.scheduler, self.binder):
             if not (path.is_file() and os.access(path, os.X_OK)):
                 raise EnvtestError(f"{path} is not a program that can be run")
@@ -128,7 +128,7 @@ def queues() -> list[Manifest]:
 
 
 def components(programs: Programs, kubeconfig: Path, metrics: int, health: int) -> list[Component]:
-    """Return the scheduler and the binder; ``metrics`` and ``health`` are the ports of their metrics."""
+    """Return the scheduler, which serves metrics on the port ``metrics``, and the binder, on the port ``health``."""
     scheduler = {
         "listen-address": f"{HOST}:{metrics}",
         # The plugins' server listens on all interfaces and gives everyone the cluster's state. On an invalid port the

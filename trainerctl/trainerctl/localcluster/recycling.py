@@ -25,11 +25,11 @@ _PAUSE: Final = 5.0
 _log = log.logger_from("recycling")
 
 Forget = Callable[[str, str, str], None]
-"""Removes the data of a deleted claim: its namespace, name and uid."""
+"""Removes the data of a deleted claim, which is given by its namespace, name and uid."""
 
 
 async def recycle(client: LiveClient, forget: Forget) -> None:
-    """Recycle volumes until cancelled; an API server that is unreachable is tried again."""
+    """Recycle volumes until cancelled; if a request fails, log the error and try again."""
     while True:
         try:
             async with client.watch(VOLUME, labels=LABELS) as events:

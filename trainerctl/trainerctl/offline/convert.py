@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rewrites TrainJobs and runtimes of one API generation for the other, and lists the fields that the other lacks.
 
-The first generation is that of Trainer v2.1, the second that of v2.2 and v2.3. Fields of both are not changed.
+The first generation is that of Trainer v2.1, the second that of v2.2 and v2.3. A field that both have, with the same
+values and the same effect, is not changed.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _WORD: Final = constants.NUM_PROC_PER_NODE_ANNOTATION
 _POD_FIELDS: Final = ("securityContext", "terminationGracePeriodSeconds")
 """Fields of a runtime patch's pod spec that ``podTemplateOverrides`` lack."""
 _TO_POD: Final = slice(10, 11)
-"""The step from a Job to its pods in the path of a field of a runtime patch."""
+"""Selects the step from a Job to its pod template in the path of a field of a runtime patch."""
 _NEW_POLICIES: Final = ("jax", "xgboost", "flux")
 
 
@@ -157,7 +158,7 @@ def _train_job_to_first(document: InputObject, data: Wire) -> Iterator[Loss]:
 
 
 def _unknown(document: InputObject, spec: Wire) -> Iterator[Loss]:
-    """Yield the unknown fields of runtime patches, except in pod templates: overrides have no place for them."""
+    """Yield the unknown fields of runtime patches outside of pod templates: an override cannot hold such a field."""
     if not spec.get("runtimePatches"):
         return
     for path in schema.unknown(schemas()[document.gvk], document.data):
@@ -166,7 +167,7 @@ def _unknown(document: InputObject, spec: Wire) -> Iterator[Loss]:
 
 
 def _override(spec: Wire, job: Wire, path: Steps) -> Iterator[Loss]:
-    """Append the override that has the effect of one job's patch; yield the fields that an override lacks."""
+    """Append the override that has the same effect as one job's patch; yield the fields that an override lacks."""
     template = job.get("template") or {}
     if template.get("metadata"):
         yield Loss((*path, "metadata"), "v2.1 cannot change the metadata of a Job, only of its pods")

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """TrainJobs of the input, and the manager's pipeline over files instead of a cluster.
 
-The runtime of a TrainJob is read from the files, then from the cluster if one is given, else from the shipped
-runtimes.
+The runtime of a TrainJob is looked up in the files first, then in the cluster if one is given, or else among the
+shipped runtimes.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Subject:
 
 @dataclass(slots=True)
 class Offline:
-    """The TrainJobs of the input, and the runtimes that serve them."""
+    """The TrainJobs of the input, and the manager's runtimes by kind, which build their objects."""
 
     client: FakeClient
     runtimes: dict[str, Runtime]
@@ -91,7 +91,7 @@ async def prepare(
     cluster: Reader | None = None,
     version: str = V2_1,
 ) -> Offline:
-    """Return the TrainJobs among ``found``, and the pipeline of the compatibility version with their runtimes.
+    """Return the TrainJobs among ``found`` with their runtimes, and the pipeline of the compatibility ``version``.
 
     Raises:
         InputError: a TrainJob or runtime would be refused or is a duplicate, or the input contains no TrainJob.
@@ -153,7 +153,7 @@ def runtimes(
 
 
 async def objects(offline: Offline, train_job: TrainJob) -> list[Object]:
-    """Return the objects that the manager would create for a TrainJob, a snapshot of its runtime first.
+    """Return the objects that the manager would create for a TrainJob; a snapshot of its runtime, if any, is first.
 
     Raises:
         RefusedError: the manager would apply nothing, and would report the reason in an event or condition.

@@ -95,7 +95,7 @@ class Container:
 def lines(container: Container, now: datetime) -> list[Line]:
     """Return the lines that the container has written until ``now``, oldest first.
 
-    A pod that no Job owns runs until it is deleted, and writes only the first line.
+    Of a pod that no Job owns, only the first line is returned: it runs until it is deleted.
     """
     start = container.started
     if start is None:

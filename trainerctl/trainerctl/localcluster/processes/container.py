@@ -95,7 +95,7 @@ class ContainerRunner:
     async def stop(self, grace: float) -> None:
         """Stop the container for good: SIGTERM, and SIGKILL after ``grace`` seconds.
 
-        A call while another one waits may shorten the time; the preStop hook runs only once.
+        A second call while the first one waits may shorten the time; the preStop hook runs only once.
         """
         first = not self._stopping.is_set()
         self._grace = grace
@@ -144,7 +144,7 @@ class ContainerRunner:
         return over or self.pod_ends()
 
     async def _wait_to_restart(self) -> None:
-        """Wait before the next start: longer after each end, but the first delay again after a long run."""
+        """Wait before the next start: longer after each end; after a long run, the delays begin again."""
         last = self.record.state
         if not isinstance(last, ContainerStateTerminated):
             return

@@ -22,10 +22,10 @@ from trainerctl.localcluster.processes.status import ContainerRecord, identity
 from trainerctl.localcluster.processes.volumes import mounted
 
 MOUNTS: Final = "POD_MOUNTS"
-"""The variable with the folder of the mounts, on machines where containers cannot have mounts of their own."""
+"""The variable that has the folder with all mounts, on machines where containers cannot have mounts of their own."""
 _KEPT_LOGS: Final = 2
 _MESSAGE: Final = "/dev/termination-log"
-"""The path at which a container writes its message, unless it names another."""
+"""The path of the file for a container's termination message, unless the container sets another one."""
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ _LEAST_GRACE: Final = 2.0
 
 
 class PodRunner:
-    """Runs a pod; ``changed`` is called when its record has changed."""
+    """Runs a pod; ``changed`` is called whenever its record may have changed."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class PodRunner:
         self._changed = changed
         self._stopping = anyio.Event()
         self._only_sidecars = False
-        """True once the other containers have ended for good."""
+        """True once all containers except the sidecars have ended for good."""
         self._grace: float = 30.0
         now = settings.now()
         started = parse_time(pod.status.start_time) if pod.status.start_time else now
@@ -92,7 +92,7 @@ class PodRunner:
         return self._stopping.is_set()
 
     async def _end_earlier(self) -> None:
-        """End the processes of an earlier kubelet, which may have been killed with its shims, or before they ended."""
+        """End processes that an earlier kubelet has left: it may have been killed together with its shims."""
         for record in (*self.record.init, *self.record.containers):
             if record.identity:
                 await process.end_all(record.identity)

@@ -166,7 +166,7 @@ def records(
     A container that ran is terminated: the kubelet that ran it has ended, and its processes with it. Whether it ran is
     known from its last written status, and from ``starts``, which has the number of the last start of each container
     with a log: the kubelet may have ended before it could write the status. ``ends`` has the ends of these starts,
-    except of those that ended with their kubelet.
+    except for starts that ended together with their kubelet.
     """
     statuses = pod.status.init_container_statuses if init else pod.status.container_statuses
     written = {each.name: each for each in statuses or []}

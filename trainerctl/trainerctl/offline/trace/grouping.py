@@ -3,7 +3,8 @@
 """The group of a pod, and the causes of its values.
 
 The causes are found by trial: a field of an object that was read is changed, or an object is removed, and the pod is
-grouped again. The values that differ are due to that change. This works for every grouper, also for installed ones.
+grouped again. The values that differ then are due to that field or object. This works for every grouper, including
+those that other packages install.
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ class GroupTrace:
         return {**data, "group": self.values, "dueTo": self.sources}
 
     def rows(self) -> Iterator[tuple[str, str, str]]:
-        """Yield what is printed for people: names, values, and the causes of the values."""
+        """Yield the rows that are printed for people: a name, a value, and the causes of the value."""
         if self.left_alone:
             yield "left alone", self.left_alone, ""
         if self.owners:
@@ -151,7 +152,7 @@ def _left_alone(pod: Data, settings: Settings) -> str:
 
 
 def with_rules_of(objects: Objects, settings: Settings) -> Settings:
-    """Return ``settings``; unless they name rules, with those of the PodGroup CRD in ``objects``, if there is one."""
+    """Return ``settings``; if they name no rules, those of the PodGroup CRD in ``objects`` are set, if it is there."""
     if settings.rules is not None:
         return settings
     for key, data in objects.items():

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The trace of a pod's group gives the group that the pod grouper gives."""
+"""The trace of a pod's group shows the group that the pod grouper assigns."""
 
 import json
 from pathlib import Path
