@@ -119,7 +119,7 @@ def _find_typed(obj: Owner, path: tuple[str, ...], wanted: type[_T], go_name: st
 def _find(obj: Owner, path: tuple[str, ...]) -> JSON:
     value: JSON = obj
     if isinstance(obj, Unstructured):
-        # Fields beside spec and status are modelled and must be encoded first; they are rarely read.
+        # Spec and status are held as decoded JSON. Other fields may be modelled and are encoded first; few are read.
         modelled = bool(path) and path[0] not in ("spec", "status")
         value = obj.to_dict() if modelled else obj.unknown_fields
     for depth, step in enumerate(path):
