@@ -114,7 +114,7 @@ class Handler:
         return None
 
     def _take_what_others_own(self, wanted: PodGroup, labels: Mapping[str, str], stored: PodGroup) -> None:
-        """Keep the values in ``stored`` that the assigner of queues and node pools sets; ``labels`` are those we want."""
+        """Keep the stored values that the assigner of queues and node pools sets; ``labels`` are those that we want."""
         wanted.spec.mark_unschedulable = stored.spec.mark_unschedulable
         wanted.spec.scheduling_backoff = stored.spec.scheduling_backoff
         wanted.spec.queue = stored.spec.queue
