@@ -84,7 +84,7 @@ def options(parsed: Flags, cfg: Configuration) -> ctrl.Options:
 async def setup(mgr: ctrl.Manager, parsed: Flags, cfg: Configuration) -> None:
     """Register controllers, webhooks and checks with a manager that has not started.
 
-    If only the pod grouper runs, no webhook is served and none of Trainer's kinds is watched.
+    If ``--controllers`` is just ``podgrouper``, no webhook is served and none of Trainer's kinds is watched.
     """
     mgr.add(metrics.DegradedKindsExporter(mgr.cache.degraded))
     mgr.add_healthz_check("healthz", healthz.ping)
