@@ -51,7 +51,7 @@ def parse(arguments: Sequence[str]) -> Flags:
     """Parse a command line.
 
     Raises:
-        goflags.FlagError: with one line naming the flag.
+        goflags.FlagError: the command line is invalid. The text is one line, which names the flag.
         goflags.HelpRequested: ``-h`` or ``--help`` was given.
     """
     values = goflags.parse(FLAGS, arguments)
@@ -168,8 +168,8 @@ FLAGS: Final = (
     Flag(
         "kubeconfig",
         str,
-        "Kubeconfig file. The default is the one that KUBECONFIG names; if it is unset, a pod's service account is "
-        "used in a pod, and ~/.kube/config elsewhere.",
+        "Kubeconfig file. The default is the environment variable KUBECONFIG. If it is unset, a pod uses its service "
+        "account, and any other process ~/.kube/config.",
     ),
     Flag(
         "enable-http2",

@@ -171,14 +171,14 @@ class _Freezer:
         return False
 
     async def start(self) -> None:
-        """Wait for the caches, then exclude all objects that exist."""
+        """Wait for the caches, then exclude all objects that exist from garbage collection."""
         await self._mgr.cache.ready()
         gc.collect()
         gc.freeze()
 
 
 async def admitted(mgr: ctrl.Manager) -> None:
-    """Return once the API server accepts our credentials; the manager keeps the connection.
+    """Return once the API server accepts our credentials; the manager keeps the connection open.
 
     Raises:
         UnreachableError: the server did not answer in time.

@@ -146,7 +146,7 @@ REGISTRY.register(KIND_DEGRADED)
 
 
 class DegradedKindsExporter:
-    """A runnable of the manager: exports its cache's degraded kinds until it ends, leader or not."""
+    """A runnable of every replica: exports the degraded kinds of the manager's cache while the manager runs."""
 
     def __init__(self, degraded: Callable[[], Mapping[GVK, str]]) -> None:
         self._degraded = degraded

@@ -17,13 +17,13 @@ T = TypeVar("T")
 SHARE: Final = 0.1
 """Worker seconds that a namespace may use per second once its savings are spent."""
 SAVED: Final = 1.0
-"""Most worker seconds that a namespace may save."""
+"""Maximum number of worker seconds that a namespace may save."""
 REQUEST: Final = 0.01
 """Minimum cost of a request in seconds: ten requests per second after the first hundred."""
 LONGEST: Final = 60.0
 """Maximum delay of a pod, in seconds."""
 DEBT: Final = SHARE * LONGEST
-"""Most worker seconds that a namespace may owe. The waits of several workers for an unreachable server add up."""
+"""Maximum debt of a namespace in worker seconds. The waits of several workers for an unreachable server add up."""
 NAMESPACES: Final = 1024
 """Maximum number of accounts. When it is exceeded, the half that owes least is closed."""
 LARGE: Final = 64 * 2**10
@@ -47,7 +47,7 @@ class _Account:
 
 
 class Budget:
-    """Accounts by namespace. Only failing or large work is charged; ordinary pods cost nothing."""
+    """Accounts by namespace. Only work that fails, is large or cannot be cached is charged, not ordinary pods."""
 
     def __init__(self, clock: Callable[[], float] = anyio.current_time) -> None:
         self._clock = clock

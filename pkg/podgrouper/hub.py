@@ -58,7 +58,10 @@ _WRAPPERS: Final = (
 """Kinds that wrap the owner below them."""
 _DYNAMO: Final = GVK("nvidia.com", "v1alpha1", "DynamoGraphDeployment")
 _ANY_DYNAMO: Final = _DYNAMO._replace(version=ANY_VERSION)
-"""By the rules of v0.17, any version is a wrapper, except below another wrapper: that looks up exact versions only."""
+"""By the rules of v0.17, every version is a wrapper.
+
+Below another wrapper it is not, because wrappers only look up rows of the exact version.
+"""
 
 NATIVE: Final = frozenset(version.group_kind for versions in KINDS.values() for version in versions)
 """The kinds of Kubernetes' own API for gangs. Only the spec of these objects is read."""

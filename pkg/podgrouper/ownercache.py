@@ -52,7 +52,7 @@ READ_TIMEOUT: Final = 5.0
 CAPACITY: Final = 64 * 2**20
 """Approximate maximum size of all remembered contents in bytes. Remembered metadata may take another quarter of it."""
 REFUSALS: Final = 1024
-"""Most refusals remembered."""
+"""Maximum number of remembered refusals."""
 _OVERHEAD: Final = 1024
 """Bytes that a remembered text takes in addition to its length."""
 

@@ -210,7 +210,7 @@ async def _serves_pod_groups(mgr: ctrl.Manager) -> bool:
 
 
 def _changes_of(served: ServedRules, mgr: ctrl.Manager) -> source.Source:
-    """Return the source that reconciles every pod when other rules apply, because the PodGroup's CRD was replaced."""
+    """Return the source that reconciles every pod when the rules change because the CRD of PodGroup was replaced."""
 
     async def follow_rules(queue: source.Queue) -> None:
         while True:

@@ -72,7 +72,7 @@ def _literal(text: str) -> str:
 
 
 def _escaped(character: str) -> str:
-    """Return a character as Go's library escapes it: all characters of a text with a leading byte order mark."""
+    """Return the escape sequence of a character. Go's library escapes all of them after a leading byte order mark."""
     if (short := Emitter.ESCAPE_REPLACEMENTS.get(character)) is not None:
         return f"\\{short}"
     code = ord(character)

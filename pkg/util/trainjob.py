@@ -60,7 +60,7 @@ def _failed(train_job: TrainJob) -> str | None:
 
 
 def note(train_job: TrainJob) -> str | None:
-    """Return the webhook's note that a TrainJob was suspended while its JobSet may have run on, or None."""
+    """Return the webhook's note that a TrainJob was suspended while its JobSet may still have run, or None."""
     return (train_job.metadata.annotations or {}).get(constants.SUSPENDED_ANNOTATION)
 
 

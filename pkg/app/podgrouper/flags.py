@@ -39,11 +39,11 @@ class Flags:
 
 
 def parse(arguments: Sequence[str]) -> Flags:
-    """Return the record of a command line.
+    """Parse a command line.
 
     Raises:
-        goflags.FlagError: with one line naming the flag.
-        goflags.HelpRequested: help is requested.
+        goflags.FlagError: the command line is invalid. The text is one line, which names the flag.
+        goflags.HelpRequested: ``-h`` or ``--help`` was given.
     """
     values = goflags.parse(FLAGS, arguments)
     return Flags(

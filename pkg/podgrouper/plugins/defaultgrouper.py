@@ -113,7 +113,10 @@ class DefaultGrouper(Grouper):
         return project if pool is None else f"{project}-{pool}"
 
     async def calc_pod_group_priority_class(self, top_owner: Object, pod: Pod, default: str) -> str:
-        """Return the priority class from the labels of ``top_owner`` and ``pod``, the ConfigMap, or ``default``."""
+        """Return the priority class that the owner or the pod names, else the ConfigMap's, else ``default``.
+
+        A class that does not exist is skipped, except for ``default``.
+        """
         priority_class, _ = await self._priority_class((top_owner,), pod, default)
         return priority_class
 

@@ -3,8 +3,8 @@
 """Typed readers of the fields of an owner whose kind has no model here.
 
 A reader returns None if the path does not exist or passes through a null. It raises :class:`AccessorError` if a value
-on the path, or the final one, has another type than expected. The error names the path to that value and both types
-in Go's terms.
+on the path, including the last one, does not have the expected type. The error names the path to that value and both
+types in Go's terms.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""JobSets: one group for each replicated job if they start in order, else one group for the set."""
+"""JobSets: one group for each replicated job if they start one after another, else one group for the set."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ class JobSetTreeGrouper(DelegatingGrouper):
 
 
 def _flatten(metadata: Metadata, job_set: Unstructured, jobs: list[_Job], pod: Pod) -> None:
-    """Describe a group without subgroups: of the set, or of the replicated job if they start in order."""
+    """Describe a group without subgroups: of the set, or of the replicated job if these start one after another."""
     replicated_job = _label(pod, REPLICATED_JOB_NAME_LABEL)
     if _starts_in_order(job_set) or depend_on_others(jobs):
         metadata.name += f"-{replicated_job}"

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Segments: workers divided into parts of one size, whose pods are placed close together."""
+"""Segments: parts of one size into which workers are divided. The pods of a segment are placed close together."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ _log: Final = log.logger_from("podgrouper")
 _TRIES: Final = 5
 """Number of attempts to write a group that other clients also write, before the conflict is raised."""
 _SETTLED: Final = 20_000
-"""Most groups and subgroups remembered together as up to date."""
+"""Maximum number of groups and subgroups, counted together, that are remembered as up to date."""
 
 
 class _Settled(NamedTuple):

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""A bounded memory in which a namespace with many values does not evict the values of smaller ones."""
+"""A bounded memory in which a namespace with many values does not evict those of smaller namespaces."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Memory(Generic[K, V]):
     """Remembers values of at most ``capacity`` total size. With ``ttl``, values expire after that many seconds.
 
     Above the capacity, the least recently used values of the namespace with the largest total size are evicted, so
-    that a namespace with many values does not evict the values of smaller ones.
+    that a namespace with many values does not evict those of smaller namespaces.
     """
 
     def __init__(

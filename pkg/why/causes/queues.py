@@ -24,7 +24,7 @@ _KAI_QUEUE: Final = "Queue.scheduling.run.ai"
 
 
 def queues(snapshot: Snapshot) -> list[Reference]:
-    """Return the queues that the TrainJob, its Workloads and its PodGroups name."""
+    """Return the queues that the TrainJob, its JobSet and its PodGroups name."""
     found = [
         Reference(_LOCAL_QUEUE, owner.namespace, name)
         for owner in (snapshot.train_job, snapshot.job_set)
