@@ -11,14 +11,14 @@ from contextlib import contextmanager
 from typing import Final
 
 LAST_MOMENTS: Final = 5.0
-"""The most seconds from the end of the manager to the end of the process."""
+"""Maximum number of seconds from the end of the manager to the end of the process."""
 
 
 class Bound:
-    """Ends the process ``seconds`` after :meth:`within` is left, unless all threads end before.
+    """Ends the process ``seconds`` after :meth:`within` is left, unless all threads have ended by then.
 
-    :meth:`lift` reports that only threads are left. ``report`` logs the manager's error, if any, and returns the exit
-    code.
+    Call :meth:`lift` when the event loop has ended, so that only threads can be left. ``report`` logs the manager's
+    error, if any, and returns the exit code.
     """
 
     def __init__(

@@ -48,7 +48,7 @@ _EXPECTED: Final = (
     ManagerError,
     OSError,
 )
-"""Errors of the environment: one line without a traceback."""
+"""Errors that an operator can correct. They are printed in one line, without a traceback."""
 
 Work = Callable[[], Awaitable[None]]
 
@@ -115,7 +115,7 @@ def supervise(program: str, work: Work) -> int:
 
 
 def raise_file_limit() -> None:
-    """Raise the limit of open files to the maximum, as Go programs do; servers use only a part of it."""
+    """Raise the limit of open files, as Go programs do: to the maximum, at most 65536. Servers use a part of it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _FILES if hard == resource.RLIM_INFINITY else min(hard, _FILES)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -137,6 +137,7 @@ async def serve(
     Raises:
         ConfigurationError: spans cannot be exported.
         RestError: the API server cannot be reached.
+        UnauthorizedError: the API server does not accept the credentials.
         ManagerError: a part of the manager failed, or leadership was lost.
     """
     # The same name in audit logs and managedFields, independent of the path of the program.
@@ -170,14 +171,14 @@ class _Freezer:
         return False
 
     async def start(self) -> None:
-        """Wait for the caches, then exclude all objects that exist."""
+        """Wait for the caches, then exclude all objects that exist from garbage collection."""
         await self._mgr.cache.ready()
         gc.collect()
         gc.freeze()
 
 
 async def admitted(mgr: ctrl.Manager) -> None:
-    """Return once the API server accepts our credentials; the manager keeps the connection.
+    """Return once the API server accepts our credentials; the manager keeps the connection open.
 
     Raises:
         UnreachableError: the server did not answer in time.
@@ -188,7 +189,7 @@ async def admitted(mgr: ctrl.Manager) -> None:
 
 
 def expected(error: BaseException) -> BaseException | None:
-    """Return the first error that an operator can fix; None if there is any other error."""
+    """Return the first error in ``error`` that an operator can correct; None if it contains any other error."""
     return raised.first_of(_EXPECTED, error)
 
 
@@ -215,7 +216,7 @@ def _answer(program: str, text: str) -> int:
 async def _bounded(work: Work, bound: ending.Bound) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGUSR1, signal.SIGUSR2):
-        # Unhandled, they end the process. A loop that handles any signal is also woken by all others.
+        # Unhandled, they end the process. These handlers also make every other signal wake the event loop.
         loop.add_signal_handler(number, int)
     with bound.within():
         await work()
@@ -224,7 +225,9 @@ async def _bounded(work: Work, bound: ending.Bound) -> None:
 def _report_unended(program: str, error: BaseException | None) -> int:
     if error is not None:
         complain(program, expected(error) or error)
-    return complain(program, RuntimeError("code in a thread did not end; the process ends without it"))
+    return complain(
+        program, RuntimeError("code in a thread did not end; the process ends without waiting for it")
+    )
 
 
 def version() -> str:

@@ -80,7 +80,7 @@ class PodOwners:
         return owner
 
     async def _exists(self, namespace: str, name: str, uid: str) -> bool:
-        """Return True if the TrainJob still exists: the pods of a deleted one end later, and keep reporting."""
+        """Return True if the TrainJob still exists: pods of a deleted TrainJob end later, and report until then."""
         try:
             found = (await client.peek(self._cached, TrainJob, NamespacedName(namespace, name))).object
         except NotFoundError:

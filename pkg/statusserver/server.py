@@ -33,11 +33,11 @@ from .utils import train_job_of
 
 FIELD_OWNER: Final = "trainer-status"
 MAX_BODY: Final = 1 << 16
-"""The most bytes of an update."""
+"""Maximum size of an update in bytes."""
 DEADLINE: Final = 10.0
 """Seconds that an update may take, including the wait for the limited rate of requests to the API server."""
 AT_ONCE: Final = 2
-"""The most updates of one TrainJob in progress: a TrainJob that reports too often delays only itself."""
+"""Maximum number of updates of one TrainJob in progress: a TrainJob that reports too often delays only itself."""
 
 UPDATES: Final = CounterMetric(
     "kubeflow_trainer_status_updates_total",
@@ -62,7 +62,7 @@ class StatusWriter(Protocol):
 
 
 class _RefusalError(Exception):
-    """A request is refused."""
+    """Refuses a request with the status, reason and message of the answer."""
 
     def __init__(self, status: HTTPStatus, reason: str, message: str, *, retry_after: int = 0) -> None:
         super().__init__(message)

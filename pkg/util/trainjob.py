@@ -60,16 +60,19 @@ def _failed(train_job: TrainJob) -> str | None:
 
 
 def note(train_job: TrainJob) -> str | None:
-    """Return the webhook's note that a TrainJob was suspended while its JobSet may have run on, or None."""
+    """Return the webhook's note that a TrainJob was suspended while its JobSet may still have run, or None."""
     return (train_job.metadata.annotations or {}).get(constants.SUSPENDED_ANNOTATION)
 
 
 def note_of_update(old: TrainJob, new: TrainJob) -> str | None:
     """Return the note that the webhook has to write on an updated TrainJob, or None.
 
-    A suspension is noted. A suspension of the first spec without another change is not, as the JobSet does not differ;
-    the next change is noted instead. A client may replace a TrainJob without knowing its note: the note is written
-    again, unless the update changes nothing in the spec.
+    The note is the generation that the update creates. A suspension is noted, unless it is the first change of the spec
+    and changes nothing else: the JobSet then has the same spec. If the spec is changed next, while the TrainJob is
+    suspended, that change is noted instead.
+
+    A client that does not know the note may replace a TrainJob without it. It is then written again, unless the update
+    leaves the spec as it is.
     """
     if not (old.spec.suspend or new.spec.suspend or note(old)):
         return None

@@ -50,7 +50,7 @@ def phase(train_job: Thing) -> Phase:
 
 
 def tree(snapshot: Snapshot) -> Iterator[Row]:
-    """Yield the TrainJob, its JobSet, its Jobs and their pods, each below its owner."""
+    """Yield the TrainJob, its JobSet, its Jobs and their pods, each after its owner."""
     yield Row(0, snapshot.train_job, phase(snapshot.train_job))
     if snapshot.job_set is None:
         return
@@ -69,7 +69,7 @@ def cells(row: Row, now: datetime) -> tuple[str, ...]:
 
 
 def _pods(job: Thing) -> str:
-    """Return how many pods of a Job are ready, or have succeeded once it has ended."""
+    """Return how many pods of a Job are ready or, once the Job has ended, have succeeded."""
     field, word = ("succeeded", "succeeded") if finished(job) else ("ready", "ready")
     return f"{number(job.data, 'status', field)} of {number(job.data, 'spec', 'parallelism')} pods {word}"
 

@@ -29,7 +29,7 @@ from pkg.why.things import Thing, at
 
 _PAGE: Final = 500
 _PAGES: Final = 40
-"""The most pages of a kind that are read: a namespace may have any number of events."""
+"""Maximum number of pages that are read of a kind: a namespace may have any number of events."""
 LOG_TYPE: Final = "text/plain"
 """The media type of a log."""
 _LOGS: Final = 3
@@ -60,7 +60,7 @@ class Reading:
         """Return the snapshot.
 
         Raises:
-            StatusError: the TrainJob cannot be read; NotFoundError if it does not exist.
+            StatusError, RestError: the TrainJob cannot be read; NotFoundError if it does not exist.
         """
         kind = unstructured(kinds.VERSIONS[kinds.TRAIN_JOB][0])
         train_job = Thing((await self._client.get(kind, (self._namespace, self._name))).to_dict())
@@ -105,7 +105,7 @@ class Reading:
             return
 
     async def _pages(self, version: GVK, selection: _Selection) -> tuple[list[Thing], str]:
-        """Return the objects, and why some are missing."""
+        """Return the objects, and the reason if some are missing, else an empty string."""
         found: list[Thing] = []
         token = ""
         for _ in range(_PAGES):
@@ -135,7 +135,7 @@ class Reading:
             return
 
     async def _read_controllers(self) -> None:
-        """Read the managers' Deployments, the leases, and the pods of a Deployment without an available pod."""
+        """Read the managers' Deployments and leases, and the pods of each such Deployment that has no available pod."""
         names = (controllers.MANAGER, controllers.JOB_SET_MANAGER)
         await self._list(
             [
@@ -173,7 +173,7 @@ async def take(client: Reader, namespace: str, name: str, now: datetime) -> Snap
     """Return the snapshot of a TrainJob.
 
     Raises:
-        StatusError: the TrainJob cannot be read; NotFoundError if it does not exist.
+        StatusError, RestError: the TrainJob cannot be read; NotFoundError if it does not exist.
     """
     return await Reading(client, namespace, name).take(now)
 

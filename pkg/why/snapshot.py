@@ -16,14 +16,14 @@ from pkg.why.things import Thing, ago, at, moment, number, text
 
 COMPLETION_INDEX: Final = "batch.kubernetes.io/job-completion-index"
 PATIENCE: Final = timedelta(seconds=15)
-"""The time within which a working controller reacts to an object."""
+"""The time within which a working controller reacts to a change of an object."""
 _SUFFIX: Final = 5
 """Characters that the API server appends to the name of a Job's pod."""
 NOT_INSTALLED: Final = "the kind is not installed"
-"""Why a kind that the cluster does not serve cannot be read."""
+"""The reason in ``Snapshot.unread`` of a kind that the cluster does not serve."""
 
 CONTAINER_STEPS: Final = ("Pulling", "Pulled", "Created", "Started")
-"""The reasons of events that follow when the sandbox, network and volumes of a pod are set up."""
+"""The reasons of the events that follow once the sandbox, network and volumes of a pod are set up."""
 
 
 class Reference(NamedTuple):
@@ -45,7 +45,7 @@ class Snapshot:
     train_job: Thing
     now: datetime
     objects: Mapping[str, Sequence[Thing]] = field(default_factory=dict)
-    """Live objects by ``Kind.group``: those of the TrainJob's namespace, nodes, and the controllers' own."""
+    """Live objects by ``Kind.group``: of the TrainJob's namespace, nodes, and those that show if controllers run."""
     unread: Mapping[str, str] = field(default_factory=dict)
     """The kinds that could not be read, and why."""
     absent: frozenset[Reference] = frozenset()
@@ -71,7 +71,7 @@ class Snapshot:
 
     @cached_property
     def jobs(self) -> list[Thing]:
-        """The Jobs of the JobSet without those that were just deleted: after a restart, JobSet makes these again."""
+        """The Jobs of the JobSet, except those that were just deleted: when JobSet restarts, it creates them again."""
         return [each for each in self.all_jobs if each.deleted is None or self.now - each.deleted >= PATIENCE]
 
     @cached_property
@@ -103,7 +103,7 @@ class Snapshot:
 
     @cached_property
     def running(self) -> list[Thing]:
-        """The pods that run, without those whose containers all wait for a start: their phase is Running, too."""
+        """The running pods. A pod whose containers all wait to start does not count, although its phase is Running."""
         return [
             pod
             for pod in self.pods
@@ -117,7 +117,7 @@ class Snapshot:
 
     @property
     def is_behind(self) -> bool:
-        """True if the manager has to act next: it has not built the JobSet, or has not passed on ``spec.suspend``."""
+        """True if the manager has to act next: it has not created the JobSet, or not copied ``spec.suspend``."""
         if kinds.JOB_SET in self.unread:
             return not self.train_job.maps("status", "jobsStatus")  # the manager copies them from the JobSet
         if self.job_set is None:
@@ -125,7 +125,7 @@ class Snapshot:
         return (self.job_set.at("spec", "suspend") is True) != (self.train_job.at("spec", "suspend") is True)
 
     def is_hidden(self, kind: str) -> bool:
-        """Return True if the cluster serves a kind that could not be read."""
+        """Return True if a kind could not be read although the cluster serves it."""
         return self.unread.get(kind, NOT_INSTALLED) != NOT_INSTALLED
 
     def lacking(self, job: Thing) -> int:
@@ -146,7 +146,7 @@ class Snapshot:
         return last is not None and self.now - last > PATIENCE
 
     def events(self, obj: Thing, *reasons: str) -> list[Thing]:
-        """Return the events of an object, newest first, without those of an earlier object of its name."""
+        """Return the events of an object, newest first, without those of an earlier object that had its name."""
         found = self._events.get(obj.uid, ())
         return [each for each in found if not reasons or each.text("reason") in reasons]
 
@@ -217,12 +217,12 @@ def finished(obj: Thing) -> bool:
 
 
 def step_of(pod: Thing) -> str:
-    """Return the name of the replicated job of a pod, or its own name."""
+    """Return the name of a pod's replicated job, or the name of the pod if it has none."""
     return pod.label(REPLICATED_JOB_NAME_KEY) or pod.name
 
 
 def _is_child(kind: str, rest: str) -> bool:
-    """Return True if a Job or a pod may have a name with ``rest`` after the name of its step."""
+    """Return True if ``rest`` may follow the name of the step in the name of a Job or a pod."""
     *numbers, last = rest.split("-")
     if kind == "Pod":
         return len(numbers) in (1, 2) and all(map(str.isdecimal, numbers)) and len(last) == _SUFFIX

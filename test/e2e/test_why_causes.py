@@ -223,7 +223,7 @@ CAUSES: list[Any] = [
         ("volume of another zone", "volume-node", 1, "no node can use the volumes", volume_of_another_zone),
         ("headless service removed", "service-missing", 1, "does not exist", service_removed),
         ("unknown kind of runtime", "runtime-unsupported", 1, "not supported", unsupported),
-        ("Job refused as invalid", "creation-failed", 1, "create the Jobs", job_refused),
+        ("Job refused as invalid", "creation-failed", 1, "but no Jobs", job_refused),
         ("pods may not be read", "not-ready", 3, "step node", unread(
             starts(pod={"nodeSelector": {"zone": "moon"}}), "trainjobs", "jobsets", "jobs")),
         ("neither pods nor events may be read", "pods-missing", 3, "step node", unread(

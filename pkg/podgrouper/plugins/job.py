@@ -33,7 +33,7 @@ class K8sJobGrouper(EarlierGroupsGrouper):
     reads = Reads.SPEC
 
     async def adjust(self, metadata: Metadata, owner: Unstructured, pod: Pod) -> None:
-        """Name the group after the pod, or keep the name from an older release while that group exists.
+        """Name the group after the pod, or keep the name that an older release gave, while a group of that name exists.
 
         Raises:
             StatusError: reading the group of an older release failed.
@@ -82,7 +82,7 @@ def _name(base: str, job: Unstructured) -> str:
 
 
 def _legacy_base(job: Unstructured, pod: Pod) -> str:
-    """Return the base of the name that older releases gave: the pod of a parallel Job, else the Job."""
+    """Return the base of the name that older releases gave: the pod's name for a parallel Job, else the Job's name."""
     try:
         parallelism = fields.nested_int64(job, "spec", "parallelism")
     except AccessorError:  # a malformed Job counts as a Job of one pod

@@ -60,7 +60,7 @@ FAILURES: Final = Counter(
 )
 EXPIRY: Final = Gauge(
     "kubeflow_trainer_webhook_certificate_expiry_timestamp_seconds",
-    "When the certificate that this replica serves with ends, and its authority",
+    "Expiry of the certificate that this replica serves with, and of its authority",
     ["certificate"],
     registry=metrics.REGISTRY,
 )
@@ -78,7 +78,7 @@ _Ts = TypeVarTuple("_Ts")
 
 
 async def in_thread(make: Callable[[*_Ts], Material], *args: *_Ts) -> Material:
-    """Generate keys in a thread."""
+    """Return the result of ``make``, which generates keys, from a thread."""
     return await anyio.to_thread.run_sync(make, *args)
 
 
@@ -113,7 +113,7 @@ class Certificates:
         self._trusted: tuple[bytes, float] = (b"", 0.0)
         self._ready = anyio.Event()
         self._changed = anyio.Event()
-        self._problem = "not looked at yet"
+        self._problem = "the Secret has not been read yet"
 
     def need_leader_election(self) -> bool:
         """Return False: every replica answers webhooks."""
@@ -223,7 +223,7 @@ class Certificates:
 
     @staticmethod
     def _overlap_is_over(secret: Secret, found: Material, now: datetime) -> bool:
-        """Return True if by now no replica serves with a certificate of the former authority, which is still stored."""
+        """Return True if the former authority is still stored although no replica serves with its certificate now."""
         if pki.FORMER not in (secret.data or {}):
             return False
         return now - pki.certificate(found.ca_crt).not_valid_before_utc > configurations.OVERLAP + SKEW
@@ -255,7 +255,7 @@ class Certificates:
     async def _trust(
         self, cluster: Cluster, hooks: list[configurations.Configuration], material: Material
     ) -> None:
-        """Return when every hook trusts the authority of ``material``; ``hooks`` are the current configurations."""
+        """Add the authority of ``material`` to the configurations ``hooks``, and return once all of them have it."""
         served = self._served.ca_crt if self._served is not None else b""
         for each in hooks:
             if configurations.trust(each, material.ca_crt, served, self._now()):

@@ -51,12 +51,12 @@ def _refused(
 
 
 def _is_behind(snapshot: Snapshot) -> bool:
-    """Return True if the TrainJob's children may be incomplete or not the current ones."""
+    """Return True if children of the TrainJob may be missing or out of date."""
     return snapshot.is_behind or _lacks_jobs(snapshot)
 
 
 def _lacks_jobs(snapshot: Snapshot) -> bool:
-    """Return True if the JobSet has no Jobs. If Jobs cannot be read, the counts of the JobSet decide."""
+    """Return True if the JobSet is missing or has no Jobs. If Jobs cannot be read, the counts of the JobSet decide."""
     job_set = snapshot.job_set
     if job_set is None:
         return kinds.JOB_SET not in snapshot.unread
@@ -72,7 +72,7 @@ def _lacks_service(snapshot: Snapshot, job_set: Thing) -> bool:
 
 
 def _rules(snapshot: Snapshot, cause: str, message: str) -> Iterator[str]:
-    """Yield lines of evidence about the objects that refuse, with their rules."""
+    """Yield the rules of the quotas, LimitRanges or webhooks that refused an object, as lines of evidence."""
     if cause == "quota-exceeded":
         for quota in snapshot.all(kinds.QUOTA):
             hard, used = quota.at("status", "hard") or {}, quota.at("status", "used") or {}

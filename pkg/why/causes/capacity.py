@@ -18,7 +18,7 @@ _MOST_NODES: Final = 5
 
 
 def shortage(snapshot: Snapshot, pod: Thing, resource: str) -> tuple[str, str, tuple[str, ...]]:
-    """Return cause, summary and evidence of a pod for which no node has enough of ``resource``."""
+    """Return cause, summary and evidence for a pod, given that no node has enough of ``resource`` for it."""
     name = _named(pod, resource)
     wanted, largest = requested(pod, name), _largest(snapshot, name)
     if wanted is None or not snapshot.all(kinds.NODE):
@@ -40,7 +40,7 @@ def shortage(snapshot: Snapshot, pod: Thing, resource: str) -> tuple[str, str, t
 
 
 def unfit(snapshot: Snapshot, pod: Thing) -> tuple[str, str, tuple[str, ...]] | None:
-    """Return cause, summary and evidence of a pod for which no node would have room even if it were empty, or None."""
+    """Return cause, summary and evidence if even an empty node could not hold the pod, otherwise None."""
     wanted = demand(pod)
     if room(snapshot, wanted) != 0:
         return None
@@ -59,8 +59,8 @@ def _amounts(pod: Thing, wanted: Iterable[str]) -> str:
 def crowded(snapshot: Snapshot, pod: Thing) -> tuple[str, str, tuple[str, ...]] | None:
     """Return cause, summary and evidence if even empty nodes cannot hold the TrainJob's pods at once, otherwise None.
 
-    Only pods with the same requests as ``pod`` are counted, and those that their Jobs have yet to create. An elastic
-    job starts with fewer pods than it has.
+    Only pods with the same requests as ``pod`` are counted, and pods that their Jobs have yet to create. Of an elastic
+    job, only the pods that it needs to start must fit.
     """
     wanted = demand(pod)
     alike = [each for each in snapshot.pods if not _has_ended(each) and demand(each) == wanted]
@@ -71,8 +71,11 @@ def crowded(snapshot: Snapshot, pod: Thing) -> tuple[str, str, tuple[str, ...]] 
         return None
     amounts = _amounts(pod, wanted)
     shown = f"{needed} pods, each with {amounts}," if amounts else f"{needed} pods"
-    nodes = f"{needed} such pods are needed at the same time; the {len(snapshot.all(kinds.NODE))} nodes take {taken}"
-    summary = f"the TrainJob is larger than the cluster: its {shown} do not fit even if no others run"
+    nodes = (
+        f"{needed} such pods are needed at the same time; the {len(snapshot.all(kinds.NODE))} nodes have room for "
+        f"{taken}"
+    )
+    summary = f"the TrainJob is larger than the cluster: its {shown} do not fit even if no other pods run"
     return "job-too-large", summary, (nodes,)
 
 
@@ -81,7 +84,7 @@ def _has_ended(pod: Thing) -> bool:
 
 
 def _least(pod: Thing) -> int | None:
-    """Return the fewest pods with which an elastic PyTorch job starts: ``PET_NNODES`` is a range."""
+    """Return the number of pods with which an elastic PyTorch job starts: the lower end of the range ``PET_NNODES``."""
     for container in maps(pod.data, "spec", "containers"):
         for variable in maps(container, "env"):
             fewest, colon, _ = str(at(variable, "value")).partition(":")
@@ -109,7 +112,7 @@ def demand(pod: Thing) -> dict[str, int]:
 def room(snapshot: Snapshot, wanted: Mapping[str, int]) -> int | None:
     """Return how many pods with these requests the nodes could take if they were empty; None if this is unknown.
 
-    Only resources count: selectors, taints and other pods leave room for fewer.
+    Only resources are considered. Selectors, taints and other pods may leave room for fewer.
     """
     total = 0
     for node in snapshot.all(kinds.NODE):
@@ -169,7 +172,7 @@ def _is_quantity(text: str) -> bool:
 
 
 def _largest(snapshot: Snapshot, resource: str) -> tuple[str, str] | None:
-    """Return the largest amount that a node offers, and the node."""
+    """Return the largest amount that a node offers and the name of that node, or None if no node offers any."""
     best: tuple[str, str] | None = None
     for node in snapshot.all(kinds.NODE):
         found = node.at("status", "allocatable", resource)

@@ -69,7 +69,7 @@ def _manager(snapshot: Snapshot) -> Iterator[Finding]:
         return
     evidence = [
         f"{job} is {ago(job.created, snapshot.now)} old",
-        "it has no JobSet" if snapshot.job_set is None else "it and its JobSet differ",
+        f"{job} has no JobSet" if snapshot.job_set is None else f"{job} and its JobSet differ",
     ]
     down = _down(snapshot, MANAGER)
     lease = leases.lost(snapshot, leases.MANAGER)
@@ -86,12 +86,16 @@ def _manager(snapshot: Snapshot) -> Iterator[Finding]:
     elif not snapshot.settled(job) or _has_tried(snapshot, job):
         return
     elif kinds.EVENT in snapshot.unread:
-        summary = "the manager has not acted on the TrainJob, and its events, which say why, cannot be read"
+        summary = (
+            "the manager has not acted on the TrainJob, and the events that would show why cannot be read"
+        )
         unread = f"events cannot be read: {snapshot.unread[kinds.EVENT]}"
-        advice = f"Get the permission to list events in namespace {job.namespace}."
+        advice = f"Get permission to list events in namespace {job.namespace}."
         yield Finding("unexplained", summary, (str(job),), (*evidence, unread), advice, Severity.WAITING)
     else:
-        advice = "Read the log of the manager, and its /readyz?verbose, which names unreadable kinds."
+        advice = (
+            "Read the log of the manager, and its /readyz?verbose, which names the kinds that it cannot read."
+        )
         yield Finding(
             "manager-silent",
             "Trainer's manager does not react to the TrainJob",
@@ -122,7 +126,7 @@ def _jobs(snapshot: Snapshot, job_set: Thing) -> Iterator[Finding]:
     down = leases.lost(snapshot, leases.JOB_CONTROLLER)
     for job in snapshot.jobs:
         if _is_uncounted(snapshot, job):
-            yield _job_controller(job, f"all pods of {job} have succeeded, and it is not complete", down)
+            yield _job_controller(job, f"all pods of {job} have succeeded, but the Job is not complete", down)
         if kinds.POD not in snapshot.unread and _is_idle(
             snapshot, job, PATIENCE if down is None else timedelta()
         ):
@@ -140,7 +144,7 @@ def _job_controller(job: Thing, line: str, down: str | None) -> Finding:
 
 
 def _all_ended(snapshot: Snapshot, job_set: Thing) -> Iterator[Finding]:
-    """Yield that JobSet's controller does nothing although all Jobs have ended."""
+    """Yield a finding if JobSet's controller has done nothing since all Jobs ended."""
     ends = [
         moment(job.condition(kind), "lastTransitionTime")
         for job in snapshot.all_jobs
@@ -158,7 +162,7 @@ def _all_ended(snapshot: Snapshot, job_set: Thing) -> Iterator[Finding]:
 
 
 def _is_uncounted(snapshot: Snapshot, job: Thing) -> bool:
-    """Return True if all pods of a Job succeeded some time ago, and the Job is not complete."""
+    """Return True if all pods of a Job succeeded some time ago, but the Job is not complete."""
     pods = [pod for pod in snapshot.pods if pod.owned_by(job.uid)]
     if finished(job) or not pods or any(pod.text("status", "phase") != "Succeeded" for pod in pods):
         return False
@@ -169,7 +173,7 @@ def _is_uncounted(snapshot: Snapshot, job: Thing) -> bool:
 
 
 def _has_no_pods(snapshot: Snapshot, job: Thing) -> bool:
-    """Return True if a Job that wants pods has had none for some time, and waits for no retry."""
+    """Return True if a Job that wants pods has had none for some time, and is not waiting to retry."""
     if kinds.POD in snapshot.unread or not snapshot.settled(job):
         return False
     return (
@@ -182,20 +186,20 @@ def _has_no_pods(snapshot: Snapshot, job: Thing) -> bool:
 def _unknown_pods(snapshot: Snapshot, job: Thing) -> Finding:
     return Finding(
         "pods-missing",
-        f"the Job {job.name} has no pods, and its events, which say why, cannot be read",
+        f"the Job {job.name} has no pods, and the events that would show why cannot be read",
         (str(job),),
         (
             f"{job} is {ago(job.created, snapshot.now)} old and has no pods",
             f"events cannot be read: {snapshot.unread[kinds.EVENT]}",
         ),
-        f"Get the permission to list events in namespace {job.namespace}: a quota, a policy or a missing service "
-        "account may refuse the pods.",
+        f"Get permission to list events in namespace {job.namespace}: the pods may be refused because of a quota, a "
+        "policy or a missing service account.",
         Severity.WAITING,
     )
 
 
 def _uncreated(snapshot: Snapshot, job_set: Thing, missing: str) -> Finding:
-    """Return why a JobSet has no Jobs although its controller has created the headless service."""
+    """Return a finding on a JobSet without Jobs whose controller has created the headless service."""
     for quota in snapshot.all(kinds.QUOTA):
         for name in ("count/jobs.batch", "jobs.batch"):
             limit, used = (quota.at("status", part, name) for part in ("hard", "used"))
@@ -209,10 +213,10 @@ def _uncreated(snapshot: Snapshot, job_set: Thing, missing: str) -> Finding:
                 )
     return Finding(
         "creation-failed",
-        "the controller of JobSet does not create the Jobs, but has created their service",
+        "the controller of JobSet has created the headless service, but no Jobs",
         (str(job_set),),
         (missing,),
-        "Read the log of jobset-controller-manager in the namespace jobset-system: it has the error.",
+        "Read the log of jobset-controller-manager in the namespace jobset-system: it shows the error.",
     )
 
 

@@ -51,7 +51,7 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
 def _first(awaited: Thing | Reference, *evidence: str) -> Finding:
     return Finding(
         "deletion-blocked",
-        f"the {awaited} must be deleted first, and still exists",
+        f"the {awaited} must be deleted first, but it still exists",
         (str(awaited),),
         evidence,
         "Look for its finalizers: the program that set one must remove it.",
@@ -60,7 +60,7 @@ def _first(awaited: Thing | Reference, *evidence: str) -> Finding:
 
 
 def _deleted_groups(snapshot: Snapshot) -> Iterator[Thing]:
-    """Yield the PodGroups with the TrainJob's name whose deletion has already lasted for some time."""
+    """Yield the PodGroups with the TrainJob's name that have been in deletion for some time."""
     for group in (each for kind in kinds.POD_GROUPS for each in snapshot.all(kind)):
         since = group.deleted
         if group.name == snapshot.train_job.name and since is not None and snapshot.now - since >= PATIENCE:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The message of a scheduler that cannot place a pod: the reasons of kube-scheduler, Volcano and KAI."""
+"""Finds the cause in the message of a scheduler that cannot place a pod: of kube-scheduler, Volcano and KAI."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ _NODE_CONDITION: Final = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.
 _SCALES_UP: Final = ("TriggeredScaleUp", "Nominated")
 """The events of Cluster Autoscaler and Karpenter on a pod for which they add a node."""
 _PROVISIONED_WITHIN: Final = timedelta(minutes=15)
-"""The time after which Cluster Autoscaler gives up a node that does not join."""
+"""The time after which Cluster Autoscaler gives up on a node that does not join."""
 
 _Maker = Callable[[Snapshot, Thing, "re.Match[str]"], "Finding | None"]
 
 
 def unschedulable(snapshot: Snapshot, pod: Thing, message: str) -> Finding:
-    """Return the cause of the last filter that excluded a node: this node came nearest to a fit."""
+    """Return the finding on the last filter that excluded a node: that node was the nearest to a fit."""
     current = message[:MOST_MATCHED].partition(" preemption:")[0].strip()
     line = (
         f"the scheduler on {pod}: {message}"
@@ -74,7 +74,7 @@ def _scaled_up(found: Finding) -> Finding:
 
 
 def _short(snapshot: Snapshot, pod: Thing, match: re.Match[str]) -> Finding:
-    """Return the resource that no node has, or the one that most nodes lack at the moment."""
+    """Return the finding on a resource that no node has enough of, or on the one that most nodes lack at the moment."""
     by_nodes = sorted(_SHORT.finditer(match.string), key=lambda each: -int(each["nodes"] or 0))
     found = [capacity.shortage(snapshot, pod, _resource(each)) for each in by_nodes]
     never = next((each for each in found if each[0] == "never-fits"), None) or capacity.unfit(snapshot, pod)
@@ -104,7 +104,7 @@ def _unbound(snapshot: Snapshot, pod: Thing, match: re.Match[str]) -> Finding:
 
 
 def _has_labelled_node(snapshot: Snapshot, pod: Thing, wanted: JSON) -> bool:
-    """Return True if a node matches the node selector, and the pod has no other conditions on nodes."""
+    """Return True if a node matches the node selector ``wanted``, and the pod has no node affinity."""
     if not isinstance(wanted, dict) or not wanted or pod.at("spec", "affinity", "nodeAffinity") is not None:
         return False
     return any(
@@ -113,7 +113,7 @@ def _has_labelled_node(snapshot: Snapshot, pod: Thing, wanted: JSON) -> bool:
 
 
 def _selected(snapshot: Snapshot, pod: Thing, match: re.Match[str]) -> Finding | None:
-    """Return nothing if a node has the labels: then another filter has excluded this node, and is the cause."""
+    """Return None if a node has the labels of the node selector: then another filter excluded it, and is the cause."""
     del match
     wanted = pod.at("spec", "nodeSelector") or {}
     if _has_labelled_node(snapshot, pod, wanted):
@@ -129,10 +129,10 @@ def _selected(snapshot: Snapshot, pod: Thing, match: re.Match[str]) -> Finding |
 
 
 def _tainted(snapshot: Snapshot, pod: Thing, match: re.Match[str]) -> Finding | None:
-    """Return a finding about the taints in the message, or those of the nodes, because newer schedulers name none.
+    """Return a finding on the taints in the message, or on those of the nodes: newer schedulers do not name taints.
 
-    Taints of control planes are left out if there are others, since hardly any pod is meant to tolerate them. Nothing
-    is returned if there are no others, and the message says that the other nodes are cordoned.
+    Taints of control planes are left out if there are other taints, since hardly any pod is meant to tolerate them. If
+    there are no other taints and the message says that nodes are cordoned, return None.
     """
     named = [" ".join(each["taint"].strip("{}").split()) for each in _TAINT.finditer(match.string)]
     taints = dict.fromkeys(each.removesuffix(":").strip() for each in named if each) or {
@@ -158,7 +158,7 @@ def _taint(taint: JSON) -> str:
 
 
 def _simple(cause: str, summary: str, advice: str, severity: Severity = Severity.ERROR) -> _Maker:
-    """Return the maker of a finding whose texts may name groups of the pattern and the namespace."""
+    """Return a function that makes a finding; the texts may refer to groups of the pattern and to ``namespace``."""
 
     def made(snapshot: Snapshot, pod: Thing, match: re.Match[str]) -> Finding:
         del snapshot
@@ -205,7 +205,7 @@ _RULES: Final[tuple[tuple[re.Pattern[str], _Maker], ...]] = (
         _simple(
             "volume-node",
             "no node can use the volumes of the pods",
-            "Use volumes of the nodes' zone, or free volumes.",
+            "Use volumes in the zone of the nodes, or detach volumes that are not needed.",
         ),
     ),
     (_SHORT, _short),
@@ -213,7 +213,7 @@ _RULES: Final[tuple[tuple[re.Pattern[str], _Maker], ...]] = (
         re.compile(r"didn't have free ports"),
         _simple(
             "unschedulable",
-            "no node has the host ports of the pods free",
+            "the host ports of the pods are not free on any node",
             "Do not use hostPort, or free the ports.",
             Severity.WAITING,
         ),

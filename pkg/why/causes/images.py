@@ -74,13 +74,13 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _pulling(snapshot: Snapshot, pod: Thing) -> Iterator[Finding]:
-    """Yield a note on a pod whose last step is the beginning of a pull."""
+    """Yield a note on a pod whose newest event says that a pull has begun."""
     if pod.text("status", "phase") not in ("", "Pending"):
         return
     for event in snapshot.events(pod, *CONTAINER_STEPS, "Failed", "BackOff")[:1]:
         if event.text("reason") == "Pulling":
             image = event.text("message").partition('"')[2].strip('"')
-            summary = f"the image {image} is being pulled for {ago(event_time(event), snapshot.now)}"
+            summary = f"the pull of the image {image} began {ago(event_time(event), snapshot.now)} ago"
             evidence = (snapshot.quote(event),)
             yield Finding("image-pulling", summary, (str(pod),), evidence, "Wait.", Severity.NOTE)
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Nodes that are lost, and pods that a node or the control plane ended."""
+"""Lost nodes, and pods that a node or the control plane has ended, refused or not started."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _SILENT: Final = timedelta(seconds=60)
 
 
 def find(snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield pods on nodes that do not report, and pods that were ended or refused by a node."""
+    """Yield pods on nodes that are not ready or do not exist, and pods that were ended, refused or not started."""
     nodes = {each.name: each for each in snapshot.all(kinds.NODE)}
     for pod in snapshot.pods:
         phase = pod.text("status", "phase")
@@ -95,7 +95,7 @@ def _disrupted(pod: Thing) -> Finding:
     reason = text(pod.condition("DisruptionTarget"), "reason")
     cause, summary = _DISRUPTED.get(reason, ("evicted", "Pod {} was disrupted"))
     evidence = (condition_line(pod, "DisruptionTarget"),)
-    advice = "Resubmit it with a higher priority, or when the disruption has passed; retries are set in the runtime."
+    advice = "Submit the TrainJob again, with a higher priority or after the disruption; the runtime can set retries."
     return Finding(cause, summary.format(pod.name), (str(pod),), evidence, advice)
 
 
@@ -149,7 +149,7 @@ def _sandbox(snapshot: Snapshot, pod: Thing) -> Iterator[Finding]:
 
 
 def _silent(snapshot: Snapshot, pod: Thing) -> Iterator[Finding]:
-    """Yield a pod that its node has not acknowledged."""
+    """Yield a pod that the kubelet of its node has not acknowledged for some time."""
     if not pod.text("spec", "nodeName") or pod.text("status", "startTime") or list(of_pod(pod)):
         return
     bound = moment(pod.condition("PodScheduled"), "lastTransitionTime") or pod.created
@@ -157,7 +157,7 @@ def _silent(snapshot: Snapshot, pod: Thing) -> Iterator[Finding]:
         return
     if not snapshot.events(pod, "Pulling", "Pulled", "Created"):
         name = pod.text("spec", "nodeName")
-        evidence = (f"{pod} was bound to {name} {ago(bound, snapshot.now)} ago and has no status since",)
+        evidence = (f"{pod} was bound to {name} {ago(bound, snapshot.now)} ago and has had no status since",)
         yield Finding(
             "kubelet-silent",
             f"the kubelet of node {name} does not start Pod {pod.name}",

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""TrainJobs that ended: deadlines, retries, and the conditions of the TrainJob, its JobSet and its Jobs."""
+"""TrainJobs that failed: deadlines, retries, and the conditions of the TrainJob, its JobSet and its Jobs."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ _DISRUPTIONS: Final = {
     "Preempted": (
         "preempted",
         "the scheduler preempted the pods for others of higher priority",
-        "Resubmit it with a higher priority, or when the others have ended; retries are set in the runtime.",
+        "Submit the TrainJob again, with a higher priority or when the others have ended; the runtime can set retries.",
     ),
     "TaintManagerEviction": (
         "node-lost",
         "the pods were deleted because of a taint of their nodes",
-        "Resubmit it; retries are set in the runtime.",
+        "Submit the TrainJob again; the runtime can set retries.",
     ),
 }
 """Cause, summary and advice, by the reason of an event of a deleted pod."""
 
 
 def find(snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield why the TrainJob, or a Job of it, ended as failed."""
+    """Yield why the TrainJob, or one of its Jobs, failed, and the Jobs that wait before a retry."""
     job = snapshot.train_job
     failed = job.condition("Failed")
     if failed.get("status") == "True" and text(failed, "reason") == "TrainingRuntimeNotSupported":
@@ -59,7 +59,7 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _disrupted(snapshot: Snapshot, job: Thing) -> Iterator[Finding]:
-    """Yield the disruptions of a failed Job whose pods are deleted: their events remain."""
+    """Yield the disruptions of a failed Job whose pods were deleted, from the events of these pods, which remain."""
     if kinds.POD in snapshot.unread or snapshot.children(kinds.POD, [job]):
         return
     for event in snapshot.all(kinds.EVENT):
@@ -76,10 +76,11 @@ def _retried(job: Thing) -> Finding:
     count = job.number("status", "failed")
     return Finding(
         "pods-failing",
-        f"{count} pod{'s' if count > 1 else ''} of the Job {job.name} failed, and it waits before it creates the next",
+        f"{count} pod{'s' if count > 1 else ''} of the Job {job.name} failed, and the Job waits before it creates the "
+        "next",
         (str(job),),
         (f"status.failed of {job} is {count}", f"{job} has fewer pods than it wants"),
-        "See the logs of the pods as soon as they exist again; retries are backoffLimit in the runtime.",
+        "See the logs of the pods as soon as they exist again. The runtime sets the number of retries in backoffLimit.",
     )
 
 
@@ -108,7 +109,7 @@ def _ended(snapshot: Snapshot, obj: Thing) -> Finding:
         "ReachedMaxRestarts",
     ):
         summary = f"the {obj.kind} {obj.name} failed ({reason}): {message}"
-        advice = f"{_to_see(snapshot, obj)} Retries are backoffLimit and failurePolicy in the runtime."
+        advice = f"{_to_see(snapshot, obj)} The runtime sets the number of retries in backoffLimit and failurePolicy."
         return Finding("retries-exhausted", summary, subject, evidence, advice)
     summary = f"the {obj.kind} {obj.name} failed ({reason}): {message}"
     return Finding("failed", summary, subject, evidence, _to_see(snapshot, obj))
@@ -120,4 +121,4 @@ def _to_see(snapshot: Snapshot, obj: Thing) -> str:
     named = f"{job.name} -n {job.namespace}"
     if kinds.POD in snapshot.unread or any(pod.text("status", "phase") == "Failed" for pod in snapshot.pods):
         return f"Read the logs: trainerctl logs {named}{f' --step {step}' if step else ''} --all."
-    return f"The failed pods are removed; their events remain for a while: trainerctl events {named}. {KEEP}"
+    return f"The failed pods were removed; their events remain for a while: trainerctl events {named}. {KEEP}"

@@ -24,7 +24,7 @@ _KAI_QUEUE: Final = "Queue.scheduling.run.ai"
 
 
 def queues(snapshot: Snapshot) -> list[Reference]:
-    """Return the queues that the TrainJob, its Workloads and its PodGroups name."""
+    """Return the queues that the TrainJob, its JobSet and its PodGroups name."""
     found = [
         Reference(_LOCAL_QUEUE, owner.namespace, name)
         for owner in (snapshot.train_job, snapshot.job_set)
@@ -52,7 +52,7 @@ def groups(snapshot: Snapshot) -> list[Thing]:
 
 
 def find(snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield the queues and gangs that hold the TrainJob."""
+    """Yield the queues and gangs that hold the TrainJob back, and queues that do not exist."""
     for queue in queues(snapshot):
         if queue in snapshot.absent and not snapshot.running:
             kind = queue.kind.partition(".")[0]
@@ -74,7 +74,7 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _are_placed(snapshot: Snapshot) -> bool:
-    """Return True if every pod has a node: then no gang holds them back, even if its last report says so."""
+    """Return True if every pod has a node: then no gang holds them back, even if the last report on it says so."""
     return bool(snapshot.pods) and all(pod.text("spec", "nodeName") for pod in snapshot.pods)
 
 
@@ -128,7 +128,7 @@ def _workload(snapshot: Snapshot, workload: Thing) -> Iterator[Finding]:
 
 
 def _held(workload: Thing, queue: str) -> tuple[str, str, str]:
-    """Return cause, summary and advice of a Workload that is not admitted, from Kueue's own words."""
+    """Return cause, summary and advice for a Workload that is not admitted, from Kueue's messages."""
     reserved, evicted = workload.condition("QuotaReserved"), workload.condition("Evicted")
     words = " ".join(text(reserved, "message").split()) if reserved.get("status") == "False" else ""
     if workload.at("spec", "active") is False:
@@ -192,9 +192,7 @@ def _no_workload(snapshot: Snapshot) -> Iterator[Finding]:
         )
         advice = "Check that Kueue runs, and that its configuration lists trainer.kubeflow.org/trainjob."
         if snapshot.is_hidden(kinds.WORKLOAD):
-            advice = (
-                f"Get the permission to list Workloads in namespace {job.namespace}: they have the reason."
-            )
+            advice = f"Get permission to list Workloads in namespace {job.namespace}: they show the reason."
         yield Finding(
             "queued",
             f"the TrainJob waits for the Kueue queue {queue}",
@@ -225,10 +223,10 @@ def _group(snapshot: Snapshot, group: Thing) -> Iterator[Finding]:
         yield Finding("gang-unschedulable", summary, (str(group),), evidence, advice, Severity.WAITING)
     elif len(snapshot.pods) < members and snapshot.jobs and group.older_than(PATIENCE, snapshot.now):
         summary = f"the gang needs {members} pods, and {len(snapshot.pods)} exist"
-        advice = "See why the other pods do not exist."
+        advice = "See the events of the Jobs, which show why the other pods do not exist."
         yield Finding("gang-waiting", summary, (str(group),), evidence, advice, Severity.WAITING)
     elif group.text("status", "phase") in ("Pending", "Inqueue") and group.older_than(PATIENCE, snapshot.now):
-        summary = f"the gang of {members} pods waits in {_queue_of(group)}"
+        summary = f"the gang of {members} pods waits {_queue_of(group)}"
         advice = "Wait for free resources in the queue."
         yield Finding("gang-waiting", summary, (str(group),), evidence, advice, Severity.WAITING)
 
@@ -246,7 +244,7 @@ def _members(group: Thing) -> tuple[int, str]:
 
 
 def _too_large(snapshot: Snapshot, group: Thing, members: int, head: str) -> Iterator[Finding]:
-    """Yield a gang that would not fit if no other pods ran."""
+    """Yield a gang that would not fit even if no other pods ran."""
     if len(snapshot.pods) < members or any(pod.text("spec", "nodeName") for pod in snapshot.pods):
         return
     most = 0
@@ -258,9 +256,13 @@ def _too_large(snapshot: Snapshot, group: Thing, members: int, head: str) -> Ite
     if most >= members:
         return
     summary = (
-        f"the gang of {members} pods is larger than the cluster: all nodes together take {most} of its pods"
+        f"the gang of {members} pods is larger than the cluster: all nodes together have room for {most} of its "
+        "pods"
     )
-    nodes = f"{len(snapshot.all(kinds.NODE))} nodes take {most} of {len(snapshot.pods)} pods if no others run"
+    nodes = (
+        f"{len(snapshot.all(kinds.NODE))} nodes have room for {most} of {len(snapshot.pods)} pods if no other pods "
+        "run"
+    )
     advice = "Lower spec.trainer.numNodes or the requests of the pods, or add nodes."
     yield Finding("gang-too-large", summary, (str(group),), (head, nodes), advice, Severity.WAITING)
 
@@ -292,4 +294,4 @@ def _queue_kind(group: Thing) -> str:
 
 def _queue_of(group: Thing) -> str:
     name = group.text("spec", "queue")
-    return f"the queue {name}" if name else "its scheduler"
+    return f"in the queue {name}" if name else "for its scheduler"

@@ -73,7 +73,7 @@ def references(snapshot: Snapshot) -> list[Reference]:
 
 
 def find(snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield a finding for each missing object that a Job or pod needs to start, and for a missing service of pods."""
+    """Yield a finding for each missing object that a Job or pod needs to start, and for a missing headless service."""
     runtime = runtime_of(snapshot.train_job)
     if runtime in snapshot.absent and snapshot.is_behind:
         yield Finding(
@@ -91,14 +91,14 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
                     cause,
                     summary.format(reference.name),
                     (str(subject),),
-                    (f"the pod's template refers to {reference}", f"{reference} was not found"),
+                    (f"the pod template refers to {reference}", f"{reference} was not found"),
                     advice.format(reference.name, reference.namespace),
                 )
     yield from _service(snapshot)
 
 
 def _service(snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield that the headless service of pods that exist is missing: JobSet makes it for their host names."""
+    """Yield a finding if pods exist, but not the headless service that JobSet creates for their host names."""
     job_set = snapshot.job_set
     if job_set is None or finished(job_set) or not snapshot.pods or kinds.SERVICE in snapshot.unread:
         return
@@ -116,7 +116,7 @@ def _service(snapshot: Snapshot) -> Iterator[Finding]:
         f"the headless service {name} of the pods does not exist, so their host names do not resolve",
         (str(job_set),),
         (f"spec.subdomain of the pods is {name}", f"Service {name} was not found"),
-        "Check the events of the JobSet and its controller, which makes the service.",
+        "Check the events of the JobSet, and its controller, which creates the service.",
     )
 
 

@@ -53,7 +53,7 @@ def _warned(snapshot: Snapshot, pod: Thing) -> str | None:
 
 def _gated(pod: Thing) -> Finding:
     gates = ", ".join(text(each, "name") for each in maps(pod.data, "spec", "schedulingGates"))
-    advice = "The program that set a gate removes it; kueue.x-k8s.io/* gates wait for Kueue's admission."
+    advice = "The program that set a gate must remove it; kueue.x-k8s.io/* gates wait for Kueue's admission."
     evidence = (f"spec.schedulingGates of {pod}: {gates}",)
     return Finding(
         "scheduling-gated",
@@ -80,12 +80,16 @@ def _ungrouped(snapshot: Snapshot, pod: Thing) -> Finding | None:
     is_installed = kinds.KAI_GROUP not in snapshot.unread
     if name != kai.SCHEDULER_NAME or not is_installed or not pod.older_than(PATIENCE, snapshot.now):
         return None
-    events = "its events cannot be read" if kinds.EVENT in snapshot.unread else "no event of the pod grouper"
+    events = (
+        "its events cannot be read"
+        if kinds.EVENT in snapshot.unread
+        else "the pod grouper has recorded no event"
+    )
     evidence = (
         f"spec.schedulerName of {pod} is {name}",
         f"{pod} has no annotation {kai.POD_GROUP_ANNOTATION_FOR_POD}; {events}",
     )
-    summary = "the pod grouper has given the pods no group, without which they are not scheduled"
+    summary = "the pod grouper has given the pods no group, and pods without a group are not scheduled"
     advice = "Check that KAI-Scheduler's pod grouper runs and selects the namespace, and read its log."
     return Finding("pod-grouper", summary, (str(pod),), evidence, advice)
 
@@ -126,5 +130,5 @@ def _unknown(pod: Thing, unread: tuple[str, ...]) -> Finding:
         f"the scheduler may report on objects that cannot be read: {', '.join(unread)}",
     )
     summary = f"the scheduler {name} has not placed the pods, and its reason cannot be read"
-    advice = f"Get the permission to list {', '.join(unread)}, or check that the scheduler {name} runs."
+    advice = f"Get permission to list {', '.join(unread)}, or check that the scheduler {name} runs."
     return Finding("unschedulable", summary, (str(pod),), evidence, advice, Severity.WAITING)

@@ -28,7 +28,7 @@ class Status:
     data: JSON
     is_init: bool
     is_gone: bool = False
-    """The pod is removed, and its log with it."""
+    """True if the pod was removed, and its log with it."""
 
     @property
     def waiting(self) -> str:
@@ -57,7 +57,7 @@ class Status:
 
     @property
     def label(self) -> str:
-        """The container as a phrase."""
+        """The container and its step, as a phrase."""
         kind = "init container" if self.is_init else "container"
         return f"{kind} {self.name}" + (
             f" of step {step_of(self.pod)}" if step_of(self.pod) != self.name else ""
@@ -80,7 +80,7 @@ class Status:
 
 
 def statuses(snapshot: Snapshot) -> Iterator[Status]:
-    """Yield the containers of the snapshot's pods, and the failed ones of a failed TrainJob's removed pods."""
+    """Yield the containers of the snapshot's pods, and those of removed pods that :func:`removed` yields."""
     for pod in snapshot.pods:
         yield from of_pod(pod)
     yield from removed(snapshot)
@@ -89,7 +89,7 @@ def statuses(snapshot: Snapshot) -> Iterator[Status]:
 def removed(snapshot: Snapshot) -> Iterator[Status]:
     """Yield the containers of removed pods that an event describes, if a Job, the JobSet or the TrainJob has failed.
 
-    Events from before the present Jobs are about earlier runs of the JobSet.
+    Events that are older than the present Jobs are ignored: they are about earlier runs of the JobSet.
     """
     above = [
         snapshot.train_job,
@@ -109,7 +109,7 @@ def removed(snapshot: Snapshot) -> Iterator[Status]:
 
 
 def _of_event(snapshot: Snapshot, event: Thing, ended: terminations.Termination, spec: JSON) -> Status:
-    """Return the status that an event describes; ``spec`` is that of the pods."""
+    """Return the status that an event describes; ``spec`` is the spec of the removed pod."""
     metadata = {
         "name": ended.pod,
         "namespace": snapshot.train_job.namespace,

@@ -20,7 +20,7 @@ _KEY: Final = re.compile(r"references non-existent (?:secret|config) key: ?(?P<k
 _CLASS: Final = re.compile(r'storageclass[\w.]* "(?P<name>[^"]+)" not found')
 _VOLUME: Final = re.compile(r'volume "[^"]+"')
 _RACE: Final = re.compile(r"failed to sync (?:secret|configmap) cache|not registered")
-"""Failures of a kubelet that has not read the objects of a new pod yet."""
+"""The messages of a kubelet that has not read the Secrets and ConfigMaps of a new pod yet."""
 _RACES: Final = 3
 _PROVISIONING: Final = ("ExternalProvisioning", "Provisioning")
 _PROVISIONED_WITHIN: Final = timedelta(seconds=60)
@@ -64,7 +64,7 @@ def pending(snapshot: Snapshot, pod: Thing) -> list[str]:
 
 
 def is_provisioned(snapshot: Snapshot, pod: Thing) -> bool:
-    """Return True if provisioners have been working on each unbound claim of a pod, for a short time only."""
+    """Return True if the provisioning of each unbound claim of a pod began recently and has had no warning."""
     claims = _pending(snapshot, pod)
     return bool(claims) and all(_is_provisioned(snapshot, each) for each in claims)
 
@@ -111,13 +111,13 @@ def _claim(snapshot: Snapshot, pod: Thing, name: str) -> Iterator[Finding]:
             summary,
             subjects,
             evidence,
-            "Create the storage class, or the claim with another one.",
+            "Create the storage class, or create the claim with another one.",
         )
     elif words:
         summary = f"the claim {name} cannot be provisioned: {words}"
         yield Finding("claim-pending", summary, subjects, evidence, "Correct the claim or its storage class.")
     elif kinds.EVENT in snapshot.unread and not pod.text("spec", "nodeName"):
-        return  # it may be bound late; the scheduler says whether the pod waits for it
+        return  # it may be bound late; the scheduler reports if the pod waits for it
     elif not any(each.text("reason") in _LATE for each in events) and not _is_provisioned(snapshot, claim):
         summary = f"the claim {name} is not bound to a volume"
         advice = "Create a PersistentVolume that matches, or set a storage class that provisions one."
@@ -140,5 +140,5 @@ def _mount(snapshot: Snapshot, pod: Thing, event: Thing) -> Finding:
         return Finding("volume-in-use", summary, (str(pod),), evidence, advice)
     summary = f"a volume cannot be mounted: {words}"
     return Finding(
-        "volume-mount", summary, (str(pod),), evidence, "Correct the volume, or its storage system."
+        "volume-mount", summary, (str(pod),), evidence, "Correct the volume, or repair its storage system."
     )

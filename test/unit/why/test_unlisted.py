@@ -350,7 +350,7 @@ CASES: list[Any] = [
         ("a Job failed, and its JobSet does nothing", 9000, State.WRONG, "failed", "to the end of the Jobs", jobs_ended(600, "Failed")),
         ("the Jobs just ended", 9000, State.STARTING, None, "", jobs_ended(3)),
         ("one Job ended, and another has just begun", 300, State.STARTING, None, "", job_ended_before_the_other),
-        ("the pods ended, and their Job did not", 9000, State.WRONG, "job-controller", "it is not complete", pods_ended(600)),
+        ("the pods ended, and their Job did not", 9000, State.WRONG, "job-controller", "the Job is not complete", pods_ended(600)),
         ("the pods just ended", 300, State.STARTING, None, "", pods_ended(3)),
         ("resumed just now, hours after its creation", 9000, State.STARTING, None, "", resumed_just_now),
         ("restarted just now, hours after its creation", 9000, State.STARTING, None, "", restarted_just_now),
@@ -418,7 +418,7 @@ def test_workloads_that_may_not_be_read_are_no_reason_to_look_for_kueue() -> Non
 
     assert (first.cause, first.advice.partition(" in ")[0]) == (
         "queued",
-        "Get the permission to list Workloads",
+        "Get permission to list Workloads",
     )
 
 

@@ -40,9 +40,9 @@ class PyTorchGrouper(KubeflowDistributedGrouper):
         self._rules = rules
 
     async def adjust(self, metadata: Metadata, owner: Unstructured, pod: Pod) -> None:
-        """Group master and workers.
+        """Put master and workers into subgroups, and set the number of pods that the group requires.
 
-        The group requires the scheduling policy's minimum, else the elastic policy's, else all replicas.
+        That is the scheduling policy's minimum, else the elastic policy's, else all replicas.
 
         Raises:
             GroupingError: there are no replicas, or the spec or the labels and annotations of segments are invalid.
@@ -114,7 +114,7 @@ def _workers(job: Unstructured, specs: _Specs, pod: Pod, needed: int, rules: Rul
 def _number_of_segments(pod: Pod, replicas: int, size: int) -> tuple[int, int]:
     """Return the number of segments, and the size of the last one if it is smaller, else 0."""
     if not size:
-        raise GroupingError(f"segment size 0 on pod {pod.namespace}/{pod.name} divides no workers")
+        raise GroupingError(f"segment size on pod {pod.namespace}/{pod.name} must not be 0")
     number, rest = divide(replicas, size)
     return number + (rest != 0), rest
 

@@ -36,7 +36,7 @@ async def test_an_empty_or_absent_secret_is_filled_and_served_and_trusted_by_eve
     if not exists:
         await world.client.delete(SECRET)
     async with world.replicas() as (replica,):
-        with pytest.raises(NotHealthyError, match="not looked at yet"):
+        with pytest.raises(NotHealthyError, match="has not been read yet"):
             replica.check()
         with anyio.fail_after(1):
             await replica.served()
@@ -234,7 +234,7 @@ def broken(good: Material, world: Any) -> dict[str, tuple[Material, str]]:
         "another host": (pki.reissue(good, ["else.svc"], now), "tls.crt does not name manager.system.svc"),
         "a key that OpenSSL finds too small": (
             rsa_served(good, names, now, bits=1024),
-            "tls.crt cannot be served with: EE_KEY_TOO_SMALL",
+            "tls.crt cannot be used by a server: EE_KEY_TOO_SMALL",
         ),
         "an expired authority": (pki.issue(names, long_ago), "ca.crt expired on"),
         "an expired certificate": (
