@@ -112,8 +112,14 @@ class Thing:
 
     @property
     def deleted(self) -> datetime | None:
-        """The deletion timestamp: the time of the request; for pods, the end of the grace period that followed."""
+        """The deletion timestamp, which for a pod is the end of its grace period."""
         return moment(self.data, "metadata", "deletionTimestamp")
+
+    @property
+    def deletion_requested(self) -> datetime | None:
+        """The time at which the deletion was requested."""
+        grace = timedelta(seconds=self.number("metadata", "deletionGracePeriodSeconds"))
+        return self.deleted and self.deleted - grace
 
     def label(self, name: str) -> str:
         """Return a label's value."""

@@ -172,7 +172,7 @@ def _deleted_child(snapshot: Snapshot) -> Iterator[Finding]:
         if child.deleted is None or snapshot.now - child.deleted < PATIENCE or finished(snapshot.train_job):
             continue
         evidence = (
-            f"deletion of {child} was requested {ago(child.deleted, snapshot.now)} ago",
+            f"deletion of {child} was requested {ago(child.deletion_requested, snapshot.now)} ago",
             finalizers_of(child),
         )
         summary = f"the {child.kind} {child.name} is being deleted and still exists"

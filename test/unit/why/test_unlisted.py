@@ -401,6 +401,15 @@ def test_the_answer_to_an_unlisted_state(
     assert words in str(verdict.to_dict()), verdict.to_dict()
 
 
+def test_the_deletion_of_a_pod_was_requested_before_its_grace_period() -> None:
+    world = World(age=900)
+    world.pods[0]["metadata"].update(deletionTimestamp=when(300), deletionGracePeriodSeconds=300)
+
+    evidence = world.verdict().findings[0].evidence
+
+    assert evidence[0] == "deletion of Pod llama-node-0-0-abcde was requested 10m ago"
+
+
 def test_both_causes_are_listed() -> None:
     world = World()
     two_causes(world)
