@@ -16,7 +16,7 @@ async def queue_missing(live: Live) -> None:
     await live.workload(no_quota("LocalQueue team-queue doesn't exist", "Inadmissible"), no_queue=True)
 
 
-async def stopped(live: Live, component: str, timeout: float = 60) -> None:
+async def stopped(live: Live, component: str) -> None:
     """Stop a component until the end of the test."""
     await live.cluster.supervisor.stop(component)
     live.undo.push_async_callback(live.cluster.restart)

@@ -54,7 +54,6 @@ class Kubelet:
         self._refused: dict[NamespacedName, str] = {}
         self._tasks: anyio.abc.TaskGroup | None = None
         self._queue: Queue | None = None
-        self._fed = anyio.Event()
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
