@@ -95,12 +95,14 @@ class ClusterTrainingRuntime(interface.Runtime):
                 )
             ).object
         except (StatusError, RestError) as error:
-            kept = await self._namespaced.kept(error, old, trainer.ClusterTrainingRuntime)
-            if kept is None:
+            snapshot = await self._namespaced.runtime_from_snapshot(
+                error, old, trainer.ClusterTrainingRuntime
+            )
+            if snapshot is None:
                 detail = f"{error}: specified clusterTrainingRuntime must be created before the TrainJob is created"
                 path = field.Path("spec", "RuntimeRef")
                 return [], field.ErrorList([field.invalid(path, new.spec.runtime_ref, detail)])
-            found = kept
+            found = snapshot
         warnings: list[str] = []
         if trainingruntime.is_support_deprecated(found.labels):
             warnings.append(

@@ -19,7 +19,7 @@ from pkg.apis.trainer import v1alpha1 as trainer
 from pkg.util import generations
 
 from .budget import Budget
-from .runtimepatches import change_jobs, merge_patches
+from .runtimepatches import has_job_patches, merge_patches
 
 _KEPT: Final = 16
 _lock: Final = threading.Lock()
@@ -45,7 +45,7 @@ def with_overrides(
         RuntimePatchError: a patch does not fit the template.
         StrategicMergeError: an override does not fit it, or the merges would write too many values.
     """
-    if not overrides and observe is None and not change_jobs(patches):
+    if not overrides and observe is None and not has_job_patches(patches):
         return JobSetSpec.from_json(_typed_text(spec))
     data = apply.as_typed(spec.to_dict())
     if observe is not None:

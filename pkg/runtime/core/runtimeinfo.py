@@ -17,7 +17,7 @@ from pkg.runtime.framework import Observer
 from pkg.util import generations, offload, resources
 
 from .overrides import with_overrides
-from .runtimepatches import set_metadata
+from .runtimepatches import job_set_metadata
 
 
 def new_runtime_info(
@@ -41,7 +41,7 @@ def new_runtime_info(
     wanted, patches = train_job.spec, generations.runtime_patches(train_job.spec)
     overrides = wanted.pod_template_overrides or ()
     spec = with_overrides(template.spec, overrides, patches, None if observer is None else observer.template)
-    labels, annotations = _set_metadata(template.metadata, wanted, patches)
+    labels, annotations = _labels_and_annotations(template.metadata, wanted, patches)
     if merges_resources and ml_policy is not None:
         _apply_resources(spec, train_job, ml_policy, merge=True)
     info = runtime.new_info(
@@ -76,7 +76,7 @@ async def info_for_validation(
     patches = generations.runtime_patches(wanted)
     if wanted.pod_template_overrides or patches or offload.is_large(train_job.decoded_size):
         return await offload.run(train_job, build)
-    labels, annotations = _set_metadata(template.metadata, wanted, patches)
+    labels, annotations = _labels_and_annotations(template.metadata, wanted, patches)
     info = runtime.new_info(
         labels=labels,
         annotations=annotations,
@@ -87,13 +87,13 @@ async def info_for_validation(
     return info
 
 
-def _set_metadata(
+def _labels_and_annotations(
     metadata: ObjectMeta | None, wanted: trainer.TrainJobSpec, patches: Sequence[trainer.RuntimePatch]
 ) -> tuple[dict[str, str], dict[str, str]]:
     """Return the JobSet's labels and annotations: the runtime's, then the TrainJob's, then those of the patches."""
     labels = {**((metadata and metadata.labels) or {}), **(wanted.labels or {})}
     annotations = {**((metadata and metadata.annotations) or {}), **(wanted.annotations or {})}
-    for patch in set_metadata(patches):
+    for patch in job_set_metadata(patches):
         labels |= patch.labels or {}
         annotations |= patch.annotations or {}
     return labels, annotations

@@ -101,7 +101,7 @@ def merge_patches(
         yield f"runtimePatches[{index}] of {patch.manager}"
 
 
-def set_metadata(patches: Iterable[trainer.RuntimePatch]) -> Iterator[ObjectMeta]:
+def job_set_metadata(patches: Iterable[trainer.RuntimePatch]) -> Iterator[ObjectMeta]:
     """Yield the metadata that patches set on the JobSet, in order."""
     for patch in patches:
         template = patch.training_runtime_spec.template if patch.training_runtime_spec is not None else None
@@ -109,7 +109,7 @@ def set_metadata(patches: Iterable[trainer.RuntimePatch]) -> Iterator[ObjectMeta
             yield template.metadata
 
 
-def change_jobs(patches: Iterable[trainer.RuntimePatch]) -> bool:
+def has_job_patches(patches: Iterable[trainer.RuntimePatch]) -> bool:
     """Return True if a patch names a job."""
     return any(generations.patched_jobs(patch) for patch in patches)
 

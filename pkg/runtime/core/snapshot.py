@@ -43,9 +43,9 @@ if TYPE_CHECKING:
 
 _SUFFIX: Final = "-runtime-snapshot"
 _KEY: Final = "runtime"
-_UNSEEN: Final = "?"
+_UNKNOWN_VERSION: Final = "?"
 """Stands for the version of a snapshot while ConfigMaps cannot be watched: the snapshot may exist or not."""
-_PATIENCE: Final = 2.0
+_REVIEW_TIMEOUT: Final = 2.0
 """Maximum time, in seconds, for which an admission review waits for a snapshot."""
 _REVIEWS_PER_SECOND: Final = 10.0
 _REVIEWS_AT_ONCE: Final = 50
@@ -106,7 +106,7 @@ class Snapshots:
         self._needed.set()
         version = await self._version(train_job)
         found = self._remembered(train_job, kind, version)
-        if found is None and version and (self._creates or version != _UNSEEN):
+        if found is None and version and (self._creates or version != _UNKNOWN_VERSION):
             found = await self._read(train_job, kind)
         if found is not None:
             return found
@@ -114,7 +114,7 @@ class Snapshots:
             return await live()
         return await self._create(train_job, kind, self._remembered(train_job, kind) or await live())
 
-    async def stored(self, train_job: TrainJob, kind: type[T]) -> T | None:
+    async def existing(self, train_job: TrainJob, kind: type[T]) -> T | None:
         """Return the runtime of a TrainJob's snapshot, or None if it is missing, not valid or cannot be read.
 
         Unlike :meth:`runtime_of`, it creates no snapshot, so a replica that is not the leader may call it. It is for
@@ -124,7 +124,7 @@ class Snapshots:
         from controller_runtime.cache import CacheError
 
         try:
-            with anyio.move_on_after(_PATIENCE):
+            with anyio.move_on_after(_REVIEW_TIMEOUT):
                 version = await self._version(train_job)
                 known = self._remembered(train_job, kind, version)
                 if known is not None or not version or not self._reviews.try_take():
@@ -146,16 +146,16 @@ class Snapshots:
         except NotFoundError:
             return ""
         except CacheDegradedError:
-            return _UNSEEN
+            return _UNKNOWN_VERSION
         owner = trainjob.controller_of(found)
         if not self._creates and (owner is None or owner.uid != train_job.metadata.uid):
             return ""
         return _version_of(found)
 
-    def _remembered(self, train_job: TrainJob, kind: type[T], version: str = _UNSEEN) -> T | None:
+    def _remembered(self, train_job: TrainJob, kind: type[T], version: str = _UNKNOWN_VERSION) -> T | None:
         """Return the runtime of the snapshot as last read or written, or None if that was not this ``version``."""
         known, digest = self._versions.get(train_job.metadata.uid or "", ("", b""))
-        found = self._decoded.get(digest) if version in (known, _UNSEEN) else None
+        found = self._decoded.get(digest) if version in (known, _UNKNOWN_VERSION) else None
         if not isinstance(found, kind):
             return None
         self._decoded.move_to_end(digest)

@@ -207,23 +207,25 @@ class TrainingRuntime(interface.Runtime):
         try:
             found = (await peek(self.client, trainer.TrainingRuntime, key)).object
         except (StatusError, RestError) as error:
-            kept = await self.kept(error, old, trainer.TrainingRuntime)
-            if kept is None:
+            snapshot = await self.runtime_from_snapshot(error, old, trainer.TrainingRuntime)
+            if snapshot is None:
                 detail = f"{error}: specified trainingRuntime must be created before the TrainJob is created"
                 path = field.Path("spec", "runtimeRef")
                 return [], field.ErrorList([field.invalid(path, new.spec.runtime_ref, detail)])
-            found = kept
+            found = snapshot
         with offload.weighing(found.decoded_size):
             return await self.validate_against(found.spec, old, new)
 
-    async def kept(self, error: Exception, old: trainer.TrainJob | None, kind: type[T]) -> T | None:
+    async def runtime_from_snapshot(
+        self, error: Exception, old: trainer.TrainJob | None, kind: type[T]
+    ) -> T | None:
         """Return the runtime of a TrainJob's snapshot if ``error`` says that the live runtime does not exist.
 
         The TrainJob's objects are built from its snapshot, so it can still be suspended and resumed.
         """
         if old is None or self._snapshots is None or not isinstance(error, NotFoundError):
             return None
-        return await self._snapshots.stored(old, kind)
+        return await self._snapshots.existing(old, kind)
 
     async def validate_against(
         self, spec: trainer.TrainingRuntimeSpec, old: trainer.TrainJob | None, new: trainer.TrainJob

@@ -47,7 +47,7 @@ class Plugin(ABC):
         """Receive the manager's Configuration, once and before the first stage. The plugin must not change it."""
         del cfg
 
-    def stands_aside(self, info: Info, train_job: TrainJob) -> str | None:
+    def why_skipped(self, info: Info, train_job: TrainJob) -> str | None:
         """Return why this plugin does nothing for a TrainJob with this runtime, or None if it does something.
 
         A plugin that returns a reason changes nothing and builds nothing.

@@ -32,7 +32,7 @@ class JAX(EnforceMLPolicyPlugin):
 
     name = NAME
 
-    def stands_aside(self, info: Info, train_job: TrainJob) -> str | None:
+    def why_skipped(self, info: Info, train_job: TrainJob) -> str | None:
         """Return a reason if the jax policy is missing."""
         del train_job
         policy = info.runtime_policy.ml_policy_source
@@ -40,8 +40,8 @@ class JAX(EnforceMLPolicyPlugin):
 
     def enforce_ml_policy(self, info: Info, train_job: TrainJob) -> None:
         """Set the number of nodes, and the environment and port with which they find the coordinator."""
-        if not self.stands_aside(info, train_job):
-            trainernodes.connect(info, train_job, lambda nodes: _environment(train_job.name, nodes))
+        if not self.why_skipped(info, train_job):
+            trainernodes.set_rendezvous(info, train_job, lambda nodes: _environment(train_job.name, nodes))
 
 
 def _environment(job: str, nodes: int) -> list[EnvVar]:

@@ -90,7 +90,7 @@ class MPI(FilesPlugin, CustomValidationPlugin):
         """Set the generation: the second one restricts the modes of key files, reserves variables, merges resources."""
         self._second_generation = cfg.second_generation
 
-    def stands_aside(self, info: runtime.Info, train_job: TrainJob) -> str | None:
+    def why_skipped(self, info: runtime.Info, train_job: TrainJob) -> str | None:
         """Return a reason if the mpi policy is missing."""
         del train_job
         return "the runtime has no mlPolicy.mpi" if _policy(info) is None else None

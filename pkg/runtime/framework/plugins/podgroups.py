@@ -52,7 +52,7 @@ class PodGroupPlugin(EnforcePodGroupPolicyPlugin, ComponentBuilderPlugin, WatchE
         found = info.runtime_policy.pod_group_policy
         return None if found is None else self.source(found)
 
-    def stands_aside(self, info: Info, train_job: TrainJob) -> str | None:
+    def why_skipped(self, info: Info, train_job: TrainJob) -> str | None:
         """Return a reason if the policy is missing."""
         del train_job
         return f"the runtime has no podGroupPolicy.{self.name.lower()}" if self.policy(info) is None else None

@@ -28,7 +28,7 @@ def container(info: Info) -> Container | None:
     return info.find_container_by_pod_set_ancestor_container_name(constants.ANCESTOR_TRAINER, constants.NODE)
 
 
-def connect(info: Info, train_job: TrainJob, environment: Callable[[int], list[EnvVar]]) -> None:
+def set_rendezvous(info: Info, train_job: TrainJob, environment: Callable[[int], list[EnvVar]]) -> None:
     """Set the number of nodes, and the port and environment with which they find each other through the first node.
 
     ``environment`` returns the variables for the given number of nodes.

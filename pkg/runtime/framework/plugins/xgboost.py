@@ -36,7 +36,7 @@ class XGBoost(EnforceMLPolicyPlugin, CustomValidationPlugin):
 
     name = NAME
 
-    def stands_aside(self, info: runtime.Info, train_job: TrainJob) -> str | None:
+    def why_skipped(self, info: runtime.Info, train_job: TrainJob) -> str | None:
         """Return a reason if the xgboost policy is missing."""
         del train_job
         policy = info.runtime_policy.ml_policy_source
@@ -49,7 +49,7 @@ class XGBoost(EnforceMLPolicyPlugin, CustomValidationPlugin):
         del old
         errors = field.ErrorList()
         trainer = new.spec.trainer
-        if self.stands_aside(info, new) or trainer is None:
+        if self.why_skipped(info, new) or trainer is None:
             return [], errors
         for index, env in enumerate(trainer.env or ()):
             if env.name in constants.XGBOOST_RESERVED_ENV_NAMES:
@@ -59,14 +59,14 @@ class XGBoost(EnforceMLPolicyPlugin, CustomValidationPlugin):
 
     def enforce_ml_policy(self, info: runtime.Info, train_job: TrainJob) -> None:
         """Set the number of nodes, and the environment and port with which their workers find the tracker."""
-        if self.stands_aside(info, train_job):
+        if self.why_skipped(info, train_job):
             return
 
         def environment(nodes: int) -> list[EnvVar]:
             gpus = runtime.get_num_gpu_per_node(runtime.resources_per_node(info, train_job, merged=True))
             return _environment(train_job.name, nodes * max(gpus, 1))
 
-        trainernodes.connect(info, train_job, environment)
+        trainernodes.set_rendezvous(info, train_job, environment)
 
 
 def _environment(job: str, workers: int) -> list[EnvVar]:

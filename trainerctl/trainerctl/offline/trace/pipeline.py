@@ -72,7 +72,7 @@ class PipelineObserver(Observer):
         """Record the changes of a plugin."""
         state = self._seen(info)
         add_objects(state, objects, self._shown)
-        aside = plugin.stands_aside(info, self._train_job)
+        aside = plugin.why_skipped(info, self._train_job)
         notes = _endpoints(info.template_spec.pod_sets) if issubclass(stage, PodNetworkPlugin) else ()
         self._advance(stage.__name__.removesuffix("Plugin"), plugin.name, state, aside, notes)
 

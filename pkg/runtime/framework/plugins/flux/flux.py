@@ -115,7 +115,7 @@ class Flux(FilesPlugin, CustomValidationPlugin):
         super().__init__(client)
         self._certificate = certificate
 
-    def stands_aside(self, info: runtime.Info, train_job: TrainJob) -> str | None:
+    def why_skipped(self, info: runtime.Info, train_job: TrainJob) -> str | None:
         """Return a reason if the flux policy is missing."""
         del train_job
         return "the runtime has no mlPolicy.flux" if _policy(info) is None else None

@@ -98,9 +98,9 @@ class JobSetPlugin(
         errors = ErrorList(
             validation.validate_initializers(containers, new, spec if self._second_generation else None)
         )
-        errors += await validation.validate_overrides_unchanged(self._client, old, new)
+        errors += await validation.validate_override_changes(self._client, old, new)
         errors += await offload.run(new, validation.validate_overrides, containers, new)
-        errors += await patchvalidation.validate_patches_unchanged(self._client, old, new)
+        errors += await patchvalidation.validate_patch_changes(self._client, old, new)
         errors += await offload.run(new, patchvalidation.validate_patches, new)
         return [], errors
 

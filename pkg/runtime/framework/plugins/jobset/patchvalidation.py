@@ -40,7 +40,7 @@ def validate_patches(job: TrainJob) -> field.ErrorList:
     return errors
 
 
-async def validate_patches_unchanged(client: Reader, old: TrainJob | None, new: TrainJob) -> field.ErrorList:
+async def validate_patch_changes(client: Reader, old: TrainJob | None, new: TrainJob) -> field.ErrorList:
     """Check that patches change only if the TrainJob is suspended before or after, and none of its jobs is active.
 
     The patch that mirrors the first generation's fields is not checked while these fields are present: changes of these

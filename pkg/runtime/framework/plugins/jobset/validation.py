@@ -114,9 +114,7 @@ def _container_override(container: ContainerOverride, known: set[str], job: str)
     return []
 
 
-async def validate_overrides_unchanged(
-    client: Reader, old: TrainJob | None, new: TrainJob
-) -> field.ErrorList:
+async def validate_override_changes(client: Reader, old: TrainJob | None, new: TrainJob) -> field.ErrorList:
     """Check that overrides change only while the TrainJob is suspended and none of its jobs is active."""
     errors = field.ErrorList()
     if old is None or equality.deep_equal(old.spec.pod_template_overrides, new.spec.pod_template_overrides):

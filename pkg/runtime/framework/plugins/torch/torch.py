@@ -60,7 +60,7 @@ class Torch(EnforceMLPolicyPlugin, CustomValidationPlugin):
         """Set the generation: the second one also checks TrainJobs without ``numProcPerNode``, and merges resources."""
         self._second_generation = cfg.second_generation
 
-    def stands_aside(self, info: runtime.Info, train_job: TrainJob) -> str | None:
+    def why_skipped(self, info: runtime.Info, train_job: TrainJob) -> str | None:
         """Return a reason without a torch policy, or with neither a trainer nor targets of ``envInjection``."""
         policy = _policy(info)
         if policy is None:
@@ -93,7 +93,9 @@ class Torch(EnforceMLPolicyPlugin, CustomValidationPlugin):
         if torchtune.is_torchtune(trainer):
             resources = runtime.resources_per_node(info, new, merged=self._second_generation)
             gpus = runtime.get_num_gpu_per_node(resources)
-            errors += torchtune.validate(new, trainer, wanted, gpus, second=self._second_generation)
+            errors += torchtune.validate(
+                new, trainer, wanted, gpus, second_generation=self._second_generation
+            )
         return [], errors
 
     def enforce_ml_policy(self, info: runtime.Info, train_job: TrainJob) -> None:
@@ -124,7 +126,7 @@ class Torch(EnforceMLPolicyPlugin, CustomValidationPlugin):
                 nodes,
                 processes,
                 runtime.get_num_gpu_per_node(resources),
-                second=self._second_generation,
+                second_generation=self._second_generation,
             )
             info.trainer_command = torchtune.command(info, train_job, run)
         else:

@@ -80,7 +80,9 @@ def is_torchtune(trainer: Trainer) -> bool:
     return trainer.command == ENTRYPOINT
 
 
-def plan(train_job: TrainJob, nodes: int, processes: IntOrString, gpus: int, *, second: bool = False) -> Plan:
+def plan(
+    train_job: TrainJob, nodes: int, processes: IntOrString, gpus: int, *, second_generation: bool = False
+) -> Plan:
     """Return the plan for the model, nodes and devices. On several nodes, the tuning is always full.
 
     In the second generation, ``model.quantize_base`` and ``model.use_dora`` in the arguments count only if they are
@@ -90,7 +92,7 @@ def plan(train_job: TrainJob, nodes: int, processes: IntOrString, gpus: int, *, 
     args = (trainer.args if trainer is not None else None) or ()
     return Plan(
         model=_model(train_job),
-        tuning=_tuning(args, second=second) if nodes == 1 else Tuning.FULL,
+        tuning=_tuning(args, second_generation=second_generation) if nodes == 1 else Tuning.FULL,
         single_device=nodes == 1 and (processes == 1 or gpus == 1),
         multi_node=nodes > 1,
         rendezvous=nodes > 1 or (processes if isinstance(processes, int) else gpus) > 1,
@@ -103,11 +105,16 @@ def command(info: runtime.Info, train_job: TrainJob, run: Plan) -> list[str]:
     if run.rendezvous:
         host = f"{train_job.name}-{constants.NODE}-0-0.{train_job.name}"
         rendezvous = [f"--rdzv_endpoint={host}:{constants.CONTAINER_TRAINER_PORT}"]
-    return [*ENTRYPOINT, *rendezvous, run.recipe, "--config", run.config, *_places(info)]
+    return [*ENTRYPOINT, *rendezvous, run.recipe, "--config", run.config, *_path_arguments(info)]
 
 
 def validate(
-    train_job: TrainJob, trainer: Trainer, processes: IntOrString, gpus: int, *, second: bool = False
+    train_job: TrainJob,
+    trainer: Trainer,
+    processes: IntOrString,
+    gpus: int,
+    *,
+    second_generation: bool = False,
 ) -> field.ErrorList:
     """Check that torchtune has a recipe and configuration for the TrainJob.
 
@@ -120,7 +127,7 @@ def validate(
     if model not in _MODELS:
         detail = f"must have a supported pretrained model, invalid model configured: {model}"
         errors.append(field.invalid(_RUNTIME_NAME, name, detail))
-    if nodes is None and second:
+    if nodes is None and second_generation:
         nodes = 1
     elif nodes is None:
         # Upstream panics here. The number in the runtime cannot be used: it does not determine the recipe.
@@ -129,11 +136,11 @@ def validate(
         return errors
     if nodes > 1 and model != _LLAMA_70B:
         errors.append(field.invalid(_TRAINER.child("numNodes"), nodes, f"must be 1 for {model} model"))
-    run = plan(train_job, nodes, processes, gpus, second=second)
+    run = plan(train_job, nodes, processes, gpus, second_generation=second_generation)
     if run.tuning is Tuning.QLORA:
         errors += _validate_qlora(train_job, trainer, run, processes)
-    if second:
-        if nodes > 1 and _tuning(trainer.args or (), second=True) is not Tuning.FULL:
+    if second_generation:
+        if nodes > 1 and _tuning(trainer.args or (), second_generation=True) is not Tuning.FULL:
             errors.append(field.invalid(_TRAINER.child("numNodes"), nodes, _NO_ADAPTERS))
         errors += _validate_args(trainer)
     return errors
@@ -175,7 +182,7 @@ def _model(train_job: TrainJob) -> str:
     return f"{family.replace('.', '_')}/{size.upper()}"
 
 
-def _tuning(args: Sequence[str], *, second: bool) -> Tuning:
+def _tuning(args: Sequence[str], *, second_generation: bool) -> Tuning:
     """Return the kind of tuning. DoRA counts as LoRA even with a quantized base: torchtune does not quantize DoRA."""
 
     def mentions(key: str) -> bool:
@@ -185,13 +192,13 @@ def _tuning(args: Sequence[str], *, second: bool) -> Tuning:
         named = (arg.partition("=") for arg in args)
         return any(key in name and value.strip().lower() == "true" for name, _, value in named)
 
-    has = enables if second else mentions
+    has = enables if second_generation else mentions
     if has("model.quantize_base") and not has("model.use_dora"):
         return Tuning.QLORA
     return Tuning.LORA if mentions("model.lora_attn_modules") else Tuning.FULL
 
 
-def _places(info: runtime.Info) -> list[str]:
+def _path_arguments(info: runtime.Info) -> list[str]:
     """Return the arguments of the runtime's command that set paths."""
     spec = runtime.template_spec_apply(info, JobSetSpec)
     return [

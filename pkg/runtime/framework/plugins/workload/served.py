@@ -64,7 +64,7 @@ class Served:
     def __init__(self, published: Published | None, clock: Callable[[], float] = anyio.current_time) -> None:
         self._published = published
         self._clock = clock
-        self._known: dict[type[Object], PublishedSchema | None] = {}
+        self._schemas: dict[type[Object], PublishedSchema | None] = {}
         self._keeps: dict[str, bool] = {}
         """For each field in which pods name their gang, True if the installed JobSet CRD keeps it."""
         self._support: Support | None = None
@@ -75,12 +75,12 @@ class Served:
         self._lock = anyio.Lock()
 
     @property
-    def known(self) -> Support | None:
+    def last(self) -> Support | None:
         """The result of the last read, or None before the first."""
         return self._support
 
-    def follow(self, interrupted: Interrupted) -> None:
-        """Let the last result expire when ``interrupted`` reports that the watch of the gangs has failed."""
+    def expire_after_interruption(self, interrupted: Interrupted) -> None:
+        """Set the function that reports interruptions of the watch of the gangs."""
         self._interrupted = interrupted
 
     async def current(self) -> Support:
@@ -142,13 +142,13 @@ class Served:
 
     async def _fetch(self, published: Published, kind: type[Object]) -> PublishedSchema | None:
         """Return a kind's schema without its properties, which are large. Record which fields JobSet's CRD keeps."""
-        known = self._known.get(kind)
+        known = self._schemas.get(kind)
         found = await published(kind, known)
         if found is not None and found is not known:
             if kind is JobSet:
                 self._keeps = {field: keeps(found.properties, field) for field in POD_FIELD.values()}
             found = PublishedSchema(found.revision, {})
-        self._known[kind] = found
+        self._schemas[kind] = found
         return found
 
 

@@ -44,7 +44,7 @@ def join(pod: PodSpec, version: str, name: str) -> None:
         pod.scheduling_group = PodSchedulingGroup(pod_group_name=name)
 
 
-def gang(version: str, train_job: TrainJob, min_count: int, priority_class: str | None) -> Object:
+def new_gang(version: str, train_job: TrainJob, min_count: int, priority_class: str | None) -> Object:
     """Return the object that represents a TrainJob's gang.
 
     The PriorityClass is set only in v1beta1: in older versions, priorities of gangs need another feature gate.

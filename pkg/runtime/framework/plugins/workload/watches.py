@@ -27,10 +27,10 @@ def api(served: Served, needed: Needed) -> ReconcilerBuilder:
     """
 
     def add(builder: Builder, client: Client, cache: Cache) -> Builder:
-        served.follow(cache.interrupted_since)
+        served.expire_after_interruption(cache.interrupted_since)
 
-        async def follow(queue: handler.Queue) -> None:
-            before = served.known
+        async def enqueue_on_change(queue: handler.Queue) -> None:
+            before = served.last
             while True:
                 missing = before is None or not before.version
                 await anyio.sleep(MISSING_TTL if missing else TTL)
@@ -48,7 +48,7 @@ def api(served: Served, needed: Needed) -> ReconcilerBuilder:
                     queue.add(Request.for_object(job))
 
         return builder.watches_raw_source(
-            source.Deferred(source.Func(follow, "versions of the gang API"), needed)
+            source.Deferred(source.Func(enqueue_on_change, "versions of the gang API"), needed)
         )
 
     return add

@@ -31,7 +31,7 @@ from pkg.runtime.runtime import Info, template_spec_apply
 
 from . import members
 from .served import Published, Served, Support
-from .versions import KINDS, gang, join
+from .versions import KINDS, join, new_gang
 
 NAME: Final = "Workload"
 
@@ -57,7 +57,7 @@ class Workload(
         self._needed = anyio.Event()
         self._written = {version: anyio.Event() for version in KINDS}
 
-    def stands_aside(self, info: Info, train_job: TrainJob) -> str | None:
+    def why_skipped(self, info: Info, train_job: TrainJob) -> str | None:
         """Return a reason if the workload policy is missing."""
         del train_job
         return None if _is_wanted(info) else "the runtime has no podGroupPolicy.workload"
@@ -70,7 +70,7 @@ class Workload(
 
     def enforce_pod_group_policy(self, info: Info, train_job: TrainJob) -> None:
         """Name the gang in the pods of its members, in the version that is served."""
-        support = self._served.known
+        support = self._served.last
         if not _is_wanted(info) or support is None or not support.version:
             return
         info.scheduler.gang_version = support.version
@@ -94,7 +94,7 @@ class Workload(
         if not version:
             if not train_job.spec.suspend and await self._runs(train_job):
                 return []
-            support = self._served.known or Support()
+            support = self._served.last or Support()
             raise UnavailableError(support.reason, support.message)
         found = _members(info)
         if (problem := _problem(info, found)) is not None:
@@ -102,7 +102,7 @@ class Workload(
         self._written[version].set()
         if not await podgroups.may_be_written(self._client, KINDS[version], train_job):
             return []
-        return [gang(version, train_job, members.min_count(found), members.priority_class(found))]
+        return [new_gang(version, train_job, members.min_count(found), members.priority_class(found))]
 
     async def validate(
         self, info: Info, old: TrainJob | None, new: TrainJob
