@@ -17,7 +17,7 @@ from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime
 from pkg.constants import trainer as constants
 from pkg.util import trainingruntime
 
-from . import newerrules
+from . import v23rules
 
 AnyRuntime = TrainingRuntime | ClusterTrainingRuntime
 REPLICAS_ERROR: Final = "always must be 1"
@@ -74,10 +74,10 @@ def check_changes(old: AnyRuntime | None, new: AnyRuntime, *, second_generation:
 
     A podGroupPolicy that has become empty causes a warning in both generations.
     """
-    errors = list(newerrules.runtime_violations(old.spec if old is not None else None, new.spec))
+    errors = list(v23rules.runtime_violations(old.spec if old is not None else None, new.spec))
     if second_generation:
-        newerrules.refuse(new, errors)
-    warnings = [newerrules.REFUSED_LATER.format(error) for error in errors]
+        v23rules.refuse(new, errors)
+    warnings = [v23rules.REFUSED_LATER.format(error) for error in errors]
     was = old is not None and trainingruntime.names_no_scheduler(old.spec.pod_group_policy)
     if trainingruntime.names_no_scheduler(new.spec.pod_group_policy) and not was:
         warnings.append(trainingruntime.NO_SCHEDULER.format(field.Path("spec", "podGroupPolicy")))

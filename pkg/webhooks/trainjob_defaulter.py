@@ -19,7 +19,7 @@ from pkg.apis.trainer.v1alpha1 import RuntimePatch, TrainJob
 from pkg.constants import trainer as constants
 from pkg.util import generations, trainjob
 
-from . import kueue, mirror, newerrules, putguard
+from . import kueue, mirror, putguard, v23rules
 
 _WORD: Final = constants.NUM_PROC_PER_NODE_ANNOTATION
 _NUM_PROC: Final = field.Path("spec").child("trainer", "numProcPerNode")
@@ -56,13 +56,13 @@ class TrainJobDefaulter(CustomMutator[TrainJob]):
         if new.metadata.deletion_timestamp is not None:
             return False
         return bool(
-            _moves_number(new)
+            _num_proc_changes(new)
             or new.spec.runtime_patches
             or (generations.has_first_generation(new.spec) and _is_mirrored(new))
             or (
                 old is not None and (putguard.dropped(request, old, new) or trainjob.note_of_update(old, new))
             )
-            or next(newerrules.violations(old, new), None)
+            or next(v23rules.violations(old, new), None)
         )
 
     async def mutate(self, request: AdmissionRequest, old: TrainJob | None, new: TrainJob) -> list[str]:
@@ -108,10 +108,10 @@ def _is_mirrored(train_job: TrainJob) -> bool:
 
 
 def _refused_later(old: TrainJob | None, new: TrainJob) -> list[str]:
-    return [newerrules.REFUSED_LATER.format(error) for error in newerrules.violations(old, new)]
+    return [v23rules.REFUSED_LATER.format(error) for error in v23rules.violations(old, new)]
 
 
-def _moves_number(train_job: TrainJob) -> bool:
+def _num_proc_changes(train_job: TrainJob) -> bool:
     value = train_job.spec.trainer.num_proc_per_node if train_job.spec.trainer is not None else None
     if isinstance(value, int):
         in_range = generations.MIN_INT32 <= value <= MAX_INT32
@@ -146,12 +146,12 @@ def _stamp(old: TrainJob | None, new: TrainJob, now: str) -> None:
     for patch in new.spec.runtime_patches or ():
         before = stored.get(patch.manager)
         if before is not None:
-            patch.time = before.time if _equal_but_for_time(before, patch) else now
+            patch.time = before.time if _equal_except_time(before, patch) else now
         elif patch.time is None:
             patch.time = now
 
 
-def _equal_but_for_time(a: RuntimePatch, b: RuntimePatch) -> bool:
+def _equal_except_time(a: RuntimePatch, b: RuntimePatch) -> bool:
     return equality.deep_equal(a.training_runtime_spec, b.training_runtime_spec) and equality.deep_equal(
         a.unknown_fields, b.unknown_fields
     )

@@ -15,7 +15,7 @@ from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.runtime import Runtime, UnsupportedRuntimeError, runtime_for
 from pkg.util import generations, offload
 
-from . import newerrules
+from . import v23rules
 from .trainjob_defaulter import TrainJobDefaulter
 
 # +kubebuilder:webhook:path=/validate-trainer-kubeflow-org-v1alpha1-trainjob,mutating=false,failurePolicy=fail,sideEffects=None,groups=trainer.kubeflow.org,resources=trainjobs,verbs=create;update,versions=v1alpha1,name=validator.trainjob.trainer.kubeflow.org,admissionReviewVersions=v1
@@ -54,7 +54,7 @@ class TrainJobWebhook(CustomValidator[TrainJob]):
 
     async def _validate(self, old: TrainJob | None, new: TrainJob) -> list[str]:
         if self._second_generation:  # first: the API server checks the rules of a CRD before it asks webhooks
-            await offload.run(new, lambda: newerrules.refuse(new, newerrules.violations(old, new)))
+            await offload.run(new, lambda: v23rules.refuse(new, v23rules.violations(old, new)))
         try:
             runtime = runtime_for(self._runtimes, new.spec.runtime_ref)
         except UnsupportedRuntimeError as error:

@@ -17,7 +17,7 @@ from controller_runtime.machinery.patch import StrategicMergeError
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
 from pkg.constants import trainer as constants
 from pkg.util import generations
-from pkg.webhooks import mirror, newerrules
+from pkg.webhooks import mirror, v23rules
 
 from trainerctl.offline import schema
 from trainerctl.offline.inputfiles import InputObject
@@ -74,8 +74,8 @@ def convert(document: InputObject, release: str) -> Converted:
 
 def _train_job_to_second(document: InputObject, data: Wire) -> Iterator[Loss]:
     train_job = document.decode(TrainJob)
-    for error in newerrules.violations(None, train_job):
-        yield Loss((), newerrules.REFUSED_LATER.format(error))
+    for error in v23rules.violations(None, train_job):
+        yield Loss((), v23rules.REFUSED_LATER.format(error))
     spec = data.get("spec") or {}
     yield from _number(data, spec.get("trainer") or {})
     _drop_mirror(data, spec)

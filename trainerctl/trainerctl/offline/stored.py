@@ -23,7 +23,7 @@ from pkg import shipped, webhooks
 from pkg.apis.config.v1alpha1 import Configuration
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
 from pkg.runtime import Runtime
-from pkg.webhooks import newerrules
+from pkg.webhooks import v23rules
 
 from trainerctl.offline import objectmeta, schema
 from trainerctl.offline.inputfiles import DEFAULT_NAMESPACE
@@ -76,7 +76,7 @@ class Schemas:
         created = without_status(stored)
         problems = [*objectmeta.problems(created), *schema.problems(of_kind, created)]
         if any(problem.grave for problem in problems):
-            problems.append(Problem(None, f"Invalid value: null: {newerrules.UNCHECKED}"))
+            problems.append(Problem(None, f"Invalid value: null: {v23rules.UNCHECKED}"))
         else:
             problems += schema.rules(of_kind, created, self._evaluate)
         return Checked(stored, unknown, None, list(dict.fromkeys(problems)))
