@@ -92,14 +92,14 @@ class Applier:
         known = self._known(owner, desired)
         return known is not None and known == (_digest(desired.to_dict()), _digest_of(live))
 
-    def settle(self, owner: NamespacedName, desired: Object, live: Object) -> None:
+    def remember_match(self, owner: NamespacedName, desired: Object, live: Object) -> None:
         """Remember that an apply of ``desired`` would not change ``live``."""
         self._remember(owner, desired, _digest(desired.to_dict()), live)
 
     def _remember(
         self, owner: NamespacedName, desired: Object, wanted: bytes, live: Object | LazyObject[Object]
     ) -> None:
-        self._memories[owner].settled[desired.gvk, desired.key] = wanted, _digest_of(live)
+        self._memories[owner].matched[desired.gvk, desired.key] = wanted, _digest_of(live)
 
     async def apply(self, owner: NamespacedName, desired: Object) -> Outcome:
         """Apply ``desired`` as field owner ``trainer`` if the live object differs, and return the outcome.
@@ -153,7 +153,7 @@ class Applier:
         return (await peek(self._client, kind, desired.key)).object
 
     def _known(self, owner: NamespacedName, desired: Object) -> tuple[bytes, bytes] | None:
-        return self._memories[owner].settled.get((desired.gvk, desired.key))
+        return self._memories[owner].matched.get((desired.gvk, desired.key))
 
     async def _compare(self, owner: NamespacedName, desired: Object) -> tuple[Object | None, bool]:
         """Return the live object or None, and True if an apply is needed."""
@@ -166,7 +166,7 @@ class Applier:
             return live, False
         wire, known = desired.to_dict(), self._known(owner, desired)
         if live.gvk in _AS_METADATA:
-            in_order = known is None and await self._holds(desired, wire)
+            in_order = known is None and await self._content_covers(desired, wire)
         elif known is not None and known[0] == _digest(wire):
             in_order = drift.covers(drift.content(live.to_dict()), drift.content(wire))
         else:
@@ -176,7 +176,7 @@ class Applier:
             self._remember(owner, desired, _digest(wire), live)
         return live, not in_order
 
-    async def _holds(self, desired: Object, wire: drift.Wire) -> bool:
+    async def _content_covers(self, desired: Object, wire: drift.Wire) -> bool:
         """Return True if the live object has every desired field. Its content is not cached, so it is read.
 
         The content of each object is read once after the manager starts: a read is cheaper than a write.

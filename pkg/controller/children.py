@@ -114,7 +114,7 @@ class Children:
             JobSetState.ORPHAN: self._adopt,
             JobSetState.SUSPENDED: self._build,
             JobSetState.STOPPING: self._stop,
-            JobSetState.MOVING: self._move,
+            JobSetState.MOVING: self._suspend_if_outdated,
             JobSetState.RUNNING: self._keep,
         }
 
@@ -160,7 +160,7 @@ class Children:
 
     async def _build(self, runtime: Runtime, train_job: TrainJob, live: JobSet | None) -> Applied:
         """Apply the objects of a TrainJob whose JobSet does not exist or is suspended."""
-        await self._settle(train_job)
+        await self._remove_note(train_job)
         return await self._bring_up_to_date(runtime, train_job, live)
 
     async def _await_deletion(self, _runtime: Runtime, _train_job: TrainJob, live: JobSet) -> Applied:
@@ -187,7 +187,7 @@ class Children:
             await self._suspend(train_job)
             raise
 
-    async def _move(self, runtime: Runtime, train_job: TrainJob, live: JobSet) -> Applied:
+    async def _suspend_if_outdated(self, runtime: Runtime, train_job: TrainJob, live: JobSet) -> Applied:
         """Suspend the JobSet if it would be built differently now, so that it can be changed; otherwise let it run.
 
         Raises:
@@ -200,7 +200,7 @@ class Children:
             )
             await self._suspend_as_it_is(live, newer)
         self._memories[train_job.key].compared = _version_of(train_job)
-        await self._settle(train_job)
+        await self._remove_note(train_job)
         return await self._repair(runtime, train_job, live)
 
     async def _keep(self, runtime: Runtime, train_job: TrainJob, live: JobSet) -> Applied:
@@ -236,7 +236,7 @@ class Children:
         job_set, _ = await _desired(runtime, train_job)
         rule = JobSetRule(live.to_dict())
         follows = rule.suspended and not rule.ended
-        if job_set is None or not (follows or rule.holds(job_set.to_dict())):
+        if job_set is None or not (follows or rule.matches(job_set.to_dict())):
             trainjob.require_control(live, trainjob.controller_reference(train_job))
         # The cache may lag behind a deletion of the TrainJob, which would then delete the JobSet too.
         owner = await self._applier.reader.get(TrainJob, train_job.key)
@@ -255,12 +255,12 @@ class Children:
         job_set, siblings = await _desired(runtime, train_job)
         if live is None or job_set is None:
             return await self._apply_with_gangs(train_job, live, job_set, siblings)
-        await self._follow(train_job, live, job_set)
+        await self._prepare_in_place(train_job, live, job_set)
         try:
             return await self._apply_with_gangs(train_job, live, job_set, siblings)
         except (ForbiddenError, InvalidError) as error:
             rule = JobSetRule(live.to_dict())
-            if not (rule.suspended and writes.refuses_change(error)):
+            if not (rule.suspended and writes.is_immutable_refusal(error)):
                 raise
             await self._rebuild(train_job, live, job_set, rule, error)
             raise
@@ -322,12 +322,12 @@ class Children:
         self, train_job: TrainJob, live: JobSet | None, job_set: JobSet | None, siblings: list[Object]
     ) -> Applied:
         """Apply the objects. A gang whose immutable fields would change is deleted first."""
-        await gangs.make_way(self._client, live, siblings)
+        await gangs.delete_outdated(self._client, live, siblings)
         try:
             return await self._apply(train_job, live, job_set, siblings)
         except InvalidError as error:
-            if writes.refuses_change(error) and gangs.refuses(error):
-                await gangs.make_way(self._client, live, siblings, refused=True)
+            if writes.is_immutable_refusal(error) and gangs.is_about_gang(error):
+                await gangs.delete_outdated(self._client, live, siblings, refused=True)
             raise
 
     async def _apply(
@@ -363,7 +363,7 @@ class Children:
         except NotFoundError:
             return PendingError(f"{sibling.gvk.kind.lower()} {sibling.key}: it was deleted")
 
-    async def _settle(self, train_job: TrainJob) -> None:
+    async def _remove_note(self, train_job: TrainJob) -> None:
         """Remove the note of a suspension from a TrainJob whose JobSet does not run or need not be suspended.
 
         Raises:
@@ -388,7 +388,7 @@ class Children:
         If the TrainJob has changed since the JobSet was built, only IndependentConfigMaps are restored. Other missing
         siblings are reported.
         """
-        if ended(live) and not adopted and self._memories[train_job.key].settled:
+        if ended(live) and not adopted and self._memories[train_job.key].matched:
             # No more pods are created, and this process has seen the siblings. An unreadable runtime is still reported.
             await runtime.require(train_job)
             return []
@@ -398,7 +398,7 @@ class Children:
             await self.reports.missing(train_job, live, [])
             return []
         job_set, _ = await _desired(runtime, train_job)
-        if job_set is not None and not JobSetRule(live.to_dict()).holds(job_set.to_dict()):
+        if job_set is not None and not JobSetRule(live.to_dict()).matches(job_set.to_dict()):
             held = [each for each in pending if not isinstance(each, IndependentConfigMap)]
             if held:
                 log.logger_from().info("Changes wait until the TrainJob is suspended", jobSet=str(live.key))
@@ -407,7 +407,7 @@ class Children:
             pending = [each for each in pending if isinstance(each, IndependentConfigMap)]
         return [(obj, await self._applier.apply(train_job.key, obj)) for obj in pending]
 
-    async def _follow(self, train_job: TrainJob, live: JobSet, desired: JobSet) -> None:
+    async def _prepare_in_place(self, train_job: TrainJob, live: JobSet, desired: JobSet) -> None:
         """Return if ``desired`` can be applied in place. Otherwise suspend or delete the JobSet, and raise.
 
         The JobSet is deleted only if the server's dry run of the apply refuses a change of an immutable field, or shows
@@ -420,19 +420,19 @@ class Children:
             return
         wire = live.to_dict()
         rule = JobSetRule(wire)
-        if rule.holds(desired.to_dict()):
+        if rule.matches(desired.to_dict()):
             return
         refusal: StatusError | None = None
         try:
             preview = await self._send(desired, live, dry_run=True)
         except (ForbiddenError, InvalidError) as error:
-            if not writes.refuses_change(error):
+            if not writes.is_immutable_refusal(error):
                 raise
             refusal = error
         else:
             if content(preview) == content(wire):
-                self._applier.settle(train_job.key, desired, live)
-            if rule.keeps(preview) or (rule.suspended and not rule.observed):
+                self._applier.remember_match(train_job.key, desired, live)
+            if rule.leaves_fixed_fields(preview) or (rule.suspended and not rule.observed):
                 return
         if not rule.suspended:
             await self._suspend_as_it_is(live, desired)
@@ -479,7 +479,7 @@ class Children:
                 raise
             raise refusal from error
         memory.rebuilt = wanted
-        memory.settled.clear()
+        memory.matched.clear()
         message = (
             f"JobSet {live.key} is built again: the TrainJob changed fields that are immutable in a JobSet"
         )

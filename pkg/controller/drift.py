@@ -165,11 +165,11 @@ class JobSetRule:
         )
         self.active: bool = any(job.get("active") or job.get("ready") for job in self._jobs)
 
-    def holds(self, desired: Wire) -> bool:
+    def matches(self, desired: Wire) -> bool:
         """Return True if the fixed fields are as desired, as far as this can be decided without a request."""
         return equal(_fixed(self._live), _fixed(desired))
 
-    def keeps(self, answer: Wire) -> bool:
+    def leaves_fixed_fields(self, answer: Wire) -> bool:
         """Return True if ``answer``, the result of a dry run of a change, has the same fixed fields."""
         return _fixed(answer) == _fixed(self._live)
 

@@ -68,9 +68,9 @@ class FailureEvidence:
         """The failures that have an event, by the TrainJob's UID and the run of its JobSet."""
         self._problem = ""
 
-    def remark(self) -> str:
-        """Return a remark for readiness if the permission to watch failed pods is missing, otherwise an empty text."""
-        return self._problem and f"failures of pods are not recorded: {self._problem}"
+    def remark(self) -> str | None:
+        """Return a remark for readiness if the permission to watch failed pods is missing, otherwise None."""
+        return f"failures of pods are not recorded: {self._problem}" if self._problem else None
 
     def degraded(self) -> Mapping[GVK, str]:
         """Return Pod with the reason if the permission to watch failed pods is missing, otherwise nothing."""
@@ -82,7 +82,7 @@ class FailureEvidence:
             try:
                 while True:
                     try:
-                        await self._follow()
+                        await self._watch_failures()
                     except (StatusError, RestError) as error:
                         _log.debug("Failed pods cannot be watched", error=error)
                         self._problem = (
@@ -92,7 +92,7 @@ class FailureEvidence:
             finally:
                 self._problem = ""
 
-    async def _follow(self) -> None:
+    async def _watch_failures(self) -> None:
         """Handle the pods that have failed before, and then those that fail, until the watch ends."""
         token = version = ""
         while True:

@@ -21,7 +21,7 @@ _LONGEST: Final = 1000 * 365 * 24 * 3600
 """The longest deadline, in seconds. Longer ones are shortened to it, since a later time could not be represented."""
 
 
-def keep_end(train_job: TrainJob, status: TrainJobStatus) -> None:
+def keep_outcome(train_job: TrainJob, status: TrainJobStatus) -> None:
     """Remove Failed from the new status of a TrainJob that is already Complete, or Complete if it is already Failed."""
     old, ends = train_job.status.conditions, (trainer.TRAIN_JOB_COMPLETE, trainer.TRAIN_JOB_FAILED)
     if status.conditions and any(conditions.is_true(old, end) for end in ends):

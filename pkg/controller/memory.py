@@ -21,7 +21,7 @@ class Memory:
 
     arrived: datetime | None = None
     """When the watch delivered the TrainJob."""
-    settled: dict[Name, tuple[bytes, bytes]] = field(default_factory=dict)
+    matched: dict[Name, tuple[bytes, bytes]] = field(default_factory=dict)
     """For each child that needs no apply, the digests of its desired and of its live object."""
     compared: tuple[str | None, int] | None = None
     """The TrainJob's uid and generation when its running JobSet was last compared with it."""

@@ -135,9 +135,9 @@ class TrainJobReconciler:
         self._phases = metrics.TrainJobPhases()
         self.remark = applier.remark
         self.timer = Timer()
-        self._life: Final[Mapping[State, tuple[Callable[[_Pass], Awaitable[None]], ...]]] = {
+        self._steps: Final[Mapping[State, tuple[Callable[[_Pass], Awaitable[None]], ...]]] = {
             State.FINISHED: (self._read_status, self._write_status, self._delete_expired),
-            State.NAME_TAKEN: (self._stand_back, self._fail_expired, self._write_status),
+            State.NAME_TAKEN: (self._report_taken_name, self._fail_expired, self._write_status),
             State.UNSUPPORTED: (self._fail_unsupported, self._write_status),
             State.EXPIRED: (
                 self._reconcile_children,  # only if it has a JobSet: an orphaned one is adopted and deleted later
@@ -172,7 +172,7 @@ class TrainJobReconciler:
         this = await self._begin(stored)
         state = _state_of(this)
         _count(state if state is not State.ACTIVE or this.job_set is None else state_of(stored, this.job_set))
-        for step in self._life[state]:
+        for step in self._steps[state]:
             await _attempt(this, step(this))
         return self._conclude(request, this)
 
@@ -203,7 +203,7 @@ class TrainJobReconciler:
             self.timer.set(request, left)
         return _result(errors, left)
 
-    async def _stand_back(self, this: _Pass) -> None:
+    async def _report_taken_name(self, this: _Pass) -> None:
         """Set the condition Suspended, and raise why the JobSet with the TrainJob's name cannot be used.
 
         The status of that JobSet must not be copied to the TrainJob. If it belongs to an earlier TrainJob of the same
@@ -264,7 +264,7 @@ class TrainJobReconciler:
                 raise
             return  # a finished TrainJob keeps its status when its children are deleted
         if status is not None:
-            jobconditions.keep_end(train_job, status)
+            jobconditions.keep_outcome(train_job, status)
             train_job.status = status
 
     async def _write_status(self, this: _Pass) -> None:
@@ -340,7 +340,9 @@ class TrainJobReconciler:
             for registrar in runtime.event_handler_registrars():
                 builder = registrar(builder, mgr.client, mgr.cache)
         builder = _watch_obstacles(builder, mgr.client)
-        builder.watches_raw_source(self.timer).watches_raw_source(unbuilt_first(mgr.cache)).complete(self)
+        builder.watches_raw_source(self.timer).watches_raw_source(without_job_set_first(mgr.cache)).complete(
+            self
+        )
 
 
 def _state_of(this: _Pass) -> State:
@@ -431,11 +433,11 @@ def _watch_obstacles(builder: Builder, reader: client.Reader) -> Builder:
         (TrainingRuntime, indexer.TRAIN_JOB_RUNTIME_REF_KEY),
         (ClusterTrainingRuntime, indexer.TRAIN_JOB_CLUSTER_RUNTIME_REF_KEY),
     ):
-        builder = builder.watches(kind, followers(reader, index), predicates=[_APPEARED])
-    return builder.watches(JobSet, handler.Funcs(delete=namesake(reader)), predicates=[_GONE])
+        builder = builder.watches(kind, enqueue_followers(reader, index), predicates=[_APPEARED])
+    return builder.watches(JobSet, handler.Funcs(delete=enqueue_name_waiter(reader)), predicates=[_GONE])
 
 
-def followers(reader: client.Reader, index: str) -> handler.Funcs[Object]:
+def enqueue_followers(reader: client.Reader, index: str) -> handler.Funcs[Object]:
     """Return the handler that enqueues the TrainJobs that still follow their runtime, found through ``index``.
 
     A TrainJob follows its runtime while it has no JobSet or its JobSet is suspended. If the TrainJob itself is not
@@ -460,7 +462,9 @@ async def _follows(reader: client.Reader, job: TrainJob) -> bool:
         return True
 
 
-def namesake(reader: client.Reader) -> Callable[[event.DeleteEvent[JobSet], handler.Queue], Awaitable[None]]:
+def enqueue_name_waiter(
+    reader: client.Reader,
+) -> Callable[[event.DeleteEvent[JobSet], handler.Queue], Awaitable[None]]:
     """Return the handler that enqueues the TrainJob whose name a deleted JobSet of another owner has used."""
 
     async def wake(evt: event.DeleteEvent[JobSet], queue: handler.Queue) -> None:
@@ -476,7 +480,7 @@ def namesake(reader: client.Reader) -> Callable[[event.DeleteEvent[JobSet], hand
     return wake
 
 
-def unbuilt_first(informers: source.Informers) -> source.Expedited:
+def without_job_set_first(informers: source.Informers) -> source.Expedited:
     """Return the source that moves TrainJobs without a JobSet to the front of the queue when the manager starts.
 
     They were created while no manager ran. Most other TrainJobs need no work.

@@ -83,7 +83,7 @@ def raise_if_stale(error: InvalidError, reason: str) -> None:
         raise PendingError(reason) from error
 
 
-def refuses_change(error: StatusError) -> bool:
+def is_immutable_refusal(error: StatusError) -> bool:
     """Return True if a request was refused because it changes an immutable field.
 
     The API has no machine-readable reason for this: only the messages of the causes say so, or the message of the error

@@ -260,5 +260,5 @@ async def test_without_the_right_readiness_has_one_line_and_the_feature_heals_wh
         granted = True
         await anyio.sleep(10)
         assert len(await world.found()) == 1
-        assert evidence.remark() == ""
+        assert evidence.remark() is None
     assert not next(metrics.KIND_DEGRADED.collect()).samples
