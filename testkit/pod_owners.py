@@ -14,7 +14,7 @@ from controller_runtime.machinery.crd import custom_resource_definition
 from hack import rbac
 from pkg.apis.kai.v2alpha2 import PodGroup
 from pkg.podgrouper import ANY_VERSION, new_plugins_hub
-from pkg.podgrouper.hub import BETWEEN
+from pkg.podgrouper.hub import WATCHED_WITHOUT_ROW
 
 READ: Final = {"get", "list", "watch"}
 NO_OWNERS: Final = {"", "scheduling.k8s.io"}
@@ -29,7 +29,7 @@ def owners() -> dict[tuple[str, str], GVK]:
     any_version = [
         gvk for gvk in new_plugins_hub(FakeClient(), found=[]).kinds() if gvk.version == ANY_VERSION
     ]
-    beside = [GVK(each.group, "v1", each.kind) for each in BETWEEN]
+    beside = [GVK(each.group, "v1", each.kind) for each in WATCHED_WITHOUT_ROW]
     others = [*beside, *(gvk._replace(version="v1") for gvk in any_version)]
     known = {(gvk.group, f"{gvk.kind.lower()}s"): gvk for gvk in (*others, *rows)}
     verbs: dict[tuple[str, str], set[str]] = {}

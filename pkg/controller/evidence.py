@@ -34,7 +34,7 @@ from .starts import Recorder
 
 # +kubebuilder:rbac:groups="",resources=pods,verbs=list;watch
 
-MOST: Final = 5
+MAX_FAILURES: Final = 5
 """Maximum number of events about one run of a JobSet. In distributed training, one failure makes the others fail."""
 _FAILED: Final = {"status.phase": "Failed"}
 _PAGE: Final = 100
@@ -128,7 +128,7 @@ class FailureEvidence:
             self._recorded.popitem(last=False)
         for each in failures:
             key = f"{attempt}/{each.step}/{each.container}/{each.exit_code}/{each.reason}"
-            if key not in recorded and len(recorded) < MOST:
+            if key not in recorded and len(recorded) < MAX_FAILURES:
                 recorded.add(key)
                 self._recorder.event_once(owner, "Warning", REASON, str(each), key=key)
 

@@ -42,7 +42,7 @@ class Recorder(Protocol):
     ) -> None: ...
 
 
-class _Mark(NamedTuple):
+class _Waiting(NamedTuple):
     uid: str
     at: float
     """The time at which the TrainJob is reported, on the clock of the event loop."""
@@ -71,7 +71,7 @@ class Starts:
         self._after = after
         self._runtimes = runtimes or {}
         self._now = now
-        self._waiting: dict[NamespacedName, _Mark] = {}
+        self._waiting: dict[NamespacedName, _Waiting] = {}
         """Ordered by the time of the report."""
         self._reported: dict[NamespacedName, str] = {}
         """The UIDs of TrainJobs that were reported and have not started yet."""
@@ -119,7 +119,7 @@ class Starts:
 
     def _wait(self, key: NamespacedName, uid: str) -> None:
         self._waiting.pop(key, None)
-        self._waiting[key] = _Mark(uid, anyio.current_time() + self._after)
+        self._waiting[key] = _Waiting(uid, anyio.current_time() + self._after)
         self._added.set()
 
     async def _report(self, key: NamespacedName) -> None:

@@ -24,9 +24,9 @@ LONGEST: Final = 60.0
 """Maximum delay of a pod, in seconds."""
 DEBT: Final = SHARE * LONGEST
 """Maximum debt of a namespace in worker seconds. The waits of several workers for an unreachable server add up."""
-NAMESPACES: Final = 1024
+MAX_ACCOUNTS: Final = 1024
 """Maximum number of accounts. When it is exceeded, the half that owes least is closed."""
-LARGE: Final = 64 * 2**10
+LARGE_TEXT: Final = 64 * 2**10
 """Size in bytes above which decoding a text is charged to its namespace."""
 
 
@@ -86,7 +86,7 @@ class Budget:
         Raises:
             OverBudgetError: the text is large and no time is left.
         """
-        if text is None or len(text) <= LARGE:
+        if text is None or len(text) <= LARGE_TEXT:
             return decode()
         self.check(namespace)
         started = time.thread_time()
@@ -98,7 +98,7 @@ class Budget:
     def _account(self, namespace: str) -> _Account:
         account = self._accounts.get(namespace)
         if account is None:
-            if len(self._accounts) >= NAMESPACES:
+            if len(self._accounts) >= MAX_ACCOUNTS:
                 self._close()
             account = self._accounts[namespace] = _Account(TokenBucket(SHARE, SAVED, self._clock))
         return account
@@ -106,4 +106,4 @@ class Budget:
     def _close(self) -> None:
         """Close half of the accounts at once, because this sorts all of them."""
         by_debt = sorted(self._accounts, key=lambda namespace: self._accounts[namespace].balance.tokens())
-        self._accounts = {namespace: self._accounts[namespace] for namespace in by_debt[: NAMESPACES // 2]}
+        self._accounts = {namespace: self._accounts[namespace] for namespace in by_debt[: MAX_ACCOUNTS // 2]}

@@ -66,7 +66,7 @@ Below another wrapper it is not, because wrappers only look up rows of the exact
 NATIVE: Final = frozenset(version.group_kind for versions in KINDS.values() for version in versions)
 """The kinds of Kubernetes' own API for gangs. Only the spec of these objects is read."""
 
-BETWEEN: Final = (
+WATCHED_WITHOUT_ROW: Final = (
     frozenset(
         {
             GroupKind("grove.io", "PodClique"),
@@ -133,13 +133,13 @@ class PluginsHub:
         return max(found, key=_BY_EXTENT.index) if found else Reads.OBJECT
 
     def watches(self, kind: GVK) -> bool:
-        """Return True if owners of ``kind`` may be watched: kinds with a row, and those in ``BETWEEN``.
+        """Return True if owners of ``kind`` may be watched: kinds with a row, and those in ``WATCHED_WITHOUT_ROW``.
 
         A reference to another kind, such as Secret, does not start a watch of that kind. Pods have their own watch.
         """
         if kind == Pod.gvk:
             return False
-        if kind.group_kind in BETWEEN:
+        if kind.group_kind in WATCHED_WITHOUT_ROW:
             return True
         return any(_row(table, kind) for table in self._tables.values())
 

@@ -56,7 +56,7 @@ REFUSALS: Final = 1024
 _OVERHEAD: Final = 1024
 """Bytes that a remembered text takes in addition to its length."""
 
-Edition = tuple[str | None, int | str | None]
+ContentVersion = tuple[str | None, int | str | None]
 """UID, and generation or resource version."""
 
 
@@ -77,7 +77,7 @@ class _Content(NamedTuple):
     """All fields of an owner except its metadata. The status may be missing too."""
 
     text: bytes
-    editions: set[Edition]
+    versions: set[ContentVersion]
 
 
 class OwnerCache:
@@ -112,7 +112,7 @@ class OwnerCache:
         self._locks: KeyedLocks[Key] = KeyedLocks()
         self._reading: dict[Key, bool] = {}
         """Owners whose metadata is being read: False if the watch has reported their deletion meanwhile."""
-        self._alone: set[str] = set()
+        self._reading_unwatched: set[str] = set()
         """Namespaces that are reading an owner of a kind that may not be watched; each reads only one at a time."""
 
     # Owners.
@@ -149,12 +149,12 @@ class OwnerCache:
             return _assembled(kind, meta, {})
         if kind == Pod.gvk:
             return await self._pod(owner.key)
-        key, edition = Key(kind, owner.namespace, owner.name), _edition(meta, reads)
+        key, version = Key(kind, owner.namespace, owner.name), _content_version(meta, reads)
         content = self._contents.find(key)
-        if content is None or edition not in content.editions:
+        if content is None or version not in content.versions:
             async with self._locks.holding(key):
                 content = self._contents.find(key)
-                if content is None or edition not in content.editions:
+                if content is None or version not in content.versions:
                     return await self._read_content(key, meta, reads)
         text = content.text
         decoded = self.budget.decoded(owner.namespace, text, lambda: msgspec.json.decode(text))
@@ -276,12 +276,12 @@ class OwnerCache:
         """Read the object whose metadata is ``meta`` and remember its content; the caller holds the owner's lock."""
         found = await self._get(unstructured, key)
         read, content = found.metadata, found.unknown_fields
-        editions = {_edition(read, reads), _edition(read, Reads.SPEC)}
-        if len(editions) == 1 and read.generation:
+        versions = {_content_version(read, reads), _content_version(read, Reads.SPEC)}
+        if len(versions) == 1 and read.generation:
             # The status is not kept. A grouper that needs it will read the object again.
             content = {name: value for name, value in content.items() if name != "status"}
         text = msgspec.json.encode(content)
-        self._contents.keep(key, _Content(text, editions), _OVERHEAD + len(text))
+        self._contents.keep(key, _Content(text, versions), _OVERHEAD + len(text))
         if read.uid == meta.uid and older(read.resource_version or "", meta.resource_version or ""):
             return _assembled(key.kind, meta, found.unknown_fields)
         return found
@@ -300,10 +300,10 @@ class OwnerCache:
         kind, namespace, name = key
         self.budget.check(namespace)
         self._check_turn(key)
-        alone = not self.kinds.watches(kind)
+        unwatched = not self.kinds.watches(kind)
         started, failed = self._clock(), True
-        if alone:
-            self._alone.add(namespace)
+        if unwatched:
+            self._reading_unwatched.add(namespace)
         try:
             with anyio.fail_after(READ_TIMEOUT):
                 if self._served is not None:
@@ -315,12 +315,12 @@ class OwnerCache:
         except ForbiddenError as error:
             # Permissions do not depend on the object's name.
             self._refusals.keep(Key(kind, namespace, ""), error)
-            metrics.OWNERS_UNREADABLE.labels("other" if alone else str(kind.group_kind)).inc()
+            metrics.OWNERS_UNREADABLE.labels("other" if unwatched else str(kind.group_kind)).inc()
             raise
         finally:
-            if alone:
-                self._alone.remove(namespace)
-            if alone or failed:
+            if unwatched:
+                self._reading_unwatched.remove(namespace)
+            if unwatched or failed:
                 self.budget.spend(namespace, max(REQUEST, self._clock() - started))
         return found
 
@@ -330,7 +330,7 @@ class OwnerCache:
         Raises:
             OverBudgetError: the kind may not be watched, and the namespace is reading another owner of such a kind.
         """
-        if key.namespace in self._alone and not self.kinds.watches(key.kind):
+        if key.namespace in self._reading_unwatched and not self.kinds.watches(key.kind):
             raise self.budget.put_off(key.namespace)
 
     # Watches.
@@ -355,7 +355,7 @@ class OwnerCache:
             self._reading[key] = False
 
 
-def _edition(meta: ObjectMeta, reads: Reads) -> Edition:
+def _content_version(meta: ObjectMeta, reads: Reads) -> ContentVersion:
     """Return the UID, and the generation or resource version, which changes with the parts that ``reads`` names."""
     by_generation = reads is Reads.SPEC and meta.generation
     return meta.uid, meta.generation if by_generation else meta.resource_version

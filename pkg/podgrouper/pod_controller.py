@@ -60,11 +60,11 @@ class Options:
     namespace_labels: Mapping[str, str] = field(default_factory=dict)
 
 
-class _Mark(NamedTuple):
+class _OwnWrite(NamedTuple):
     """Our latest write to a pod, remembered until the cache shows it."""
 
     version: str
-    alone: bool
+    is_only_change: bool
     """True if only our write changed the fields of the pod that we read, and the pod does not own the group."""
     found: Grouping
 
@@ -99,7 +99,7 @@ class PodReconciler:
         self._options = options or Options()
         self._cpu = cpu
         self._decoding = Budget()
-        self._marks: dict[NamespacedName, _Mark] = {}
+        self._own_writes: dict[NamespacedName, _OwnWrite] = {}
 
     async def reconcile(self, request: ctrl.Request) -> ctrl.Result:
         """Update one pod's group and the pod's annotation.
@@ -125,7 +125,7 @@ class PodReconciler:
                 return ctrl.Result()
             pod = await self._read(request)
         except NotFoundError:
-            self._marks.pop(request, None)
+            self._own_writes.pop(request, None)
             return ctrl.Result()
         if pod.spec.scheduler_name != self._options.scheduler_name or _is_grouped_orphan(pod):
             return ctrl.Result()
@@ -159,14 +159,14 @@ class PodReconciler:
 
     async def _has_nothing_new(self, key: NamespacedName) -> bool:
         """Return True if the cached pod predates our own write, or if nothing else has changed since we grouped it."""
-        if (mark := self._marks.get(key)) is None:
+        if (ours := self._own_writes.get(key)) is None:
             return False
         version = (await client.peek(self._client, Pod, key)).resource_version
-        if older(version, mark.version):
+        if older(version, ours.version):
             return True  # the cache will show our write later, which triggers a reconcile
-        self._marks.pop(key, None)
-        alone = mark.alone and version == mark.version
-        return alone and await self._grouper.is_current(mark.found, key.namespace)
+        self._own_writes.pop(key, None)
+        unchanged = ours.is_only_change and version == ours.version
+        return unchanged and await self._grouper.is_current(ours.found, key.namespace)
 
     async def selects(self, namespace: str) -> bool:
         """Return True if pods of ``namespace`` are to be grouped."""
@@ -258,9 +258,9 @@ class PodReconciler:
         body = msgspec.json.encode({"metadata": patch})
         before = pod.metadata
         # Only the metadata of the response is needed.
-        marked = metadata_only(Pod)(metadata=ObjectMeta(name=before.name, namespace=before.namespace))
-        after = (await self._client.patch(marked, client.raw_patch(client.MERGE, body))).metadata
-        self._marks[pod.key] = _Mark(
+        patched = metadata_only(Pod)(metadata=ObjectMeta(name=before.name, namespace=before.namespace))
+        after = (await self._client.patch(patched, client.raw_patch(client.MERGE, body))).metadata
+        self._own_writes[pod.key] = _OwnWrite(
             after.resource_version or "",
             (after.labels or {}) == {**pod.labels, **patch.get("labels", {})}
             and (after.annotations or {}) == {**pod.annotations, **patch.get("annotations", {})}

@@ -66,8 +66,8 @@ class ServedRules:
         self._rules: Rules | None = None
         self._expires: float | None = None
         """Time at which rules that were chosen without a schema expire; None if they do not."""
-        self._waited = False
-        """True if we have waited for the schema of the served PodGroup, and it was not published."""
+        self._waited_in_vain = False
+        """True if the schema of the served PodGroup was not published while we waited for it."""
         self._lock = anyio.Lock()
 
     async def current(self) -> Rules:
@@ -111,10 +111,10 @@ class ServedRules:
                 return self._use(schema)
             if not await self._is_served():
                 # No group can be written, and the CRD of another release may be installed at any moment.
-                self._waited = False
+                self._waited_in_vain = False
                 return self._use(None, 0.0)
-            if self._waited or anyio.current_time() >= deadline:
-                self._waited = True
+            if self._waited_in_vain or anyio.current_time() >= deadline:
+                self._waited_in_vain = True
                 return self._use(None, MISSING_TTL)
             await anyio.sleep(_STEP)
 

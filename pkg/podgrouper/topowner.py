@@ -20,8 +20,8 @@ _PLAIN: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[A-Za-z][
 _WORDS: Final = frozenset(("true", "false", "null", "y", "n", "yes", "no", "on", "off"))
 _UNPRINTABLE: Final = re.compile("[^\\t\\n\\x20-\\x7e\\xa0-\\ud7ff\\ue000-\\ufefe\\uff00-\\ufffd]")
 _NUMBER_OR_WORD: Final = re.compile(r"~?|[-+]?\.?[0-9A-Za-z_][0-9A-Za-z_.+-]*")
-_SIGN_BEHIND_BASE: Final = re.compile(r"(0[ob])([-+])")
-"""A number with the sign after the prefix, such as ``0b-1``: upstream's library reads it, our reader does not."""
+_SIGN_AFTER_PREFIX: Final = re.compile(r"(0[ob])([-+])")
+"""As in ``0b-1``: upstream's library reads such a number, our reader does not."""
 _BASE_60: Final = re.compile(r"[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?")
 _DATE: Final = re.compile(r"[0-9]{4}-[0-9Tt:., Z+-]+")
 
@@ -90,7 +90,7 @@ def _is_number_or_word(text: str) -> bool:
     if not _NUMBER_OR_WORD.fullmatch(text):
         return False
     try:
-        return not isinstance(goyaml.load(_SIGN_BEHIND_BASE.sub(r"\2\1", text)), str)
+        return not isinstance(goyaml.load(_SIGN_AFTER_PREFIX.sub(r"\2\1", text)), str)
     except goyaml.YAMLError:  # infinity, or not a number: JSON has neither
         return True
 

@@ -181,7 +181,7 @@ async def check_managers(sim: Simulation) -> None:
             if isinstance(reconciler, TrainJobReconciler):
                 _check_trackers(sim, name, reconciler)
             if isinstance(reconciler, PodReconciler):
-                left = reconciler._marks.keys() - sim.server.table(Pod).rows.keys()
+                left = reconciler._own_writes.keys() - sim.server.table(Pod).rows.keys()
                 assert not left, f"pods are remembered too long: {name} {sorted(left)}"
     if sim.failures:
         raise sim.failures[0]

@@ -44,7 +44,7 @@ class DelegatingGrouper(Grouper):
         """
 
 
-class EarlierGroupsGrouper(DelegatingGrouper):
+class LegacyGroupsGrouper(DelegatingGrouper):
     """Base of groupers that use a group with the name that earlier rules gave, if it exists and the search is on."""
 
     def __init__(

@@ -17,7 +17,7 @@ from pkg.constants import kai
 from pkg.podgrouper.podgroup import Metadata
 
 from . import fields
-from .delegating import EarlierGroupsGrouper
+from .delegating import LegacyGroupsGrouper
 from .errors import AccessorError, GroupingError
 from .gonumbers import parse_int32
 from .grouper import Reads
@@ -26,7 +26,7 @@ _log: Final = log.logger_from("podgrouper")
 
 
 # +kubebuilder:rbac:groups=batch,resources=jobs,verbs=get;list;watch
-class K8sJobGrouper(EarlierGroupsGrouper):
+class K8sJobGrouper(LegacyGroupsGrouper):
     """Groups each pod of a Job alone: a Job does not need its pods at the same time."""
 
     name = "BatchJob Grouper"
@@ -50,7 +50,7 @@ class K8sJobGrouper(EarlierGroupsGrouper):
         return pod.name
 
 
-class WholeJobGrouper(EarlierGroupsGrouper):
+class WholeJobGrouper(LegacyGroupsGrouper):
     """Groups the pods of a Job; an annotation sets how many of them are required, by default one.
 
     A pod that already has a group of its own, by the rules of v0.13, stays in it.

@@ -150,10 +150,10 @@ def _tree(job_set: Unstructured, jobs: list[_Job]) -> list[SubGroupMetadata]:
         replicas = 1 if replicas is None else replicas
         needed, topology = _needed_pods(job), _topology(job)
         leaves += max(0, replicas)
-        if leaves > segments.MOST_SUBGROUPS:
+        if leaves > segments.MAX_SUBGROUPS_V0_17:
             raise GroupingError(
                 f"JobSet {_named(job_set)}: replicatedJobs[{index}].replicas: {replicas} is too large: a pod group has"
-                f" at most {segments.MOST_SUBGROUPS} replicas of all replicated jobs"
+                f" at most {segments.MAX_SUBGROUPS_V0_17} replicas of all replicated jobs"
             )
         groups.append(SubGroupMetadata(name=name, min_sub_group=replicas))
         groups += [

@@ -139,9 +139,10 @@ def _count_sub_groups(groups: list[SubGroupMetadata]) -> None:
 
 
 def _check_number(number: int) -> None:
-    if number > segments.MOST_SUBGROUPS:
+    if number > segments.MAX_SUBGROUPS_V0_17:
         raise GroupingError(
-            f"number of subgroups segments {number} is greater than max allowed segmentation {segments.MOST_SUBGROUPS}"
+            f"number of subgroups segments {number} is greater than max allowed segmentation"
+            f" {segments.MAX_SUBGROUPS_V0_17}"
         )
 
 

@@ -16,17 +16,17 @@ from pkg.podgrouper.podgroup import TopologyConstraintMetadata
 from . import fields
 from .errors import AccessorError, GroupingError
 
-MOST: Final = 100_000
+MAX_SEGMENTS: Final = 100_000
 """Maximum number of segments of a group. No API server stores so many subgroups; the limit bounds our memory."""
 
-MOST_SUBGROUPS: Final = 10_000
+MAX_SUBGROUPS_V0_17: Final = 10_000
 """Maximum number of segments or replicas of a group by the rules of v0.17."""
 
 
 def check_number(segments: int) -> None:
     """Raise GroupingError if the API server cannot store a group with this many segments."""
-    if segments > MOST:
-        raise GroupingError(f"{segments} segments are too many for a pod group, at most {MOST}")
+    if segments > MAX_SEGMENTS:
+        raise GroupingError(f"{segments} segments are too many for a pod group, at most {MAX_SEGMENTS}")
 
 
 def topology_constraint(

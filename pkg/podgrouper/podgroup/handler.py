@@ -24,11 +24,11 @@ _log: Final = log.logger_from("podgrouper")
 
 _TRIES: Final = 5
 """Number of attempts to write a group that other clients also write, before the conflict is raised."""
-_SETTLED: Final = 20_000
+_REMEMBERED: Final = 20_000
 """Maximum number of groups and subgroups, counted together, that are remembered as up to date."""
 
 
-class _Settled(NamedTuple):
+class _UpToDate(NamedTuple):
     """A group that was found up to date. Its other pods, reconciled later, usually describe the same group."""
 
     version: str
@@ -51,7 +51,7 @@ class Handler:
         self._node_pool_key = node_pool_key
         self._queue_key = queue_key
         self._locks: KeyedLocks[NamespacedName] = KeyedLocks()
-        self._settled: Memory[NamespacedName, _Settled] = Memory(_SETTLED)
+        self._up_to_date: Memory[NamespacedName, _UpToDate] = Memory(_REMEMBERED)
 
     async def apply_to_cluster(self, metadata: Metadata, rules: Rules = OLDEST) -> None:
         """Create or update the group that ``metadata`` describes, in the fields that ``rules`` know.
@@ -64,18 +64,18 @@ class Handler:
         async with self._locks.holding(key):
             try:
                 version = (await client.peek(self._client, PodGroup, key)).resource_version
-                if version and self._settled.find(key) == (version, metadata, rules):
+                if version and self._up_to_date.find(key) == (version, metadata, rules):
                     return
                 stored = await self._client.get(PodGroup, key)
             except NotFoundError:
-                self._settled.drop(key)
+                self._up_to_date.drop(key)
                 created = await self._create(pod_group_for(metadata, rules))
                 if created is None:
                     return
                 stored = created
-            settled = await self._update(stored, pod_group_for(metadata, rules), rules)
-            if settled is not None:
-                self._settled.keep(key, _Settled(settled, metadata, rules), 1 + len(metadata.sub_groups))
+            current = await self._update(stored, pod_group_for(metadata, rules), rules)
+            if current is not None:
+                self._up_to_date.keep(key, _UpToDate(current, metadata, rules), 1 + len(metadata.sub_groups))
 
     async def _create(self, wanted: PodGroup) -> PodGroup | None:
         """Create the group and return None. If it exists already, return the existing group."""
@@ -92,7 +92,7 @@ class Handler:
         """Update the group and return None. If it is up to date already, return its version."""
         labels, constraint = wanted.labels, wanted.spec.topology_constraint
         for attempt in range(_TRIES):
-            self._take_what_others_own(wanted, labels, stored)
+            self._keep_assigned_values(wanted, labels, stored)
             if rules is Rules.V0_13:
                 _keep_durations(wanted, stored)
             elif constraint is None or not constraint.topology:
@@ -113,7 +113,7 @@ class Handler:
                 break
         return None
 
-    def _take_what_others_own(self, wanted: PodGroup, labels: Mapping[str, str], stored: PodGroup) -> None:
+    def _keep_assigned_values(self, wanted: PodGroup, labels: Mapping[str, str], stored: PodGroup) -> None:
         """Keep the stored values that the assigner of queues and node pools sets; ``labels`` are those that we want."""
         wanted.spec.mark_unschedulable = stored.spec.mark_unschedulable
         wanted.spec.scheduling_backoff = stored.spec.scheduling_backoff

@@ -36,7 +36,7 @@ OVERLAP: Final = timedelta(hours=24)
 """Time for which former authorities are trusted in addition to a new one. By then, every replica uses the new one."""
 SINCE: Final = "trainer.kubeflow.org/webhook-authority-since"
 """Annotation with the time at which the newest authority was added, while others are trusted too."""
-MOST: Final = 64
+MAX_FORMER: Final = 64
 """Maximum number of former authorities that are kept, for any number of rotations within the overlap."""
 
 _BEGIN: Final = b"-----BEGIN CERTIFICATE-----"
@@ -129,7 +129,7 @@ def _former(newest: list[x509.Certificate], bundles: Iterable[bytes], now: datet
         if found not in newest and found.not_valid_after_utc > now
     }
     by_age = sorted(kept, key=lambda cert: (cert.not_valid_before_utc, cert.serial_number), reverse=True)
-    return [kept[cert] for cert in by_age[:MOST]]
+    return [kept[cert] for cert in by_age[:MAX_FORMER]]
 
 
 def _since(configuration: Configuration, now: datetime) -> datetime | None:

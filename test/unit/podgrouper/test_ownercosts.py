@@ -15,7 +15,7 @@ from controller_runtime.machinery import GVK, Unstructured, metadata_only
 from controller_runtime.machinery.errors import ForbiddenError, NotFoundError
 from controller_runtime.rest import NoKindMatchError, TransportError
 
-from pkg.podgrouper.budget import LARGE, OverBudgetError
+from pkg.podgrouper.budget import LARGE_TEXT, OverBudgetError
 from pkg.podgrouper.hub import new_plugins_hub
 from pkg.podgrouper.ownercache import CAPACITY, READ_TIMEOUT, READ_TTL, OwnerCache
 from pkg.podgrouper.plugins import Reads
@@ -213,7 +213,7 @@ async def test_owners_of_a_megabyte_are_kept_within_the_bound_and_take_nothing_f
 async def test_decoding_a_large_owner_for_each_of_its_pods_is_charged(
     cluster: Cluster, owners: OwnerCache, make_object: MakeObject, large: str
 ) -> None:
-    text: dict[str, Any] = {large: {"a": "x" * LARGE}}
+    text: dict[str, Any] = {large: {"a": "x" * LARGE_TEXT}}
     await cluster.put(job := make_object("batch/v1", "Job", "j", generation=1, **text), reported=False)
     for _ in range(2):
         await owners.instance(await owners.metadata(reference(job), "team-a"), Reads.SPEC)
@@ -237,7 +237,7 @@ async def test_ten_thousand_owners_leave_a_bounded_memory(
         await anyio.lowlevel.checkpoint()
 
     assert len(owners._metadata) == len(owners._contents) == 0
-    assert (owners._reading, owners._alone) == ({}, set())
+    assert (owners._reading, owners._reading_unwatched) == ({}, set())
     for held in (owners._refusals, owners.budget, owners._watched):
         assert len(held) <= 1024
     assert owners._locks._waiting == {}

@@ -159,7 +159,7 @@ async def test_of_a_pod_that_is_gone_nothing_is_kept(grouped: tuple[FakeClient, 
 
     await reconciler.reconcile(REQUEST)
 
-    assert reconciler._marks == {}
+    assert reconciler._own_writes == {}
     assert len(client.writes) == 3
 
 

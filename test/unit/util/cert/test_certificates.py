@@ -493,7 +493,7 @@ def test_many_rotations_within_a_day_do_not_grow_the_bundle_for_ever(world: Any)
     )
     now = world.began
     authority = b""
-    for minute in range(configurations.MOST + 5):
+    for minute in range(configurations.MAX_FORMER + 5):
         now = world.began + timedelta(minutes=minute)
         authority = Authority.create("kubeflow-trainer-ca", now=now).certificate
         assert configurations.trust(configuration, authority, b"", now)
@@ -501,7 +501,7 @@ def test_many_rotations_within_a_day_do_not_grow_the_bundle_for_ever(world: Any)
     assert configuration.webhooks is not None
     assert configuration.webhooks[0].client_config is not None
     found = base64.b64decode(configuration.webhooks[0].client_config.ca_bundle or "")
-    assert found.count(b"BEGIN CERTIFICATE") == configurations.MOST + 1
+    assert found.count(b"BEGIN CERTIFICATE") == configurations.MAX_FORMER + 1
     assert found.startswith(authority)
     assert configurations.trust(configuration, authority, b"", now + timedelta(hours=25))
     assert base64.b64decode(configuration.webhooks[0].client_config.ca_bundle or "") == authority
