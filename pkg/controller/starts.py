@@ -140,7 +140,7 @@ class Starts:
         from pkg import why  # most managers never need it
         from pkg.why import kinds
 
-        objects: dict[str, list[why.Thing]] = {}
+        objects: dict[str, list[why.LiveObject]] = {}
         try:
             job_set = (await client.peek(self._reader, JobSet, train_job.key)).object
         except NotFoundError:
@@ -149,7 +149,7 @@ class Starts:
         gang = await runtime.why_waiting(train_job) if runtime is not None else None
         if gang is not None:
             return "gang-unschedulable", f"its gang is not scheduled: {' '.join(gang.message.split())}"
-        objects[kinds.JOB_SET] = [why.Thing(job_set.to_dict())]
+        objects[kinds.JOB_SET] = [why.LiveObject(job_set.to_dict())]
         unread = dict.fromkeys((kinds.JOB, kinds.POD, kinds.EVENT, kinds.WORKLOAD), _NOT_CACHED)
         for kind in _groups_of(job_set):
             try:
@@ -159,8 +159,8 @@ class Starts:
             except _UNREADABLE as error:  # pods may name the group of a scheduler that is not installed
                 unread[str(kind.gvk.group_kind)] = str(error)
                 continue
-            objects[str(kind.gvk.group_kind)] = [why.Thing(found.to_dict())]
-        snapshot = why.Snapshot(why.Thing(train_job.to_dict()), self._now(), objects, unread)
+            objects[str(kind.gvk.group_kind)] = [why.LiveObject(found.to_dict())]
+        snapshot = why.Snapshot(why.LiveObject(train_job.to_dict()), self._now(), objects, unread)
         for finding in why.diagnose(snapshot).findings:
             if finding.cause != "unexplained":  # its summary is for users who may not read everything
                 return finding.cause, finding.summary

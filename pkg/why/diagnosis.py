@@ -29,8 +29,8 @@ from pkg.why.causes import (
     volumes,
 )
 from pkg.why.finding import Finding, Severity, merged
+from pkg.why.liveobject import ago, moment, number
 from pkg.why.snapshot import NOT_INSTALLED, Snapshot
-from pkg.why.things import ago, moment, number
 
 _LONG: Final = timedelta(minutes=10)
 _CAUSES: Final[tuple[Callable[[Snapshot], Iterator[Finding]], ...]] = (

@@ -24,8 +24,8 @@ from controller_runtime.rest import NoKindMatchError, RestError, request
 from pkg.apis.jobset.v1alpha2 import JOB_SET_NAME_KEY
 from pkg.why import kinds
 from pkg.why.causes import containers, controllers, deletions, leases, queues, references
+from pkg.why.liveobject import LiveObject, at
 from pkg.why.snapshot import NOT_INSTALLED, Reference, Snapshot
-from pkg.why.things import Thing, at
 
 _PAGE: Final = 500
 _PAGES: Final = 40
@@ -50,7 +50,7 @@ class Reading:
         self._client = client
         self._namespace = namespace
         self._name = name
-        self._objects: dict[str, list[Thing]] = {}
+        self._objects: dict[str, list[LiveObject]] = {}
         self._unread: dict[str, str] = {}
         self._truncated: dict[str, str] = {}
         self._absent: set[Reference] = set()
@@ -63,7 +63,7 @@ class Reading:
             StatusError, RestError: the TrainJob cannot be read; NotFoundError if it does not exist.
         """
         kind = unstructured(kinds.VERSIONS[kinds.TRAIN_JOB][0])
-        train_job = Thing((await self._client.get(kind, (self._namespace, self._name))).to_dict())
+        train_job = LiveObject((await self._client.get(kind, (self._namespace, self._name))).to_dict())
         await self._list(_selections(self._namespace, self._name))
         snapshot = Snapshot(train_job, now, self._objects, self._unread)
         async with anyio.create_task_group() as group:
@@ -104,15 +104,15 @@ class Reading:
                 self._truncated[kind] = missing
             return
 
-    async def _pages(self, version: GVK, selection: _Selection) -> tuple[list[Thing], str]:
+    async def _pages(self, version: GVK, selection: _Selection) -> tuple[list[LiveObject], str]:
         """Return the objects, and the reason if some are missing, else an empty string."""
-        found: list[Thing] = []
+        found: list[LiveObject] = []
         token = ""
         for _ in range(_PAGES):
             page = await self._client.list(
                 unstructured(version), limit=_PAGE, continue_token=token, **selection
             )
-            found += [Thing(each.to_dict()) for each in page]
+            found += [LiveObject(each.to_dict()) for each in page]
             if not (token := page.continue_token):
                 return found, ""
         return found, f"only the first {len(found)} were read"

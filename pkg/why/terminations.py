@@ -10,7 +10,7 @@ from typing import Final
 
 from controller_runtime.machinery.printable import printable_line
 
-from pkg.why.things import MOST_MATCHED
+from pkg.why.liveobject import MOST_MATCHED
 
 REASON: Final = "ContainerFailed"
 """The reason of the event."""

@@ -28,7 +28,7 @@ async def job_set_controller(live: Live) -> None:
         await unhooked(live, kind, "jobset")
     await live.start()
     await live.until(
-        lambda snapshot: snapshot.job_set is not None and snapshot.settled(snapshot.job_set),
+        lambda snapshot: snapshot.job_set is not None and snapshot.spec_is_settled(snapshot.job_set),
         "time has passed",
     )
 
@@ -49,7 +49,7 @@ async def manager(live: Live) -> None:
     for kind in ("ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"):
         await unhooked(live, kind, "trainer")
     await live.start()
-    await live.until(lambda snapshot: snapshot.settled(snapshot.train_job), "time has passed")
+    await live.until(lambda snapshot: snapshot.spec_is_settled(snapshot.train_job), "time has passed")
 
 
 async def manager_scaled_down(live: Live) -> None:
@@ -64,14 +64,14 @@ async def job_controller(live: Live) -> None:
     await stopped(live, "kube-controller-manager")
     await live.start()
     await live.until(
-        lambda snapshot: bool(snapshot.jobs) and snapshot.settled(snapshot.jobs[0]), "time has passed"
+        lambda snapshot: bool(snapshot.jobs) and snapshot.spec_is_settled(snapshot.jobs[0]), "time has passed"
     )
 
 
 async def scheduler(live: Live) -> None:
     await live.start(pod={"schedulerName": "nope"})
     await live.until(
-        lambda snapshot: bool(snapshot.pods) and snapshot.settled(snapshot.pods[0]), "time has passed"
+        lambda snapshot: bool(snapshot.pods) and snapshot.spec_is_settled(snapshot.pods[0]), "time has passed"
     )
 
 
@@ -82,7 +82,7 @@ async def between_retries(live: Live) -> None:
         await live.client.delete(pod, grace_period_seconds=0)
 
     def waits(snapshot: Snapshot) -> bool:
-        return any(job.number("status", "failed") and snapshot.lacking(job) for job in snapshot.jobs)
+        return any(job.number("status", "failed") and snapshot.missing_pods(job) for job in snapshot.jobs)
 
     await live.until(waits, "the Job waits")
 
@@ -94,7 +94,7 @@ async def service_removed(live: Live) -> None:
     service = unstructured(GVK("", "v1", "Service"))
     await live.client.delete(await live.client.get(service, (live.namespace, NAME)))
     await live.until(
-        lambda snapshot: snapshot.job_set is not None and snapshot.settled(snapshot.job_set),
+        lambda snapshot: snapshot.job_set is not None and snapshot.spec_is_settled(snapshot.job_set),
         "time has passed",
     )
 

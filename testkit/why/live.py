@@ -23,7 +23,7 @@ from trainerctl.localcluster.cluster import Cluster
 from pkg import why
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
 from pkg.why import Snapshot, Verdict, reading
-from pkg.why.things import Thing, number, text
+from pkg.why.liveobject import LiveObject, number, text
 
 Data = dict[str, Any]
 NAME: Final = "job"
@@ -53,7 +53,9 @@ class Live:
     reader: LiveClient | None = None
     """The client of a user with fewer permissions, if the verdict is for such a user."""
 
-    async def make(self, version: str, kind: str, name: str, *, shared: bool = False, **body: Any) -> Thing:
+    async def make(
+        self, version: str, kind: str, name: str, *, shared: bool = False, **body: Any
+    ) -> LiveObject:
         """Create an object in the namespace, or a ``shared``, cluster-scoped one, which is deleted after the test."""
         metadata = {
             "name": name,
@@ -64,7 +66,7 @@ class Live:
         made = await self.client.create(obj)
         if shared:
             self.undo.push_async_callback(self.remove, made)
-        return Thing(made.to_dict())
+        return LiveObject(made.to_dict())
 
     async def remove(self, obj: Any) -> None:
         """Delete an object, which may be deleted already."""
@@ -139,7 +141,9 @@ class Live:
         found = unstructured(GVK.parse(version, kind))
 
         async def has() -> bool:
-            return bool(Thing((await self.client.get(found, (self.namespace, name))).to_dict()).at(*path))
+            return bool(
+                LiveObject((await self.client.get(found, (self.namespace, name))).to_dict()).at(*path)
+            )
 
         await eventually(has, timeout=LIMIT, reason=f"{kind} {name} has {'.'.join(path)}")
 
@@ -410,7 +414,7 @@ def unread(state: State, *resources: str) -> State:
         live.reader = LiveClient(transport, RESTMapper(transport))
 
         def settled(snapshot: Snapshot) -> bool:
-            return snapshot.job_set is not None and snapshot.settled(snapshot.job_set)
+            return snapshot.job_set is not None and snapshot.spec_is_settled(snapshot.job_set)
 
         await live.until(settled, "time has passed")
 
@@ -433,7 +437,7 @@ def gang(members: int, *conditions: Any) -> State:
 
         def waited(snapshot: Snapshot) -> bool:
             groups = snapshot.all("PodGroup.scheduling.volcano.sh")
-            return bool(groups) and len(snapshot.pods) == 1 and snapshot.settled(groups[0])
+            return bool(groups) and len(snapshot.pods) == 1 and snapshot.spec_is_settled(groups[0])
 
         await live.until(waited, "time has passed")
 

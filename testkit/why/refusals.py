@@ -41,7 +41,7 @@ async def quota_of_jobs(live: Live) -> None:
     await live.becomes("v1", "ResourceQuota", "jobs", "status", "used")
     await live.start()
     await live.until(
-        lambda snapshot: snapshot.job_set is not None and snapshot.settled(snapshot.job_set),
+        lambda snapshot: snapshot.job_set is not None and snapshot.spec_is_settled(snapshot.job_set),
         "time has passed",
     )
 
@@ -183,7 +183,7 @@ async def job_refused(live: Live) -> None:
     """Make JobSet create a Job that is not valid: JobSet does not report that in an event."""
     await live.start(container(imagePullPolicy="Sometimes"))
     await live.until(
-        lambda snapshot: snapshot.job_set is not None and snapshot.settled(snapshot.job_set),
+        lambda snapshot: snapshot.job_set is not None and snapshot.spec_is_settled(snapshot.job_set),
         "time has passed",
     )
 

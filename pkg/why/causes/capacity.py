@@ -10,14 +10,14 @@ from typing import Final
 from controller_runtime.machinery import JSON, quantity
 
 from pkg.why import kinds
+from pkg.why.liveobject import LiveObject, at, maps
 from pkg.why.snapshot import Snapshot
-from pkg.why.things import Thing, at, maps
 
 _GPUS: Final = ("nvidia.com/gpu", "amd.com/gpu")
 _MOST_NODES: Final = 5
 
 
-def shortage(snapshot: Snapshot, pod: Thing, resource: str) -> tuple[str, str, tuple[str, ...]]:
+def shortage(snapshot: Snapshot, pod: LiveObject, resource: str) -> tuple[str, str, tuple[str, ...]]:
     """Return cause, summary and evidence for a pod, given that no node has enough of ``resource`` for it."""
     name = _named(pod, resource)
     wanted, largest = requested(pod, name), _largest(snapshot, name)
@@ -39,7 +39,7 @@ def shortage(snapshot: Snapshot, pod: Thing, resource: str) -> tuple[str, str, t
     return "insufficient-resources", f"no node has {wanted} {name} free", evidence
 
 
-def unfit(snapshot: Snapshot, pod: Thing) -> tuple[str, str, tuple[str, ...]] | None:
+def fits_no_empty_node(snapshot: Snapshot, pod: LiveObject) -> tuple[str, str, tuple[str, ...]] | None:
     """Return cause, summary and evidence if even an empty node could not hold the pod, otherwise None."""
     wanted = demand(pod)
     if room(snapshot, wanted) != 0:
@@ -52,11 +52,11 @@ def unfit(snapshot: Snapshot, pod: Thing) -> tuple[str, str, tuple[str, ...]] | 
     return "never-fits", f"a pod requests {amounts}, and no node has all of these", evidence
 
 
-def _amounts(pod: Thing, wanted: Iterable[str]) -> str:
+def _amounts(pod: LiveObject, wanted: Iterable[str]) -> str:
     return ", ".join(f"{requested(pod, name)} {name}" for name in wanted if name != "pods")
 
 
-def crowded(snapshot: Snapshot, pod: Thing) -> tuple[str, str, tuple[str, ...]] | None:
+def exceeds_cluster(snapshot: Snapshot, pod: LiveObject) -> tuple[str, str, tuple[str, ...]] | None:
     """Return cause, summary and evidence if even empty nodes cannot hold the TrainJob's pods at once, otherwise None.
 
     Only pods with the same requests as ``pod`` are counted, and pods that their Jobs have yet to create. Of an elastic
@@ -65,7 +65,7 @@ def crowded(snapshot: Snapshot, pod: Thing) -> tuple[str, str, tuple[str, ...]] 
     wanted = demand(pod)
     alike = [each for each in snapshot.pods if not _has_ended(each) and demand(each) == wanted]
     jobs = [job for job in snapshot.jobs if any(each.owned_by(job.uid) for each in alike)]
-    count = len(alike) + sum(snapshot.lacking(job) for job in jobs)
+    count = len(alike) + sum(snapshot.missing_pods(job) for job in jobs)
     needed, taken = _least(pod) or count, room(snapshot, wanted)
     if taken is None or taken >= min(needed, count):
         return None
@@ -79,11 +79,11 @@ def crowded(snapshot: Snapshot, pod: Thing) -> tuple[str, str, tuple[str, ...]] 
     return "job-too-large", summary, (nodes,)
 
 
-def _has_ended(pod: Thing) -> bool:
+def _has_ended(pod: LiveObject) -> bool:
     return pod.text("status", "phase") in ("Succeeded", "Failed") or pod.deleted is not None
 
 
-def _least(pod: Thing) -> int | None:
+def _least(pod: LiveObject) -> int | None:
     """Return the number of pods with which an elastic PyTorch job starts: the lower end of the range ``PET_NNODES``."""
     for container in maps(pod.data, "spec", "containers"):
         for variable in maps(container, "env"):
@@ -93,12 +93,12 @@ def _least(pod: Thing) -> int | None:
     return None
 
 
-def _offer(node: Thing, wanted: Mapping[str, int]) -> str:
+def _offer(node: LiveObject, wanted: Mapping[str, int]) -> str:
     allocatable = node.at("status", "allocatable")
     return ", ".join(f"{at(allocatable, name) or 0} {name}" for name in wanted if name != "pods")
 
 
-def demand(pod: Thing) -> dict[str, int]:
+def demand(pod: LiveObject) -> dict[str, int]:
     """Return how many thousandths of each resource a pod requests. Each pod requests one of the resource ``pods``."""
     names = {"pods"}
     for container in (*maps(pod.data, "spec", "containers"), *maps(pod.data, "spec", "initContainers")):
@@ -126,7 +126,7 @@ def room(snapshot: Snapshot, wanted: Mapping[str, int]) -> int | None:
     return total if snapshot.all(kinds.NODE) else None
 
 
-def requested(pod: Thing, resource: str) -> str | None:
+def requested(pod: LiveObject, resource: str) -> str | None:
     """Return the amount that a pod requests, or None."""
     if resource == "pods":
         return "1"
@@ -148,7 +148,7 @@ def _plain(amount: str, resource: str) -> str:
     return amount if thousandths else str(whole)
 
 
-def _named(pod: Thing, resource: str) -> str:
+def _named(pod: LiveObject, resource: str) -> str:
     """Return the resource's name, also for schedulers that write ``GPUs``, ``CPU`` or ``Memory``."""
     if resource.lower().startswith("gpu"):
         return next((each for each in _GPUS if requested(pod, each) is not None), resource)

@@ -14,8 +14,8 @@ from controller_runtime.machinery import JSON
 from pkg.constants.trainer import DATASET_INITIALIZER, LAUNCHER, MODEL_INITIALIZER, NODE
 from pkg.why.causes.statuses import Status, of_pod, statuses
 from pkg.why.finding import Finding, Severity
+from pkg.why.liveobject import MOST_MATCHED, ago, at, moment, number, text
 from pkg.why.snapshot import Snapshot
-from pkg.why.things import MOST_MATCHED, ago, at, moment, number, text
 
 _CONFIG: Final = (
     "CreateContainerConfigError",

@@ -14,8 +14,8 @@ from pkg.why.causes import admission, counts, leases
 from pkg.why.causes.statuses import of_pod
 from pkg.why.causes.suspension import writer
 from pkg.why.finding import Finding, Severity
+from pkg.why.liveobject import LiveObject, ago, maps, moment, text
 from pkg.why.snapshot import NOT_INSTALLED, PATIENCE, Snapshot, event_time, finished
-from pkg.why.things import Thing, ago, maps, moment, text
 
 MANAGER: Final = "kubeflow-trainer-controller-manager"
 JOB_SET_MANAGER: Final = "jobset-controller-manager"
@@ -47,14 +47,14 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
         yield from _jobs(snapshot, job_set)
 
 
-def _is_ignored(snapshot: Snapshot, job_set: Thing) -> bool:
+def _is_ignored(snapshot: Snapshot, job_set: LiveObject) -> bool:
     """Return True if JobSet and TrainJob differ in a way that only the manager can correct."""
     job = snapshot.train_job
     if finished(job):
         return False
     suspended = job_set.at("spec", "suspend") is True
     if suspended != (job.at("spec", "suspend") is True) and writer(job_set, "f:suspend") in ("", FIELD_OWNER):
-        return snapshot.settled(job)
+        return snapshot.spec_is_settled(job)
     ended = [
         moment(job_set.condition(kind), "lastTransitionTime")
         for kind in ("Completed", "Failed")
@@ -72,7 +72,7 @@ def _manager(snapshot: Snapshot) -> Iterator[Finding]:
         f"{job} has no JobSet" if snapshot.job_set is None else f"{job} and its JobSet differ",
     ]
     down = _down(snapshot, MANAGER)
-    lease = leases.lost(snapshot, leases.MANAGER)
+    lease = leases.no_leader(snapshot, leases.MANAGER)
     if down is not None or lease is not None:
         evidence += [each for each in (down, lease) if each]
         advice = "Start the manager; its Deployment, pods and log say why it does not run."
@@ -83,7 +83,7 @@ def _manager(snapshot: Snapshot) -> Iterator[Finding]:
             tuple(evidence),
             advice,
         )
-    elif not snapshot.settled(job) or _has_tried(snapshot, job):
+    elif not snapshot.spec_is_settled(job) or _has_tried(snapshot, job):
         return
     elif kinds.EVENT in snapshot.unread:
         summary = (
@@ -100,21 +100,21 @@ def _manager(snapshot: Snapshot) -> Iterator[Finding]:
             "manager-silent",
             "Trainer's manager does not react to the TrainJob",
             (str(job),),
-            (*evidence, *_unknown(snapshot)),
+            (*evidence, *_manager_state(snapshot)),
             advice,
         )
 
 
-def _has_tried(snapshot: Snapshot, job: Thing) -> bool:
+def _has_tried(snapshot: Snapshot, job: LiveObject) -> bool:
     """Return True if the manager has acted: it has failed and will try again, or it is replacing the JobSet."""
     seen = map(event_time, snapshot.events(job, *admission.TRAIN_JOB, "JobSetRecreating"))
     return any(each is not None and snapshot.now - each <= admission.RETRIED for each in seen)
 
 
-def _jobs(snapshot: Snapshot, job_set: Thing) -> Iterator[Finding]:
+def _jobs(snapshot: Snapshot, job_set: LiveObject) -> Iterator[Finding]:
     wanted = [each for each in maps(job_set.data, "spec", "replicatedJobs") if not each.get("dependsOn")]
     if wanted and not snapshot.all_jobs and not snapshot.events(job_set, "JobCreationFailed"):
-        down = _down(snapshot, JOB_SET_MANAGER) or leases.lost(snapshot, leases.JOB_SET)
+        down = _down(snapshot, JOB_SET_MANAGER) or leases.no_leader(snapshot, leases.JOB_SET)
         missing = f"{job_set} is {ago(job_set.created, snapshot.now)} old and has no Jobs"
         if down is None and not job_set.older_than(PATIENCE, snapshot.now):
             pass  # it may still react
@@ -123,7 +123,7 @@ def _jobs(snapshot: Snapshot, job_set: Thing) -> Iterator[Finding]:
         else:
             yield counts.silent(job_set, missing, down)
     yield from _all_ended(snapshot, job_set)
-    down = leases.lost(snapshot, leases.JOB_CONTROLLER)
+    down = leases.no_leader(snapshot, leases.JOB_CONTROLLER)
     for job in snapshot.jobs:
         if _is_uncounted(snapshot, job):
             yield _job_controller(job, f"all pods of {job} have succeeded, but the Job is not complete", down)
@@ -137,13 +137,13 @@ def _jobs(snapshot: Snapshot, job_set: Thing) -> Iterator[Finding]:
             yield _unknown_pods(snapshot, job)
 
 
-def _job_controller(job: Thing, line: str, down: str | None) -> Finding:
+def _job_controller(job: LiveObject, line: str, down: str | None) -> Finding:
     evidence = (line, down) if down else (line,)
     summary, advice = "the controller of Jobs does not react", "Check kube-controller-manager."
     return Finding("job-controller", summary, (str(job),), evidence, advice)
 
 
-def _all_ended(snapshot: Snapshot, job_set: Thing) -> Iterator[Finding]:
+def _all_ended(snapshot: Snapshot, job_set: LiveObject) -> Iterator[Finding]:
     """Yield a finding if JobSet's controller has done nothing since all Jobs ended."""
     ends = [
         moment(job.condition(kind), "lastTransitionTime")
@@ -156,12 +156,12 @@ def _all_ended(snapshot: Snapshot, job_set: Thing) -> Iterator[Finding]:
     last = max(filter(None, ends), default=None)
     if last is None or snapshot.now - last <= PATIENCE:
         return
-    down = _down(snapshot, JOB_SET_MANAGER) or leases.lost(snapshot, leases.JOB_SET)
+    down = _down(snapshot, JOB_SET_MANAGER) or leases.no_leader(snapshot, leases.JOB_SET)
     line = f"all Jobs of {job_set} ended {ago(last, snapshot.now)} ago, and it is neither complete nor failed"
     yield counts.silent(job_set, line, down, to=" to the end of the Jobs")
 
 
-def _is_uncounted(snapshot: Snapshot, job: Thing) -> bool:
+def _is_uncounted(snapshot: Snapshot, job: LiveObject) -> bool:
     """Return True if all pods of a Job succeeded some time ago, but the Job is not complete."""
     pods = [pod for pod in snapshot.pods if pod.owned_by(job.uid)]
     if finished(job) or not pods or any(pod.text("status", "phase") != "Succeeded" for pod in pods):
@@ -172,18 +172,18 @@ def _is_uncounted(snapshot: Snapshot, job: Thing) -> bool:
     return enough and last is not None and snapshot.now - last > PATIENCE
 
 
-def _has_no_pods(snapshot: Snapshot, job: Thing) -> bool:
+def _has_no_pods(snapshot: Snapshot, job: LiveObject) -> bool:
     """Return True if a Job that wants pods has had none for some time, and is not waiting to retry."""
-    if kinds.POD in snapshot.unread or not snapshot.settled(job):
+    if kinds.POD in snapshot.unread or not snapshot.spec_is_settled(job):
         return False
     return (
-        bool(snapshot.lacking(job))
+        bool(snapshot.missing_pods(job))
         and not snapshot.children(kinds.POD, [job])
         and not job.number("status", "failed")
     )
 
 
-def _unknown_pods(snapshot: Snapshot, job: Thing) -> Finding:
+def _unknown_pods(snapshot: Snapshot, job: LiveObject) -> Finding:
     return Finding(
         "pods-missing",
         f"the Job {job.name} has no pods, and the events that would show why cannot be read",
@@ -198,7 +198,7 @@ def _unknown_pods(snapshot: Snapshot, job: Thing) -> Finding:
     )
 
 
-def _uncreated(snapshot: Snapshot, job_set: Thing, missing: str) -> Finding:
+def _uncreated(snapshot: Snapshot, job_set: LiveObject, missing: str) -> Finding:
     """Return a finding on a JobSet without Jobs whose controller has created the headless service."""
     for quota in snapshot.all(kinds.QUOTA):
         for name in ("count/jobs.batch", "jobs.batch"):
@@ -220,11 +220,11 @@ def _uncreated(snapshot: Snapshot, job_set: Thing, missing: str) -> Finding:
     )
 
 
-def _is_idle(snapshot: Snapshot, job: Thing, patience: timedelta) -> bool:
+def _is_idle(snapshot: Snapshot, job: LiveObject, patience: timedelta) -> bool:
     """Return True if nothing has happened to a Job that wants pods, for longer than ``patience``."""
-    if not snapshot.lacking(job) or snapshot.events(job) or job.text("status", "startTime"):
+    if not snapshot.missing_pods(job) or snapshot.events(job) or job.text("status", "startTime"):
         return False
-    return job.older_than(patience, snapshot.now) and (not patience or snapshot.settled(job))
+    return job.older_than(patience, snapshot.now) and (not patience or snapshot.spec_is_settled(job))
 
 
 def _down(snapshot: Snapshot, name: str) -> str | None:
@@ -238,7 +238,7 @@ def _down(snapshot: Snapshot, name: str) -> str | None:
     return None
 
 
-def _of_pods(snapshot: Snapshot, deployment: Thing) -> str:
+def _of_pods(snapshot: Snapshot, deployment: LiveObject) -> str:
     for pod in snapshot.all(kinds.POD):
         if pod.namespace == deployment.namespace and pod.name.startswith(f"{deployment.name}-"):
             reasons = [each.waiting for each in of_pod(pod) if each.waiting]
@@ -248,7 +248,7 @@ def _of_pods(snapshot: Snapshot, deployment: Thing) -> str:
     return ""
 
 
-def _unknown(snapshot: Snapshot) -> list[str]:
+def _manager_state(snapshot: Snapshot) -> list[str]:
     if snapshot.all(kinds.DEPLOYMENT):
         return []
     reason = snapshot.unread.get(kinds.DEPLOYMENT, f"Deployment {MANAGER} was not found")

@@ -10,8 +10,8 @@ from controller_runtime.machinery import JSON
 
 from pkg.why import kinds
 from pkg.why.finding import Finding, Severity
+from pkg.why.liveobject import LiveObject, ago, number, text
 from pkg.why.snapshot import PATIENCE, Snapshot, finished
-from pkg.why.things import Thing, ago, number, text
 
 
 def find(snapshot: Snapshot) -> Iterator[Finding]:
@@ -31,7 +31,7 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
             yield _not_ready(job_set, step, count)
 
 
-def silent(job_set: Thing, *evidence: str | None, to: str = "") -> Finding:
+def silent(job_set: LiveObject, *evidence: str | None, to: str = "") -> Finding:
     """Return the finding that JobSet's controller does not react. Evidence that is None is left out."""
     return Finding(
         "jobset-controller",
@@ -46,7 +46,7 @@ def _is_ready(step: JSON, count: JSON) -> bool:
     return number(count, "ready") + number(count, "succeeded") >= _replicas(step)
 
 
-def _waits_for_turn(job_set: Thing, step: JSON, count: JSON) -> bool:
+def _waits_for_turn(job_set: LiveObject, step: JSON, count: JSON) -> bool:
     """Return True if JobSet will start the Jobs of a step later, after those of another step."""
     if isinstance(step, dict) and step.get("dependsOn") and not number(count, "active"):
         return True
@@ -54,7 +54,7 @@ def _waits_for_turn(job_set: Thing, step: JSON, count: JSON) -> bool:
     return in_order and number(count, "suspended") > 0
 
 
-def _not_ready(job_set: Thing, step: JSON, count: JSON) -> Finding:
+def _not_ready(job_set: LiveObject, step: JSON, count: JSON) -> Finding:
     name, ready = text(step, "name"), number(count, "ready") + number(count, "succeeded")
     states = ", ".join(f"{number(count, state)} {state}" for state in ("active", "failed", "suspended"))
     evidence = [f"{ready} of {_replicas(step)} Jobs of step {name} are ready; {states}"]

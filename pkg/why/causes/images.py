@@ -10,8 +10,8 @@ from typing import Final
 
 from pkg.why.causes.statuses import Status, statuses
 from pkg.why.finding import Finding, Severity
+from pkg.why.liveobject import MOST_MATCHED, LiveObject, ago, text
 from pkg.why.snapshot import CONTAINER_STEPS, Snapshot, event_time
-from pkg.why.things import MOST_MATCHED, Thing, ago, text
 
 REASONS: Final = (
     "ErrImagePull",
@@ -73,7 +73,7 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
         )
 
 
-def _pulling(snapshot: Snapshot, pod: Thing) -> Iterator[Finding]:
+def _pulling(snapshot: Snapshot, pod: LiveObject) -> Iterator[Finding]:
     """Yield a note on a pod whose newest event says that a pull has begun."""
     if pod.text("status", "phase") not in ("", "Pending"):
         return

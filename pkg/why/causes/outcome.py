@@ -11,8 +11,8 @@ from pkg.apis.jobset.v1alpha2 import REPLICATED_JOB_NAME_KEY
 from pkg.why import kinds
 from pkg.why.causes.containers import KEEP
 from pkg.why.finding import Finding
+from pkg.why.liveobject import LiveObject, deadline, text
 from pkg.why.snapshot import Snapshot, condition_line, event_time
-from pkg.why.things import Thing, deadline, text
 
 _DISRUPTIONS: Final = {
     "Preempted": (
@@ -54,11 +54,13 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
     if text(failed, "reason") == "DeadlineExceeded":
         yield _ended(snapshot, job)
     yield from (
-        _retried(each) for each in snapshot.jobs if snapshot.lacking(each) and each.number("status", "failed")
+        _retried(each)
+        for each in snapshot.jobs
+        if snapshot.missing_pods(each) and each.number("status", "failed")
     )
 
 
-def _disrupted(snapshot: Snapshot, job: Thing) -> Iterator[Finding]:
+def _disrupted(snapshot: Snapshot, job: LiveObject) -> Iterator[Finding]:
     """Yield the disruptions of a failed Job whose pods were deleted, from the events of these pods, which remain."""
     if kinds.POD in snapshot.unread or snapshot.children(kinds.POD, [job]):
         return
@@ -72,7 +74,7 @@ def _disrupted(snapshot: Snapshot, job: Thing) -> Iterator[Finding]:
             yield Finding(cause, summary, (f"Pod {name}",), (snapshot.quote(event),), advice)
 
 
-def _retried(job: Thing) -> Finding:
+def _retried(job: LiveObject) -> Finding:
     count = job.number("status", "failed")
     return Finding(
         "pods-failing",
@@ -84,7 +86,7 @@ def _retried(job: Thing) -> Finding:
     )
 
 
-def _ended(snapshot: Snapshot, obj: Thing) -> Finding:
+def _ended(snapshot: Snapshot, obj: LiveObject) -> Finding:
     condition = obj.condition("Failed")
     reason, message = text(condition, "reason"), " ".join(text(condition, "message").split())
     events = snapshot.events(
@@ -115,7 +117,7 @@ def _ended(snapshot: Snapshot, obj: Thing) -> Finding:
     return Finding("failed", summary, subject, evidence, _to_see(snapshot, obj))
 
 
-def _to_see(snapshot: Snapshot, obj: Thing) -> str:
+def _to_see(snapshot: Snapshot, obj: LiveObject) -> str:
     """Return how to learn why the pods of a failed object failed."""
     job, step = snapshot.train_job, obj.label(REPLICATED_JOB_NAME_KEY)
     named = f"{job.name} -n {job.namespace}"

@@ -11,8 +11,8 @@ from controller_runtime.machinery import JSON
 
 from pkg.why import kinds
 from pkg.why.finding import Finding
+from pkg.why.liveobject import LiveObject, at, maps, text
 from pkg.why.snapshot import PATIENCE, Reference, Snapshot, finished
-from pkg.why.things import Thing, at, maps, text
 
 _CAUSES: Final = {
     "Secret": ("secret-missing", "the Secret {} does not exist", "Create the Secret {} in namespace {}."),
@@ -55,7 +55,7 @@ _CAUSES: Final = {
 _STEPS: Final = ("initContainers", "containers")
 
 
-def runtime_of(train_job: Thing) -> Reference:
+def runtime_of(train_job: LiveObject) -> Reference:
     """Return the reference of a TrainJob to its runtime."""
     ref = train_job.at("spec", "runtimeRef")
     group = text(ref, "apiGroup") or "trainer.kubeflow.org"
@@ -75,7 +75,7 @@ def references(snapshot: Snapshot) -> list[Reference]:
 def find(snapshot: Snapshot) -> Iterator[Finding]:
     """Yield a finding for each missing object that a Job or pod needs to start, and for a missing headless service."""
     runtime = runtime_of(snapshot.train_job)
-    if runtime in snapshot.absent and snapshot.is_behind:
+    if runtime in snapshot.absent and snapshot.manager_must_act:
         yield Finding(
             "runtime-missing",
             f"the {runtime} does not exist",
@@ -120,10 +120,10 @@ def _service(snapshot: Snapshot) -> Iterator[Finding]:
     )
 
 
-def _waiting(snapshot: Snapshot) -> Iterator[tuple[Thing, JSON]]:
+def _waiting(snapshot: Snapshot) -> Iterator[tuple[LiveObject, JSON]]:
     """Yield the Jobs that lack pods, and the pods that have not started, with their pod specs."""
     for job in snapshot.jobs:
-        if snapshot.lacking(job):
+        if snapshot.missing_pods(job):
             yield job, job.at("spec", "template", "spec")
     for pod in snapshot.pods:
         if pod.text("status", "phase") in ("", "Pending"):
@@ -138,7 +138,7 @@ def _templates(snapshot: Snapshot) -> Iterator[JSON]:
             yield at(each, "template", "spec", "template", "spec")
 
 
-def _initializers(train_job: Thing) -> Iterator[Reference]:
+def _initializers(train_job: LiveObject) -> Iterator[Reference]:
     for part in ("dataset", "model"):
         if name := train_job.text("spec", "initializer", part, "secretRef", "name"):
             yield Reference("Secret", train_job.namespace, name)

@@ -12,8 +12,8 @@ from controller_runtime.machinery import JSON
 
 from pkg.apis.jobset.v1alpha2 import REPLICATED_JOB_NAME_KEY
 from pkg.why import terminations
+from pkg.why.liveobject import LiveObject, at, maps, number, text
 from pkg.why.snapshot import Snapshot, event_time, step_of
-from pkg.why.things import Thing, at, maps, number, text
 
 _PARTS: Final = (("initContainers", "initContainerStatuses"), ("containers", "containerStatuses"))
 
@@ -22,7 +22,7 @@ _PARTS: Final = (("initContainers", "initContainerStatuses"), ("containers", "co
 class Status:
     """One container and its status."""
 
-    pod: Thing
+    pod: LiveObject
     name: str
     image: str
     data: JSON
@@ -108,7 +108,7 @@ def removed(snapshot: Snapshot) -> Iterator[Status]:
             yield _of_event(snapshot, event, ended, jobs[0].at("spec", "template", "spec") if jobs else None)
 
 
-def _of_event(snapshot: Snapshot, event: Thing, ended: terminations.Termination, spec: JSON) -> Status:
+def _of_event(snapshot: Snapshot, event: LiveObject, ended: terminations.Termination, spec: JSON) -> Status:
     """Return the status that an event describes; ``spec`` is the spec of the removed pod."""
     metadata = {
         "name": ended.pod,
@@ -121,13 +121,13 @@ def _of_event(snapshot: Snapshot, event: Thing, ended: terminations.Termination,
         "message": ended.message,
         "finishedAt": event.text("firstTimestamp"),
     }
-    pod = Thing({"kind": "Pod", "metadata": metadata, "spec": spec or {}})
+    pod = LiveObject({"kind": "Pod", "metadata": metadata, "spec": spec or {}})
     return Status(
         pod, ended.container, "", {"state": {"terminated": terminated}}, ended.is_init, is_gone=True
     )
 
 
-def of_pod(pod: Thing) -> Iterator[Status]:
+def of_pod(pod: LiveObject) -> Iterator[Status]:
     """Yield the containers of a pod that have a status."""
     for specs, states in _PARTS:
         images = {text(each, "name"): text(each, "image") for each in maps(pod.data, "spec", specs)}

@@ -12,8 +12,8 @@ from pkg.apis.jobset.v1alpha2 import REPLICATED_JOB_NAME_KEY
 from pkg.constants.trainer import FIELD_OWNER, TRAIN_JOB_CONTROLLER_NAME
 from pkg.why import kinds
 from pkg.why.finding import Finding, Severity
+from pkg.why.liveobject import LiveObject, ago, at, finalizers_of, moment, text, texts
 from pkg.why.snapshot import PATIENCE, Snapshot, condition_line, finished
-from pkg.why.things import Thing, ago, at, finalizers_of, moment, text, texts
 
 _OURS: Final = (
     "",
@@ -101,12 +101,12 @@ def find_deletion(snapshot: Snapshot) -> Iterator[Finding]:
     yield Finding("deletion-blocked", summary, subjects, tuple(evidence), advice, Severity.WAITING)
 
 
-def _outlives_its_grace(snapshot: Snapshot, pod: Thing) -> bool:
+def _outlives_its_grace(snapshot: Snapshot, pod: LiveObject) -> bool:
     """Return True if a pod should have ended by now; its deletion timestamp is the end of its grace period."""
     return pod.deleted is not None and snapshot.now - pod.deleted > _LATE
 
 
-def _of_pods(snapshot: Snapshot, pods: list[Thing], evidence: list[str]) -> Finding:
+def _of_pods(snapshot: Snapshot, pods: list[LiveObject], evidence: list[str]) -> Finding:
     """Return the finding that pods delay the deletion. It names nodes of the pods that are not ready as the reason."""
     names = {pod.text("spec", "nodeName") for pod in pods}
     lost = [
@@ -137,12 +137,16 @@ def _of_pods(snapshot: Snapshot, pods: list[Thing], evidence: list[str]) -> Find
 def _children(snapshot: Snapshot) -> Iterator[Finding]:
     """Yield a JobSet or Job that is still suspended some time after the TrainJob was resumed or the child created."""
     for child in snapshot.owners[1:]:
-        if child.at("spec", "suspend") is not True or finished(child) or _has_turn(snapshot.job_set, child):
+        if (
+            child.at("spec", "suspend") is not True
+            or finished(child)
+            or _awaits_turn(snapshot.job_set, child)
+        ):
             continue
         by_whom = writer(child, "f:suspend")
         if by_whom in ("", FIELD_OWNER) and child is snapshot.job_set:
             return  # the manager resumes it
-        if not child.older_than(PATIENCE, snapshot.now) or not snapshot.settled(snapshot.train_job):
+        if not child.older_than(PATIENCE, snapshot.now) or not snapshot.spec_is_settled(snapshot.train_job):
             continue
         by = f"; the field manager {by_whom} set it" if by_whom else ""
         yield Finding(
@@ -156,8 +160,8 @@ def _children(snapshot: Snapshot) -> Iterator[Finding]:
         return
 
 
-def _has_turn(job_set: Thing | None, child: Thing) -> bool:
-    """Return True if JobSet itself keeps a Job suspended until its turn."""
+def _awaits_turn(job_set: LiveObject | None, child: LiveObject) -> bool:
+    """Return True if JobSet itself keeps the Job suspended until earlier Jobs have started or ended."""
     if job_set is None or child is job_set or job_set.at("spec", "suspend") is True:
         return False
     if job_set.text("spec", "startupPolicy", "startupPolicyOrder") == "InOrder":
@@ -181,7 +185,7 @@ def _deleted_child(snapshot: Snapshot) -> Iterator[Finding]:
         return
 
 
-def writer(obj: Thing, field: str) -> str:
+def writer(obj: LiveObject, field: str) -> str:
     """Return the field manager that wrote a field of the spec last, or an empty string."""
     owners = [
         each

@@ -11,8 +11,8 @@ from typing import Final
 
 from pkg.why import kinds
 from pkg.why.finding import Finding, Severity
+from pkg.why.liveobject import MOST_MATCHED, LiveObject, maps, text
 from pkg.why.snapshot import CONTAINER_STEPS, PATIENCE, Snapshot, event_time
-from pkg.why.things import MOST_MATCHED, Thing, maps, text
 
 _FAILED: Final = ("FailedMount", "FailedAttachVolume", "FailedMapVolume")
 _MISSING: Final = re.compile(r'\b(?P<kind>secret|configmap) "(?P<name>[^"]+)" not found')
@@ -39,10 +39,10 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
             yield from sorted(found, key=lambda each: each.rank)[:1]
 
 
-def _failures(snapshot: Snapshot, pod: Thing) -> Iterator[Thing]:
+def _failures(snapshot: Snapshot, pod: LiveObject) -> Iterator[LiveObject]:
     """Yield the events of volumes that still fail."""
     attached = snapshot.events(pod, "SuccessfulAttachVolume")
-    for event in snapshot.lasting(pod, _FAILED, CONTAINER_STEPS):
+    for event in snapshot.unresolved(pod, _FAILED, CONTAINER_STEPS):
         name, time = _VOLUME.search(event.text("message")), event_time(event) or snapshot.now
         if event.text("reason") == "FailedAttachVolume" and any(
             (event_time(each) or time) > time and name is not None and name[0] in each.text("message")
@@ -58,23 +58,23 @@ def _failures(snapshot: Snapshot, pod: Thing) -> Iterator[Thing]:
         yield event
 
 
-def pending(snapshot: Snapshot, pod: Thing) -> list[str]:
+def pending(snapshot: Snapshot, pod: LiveObject) -> list[str]:
     """Return the names of a pod's claims that are not bound."""
     return [each.name for each in _pending(snapshot, pod)]
 
 
-def is_provisioned(snapshot: Snapshot, pod: Thing) -> bool:
+def is_provisioned(snapshot: Snapshot, pod: LiveObject) -> bool:
     """Return True if the provisioning of each unbound claim of a pod began recently and has had no warning."""
     claims = _pending(snapshot, pod)
     return bool(claims) and all(_is_provisioned(snapshot, each) for each in claims)
 
 
-def _pending(snapshot: Snapshot, pod: Thing) -> list[Thing]:
+def _pending(snapshot: Snapshot, pod: LiveObject) -> list[LiveObject]:
     claims = [each for each in snapshot.all(kinds.CLAIM) if each.name in _claims(pod)]
     return [each for each in claims if each.text("status", "phase") == "Pending"]
 
 
-def _is_provisioned(snapshot: Snapshot, claim: Thing) -> bool:
+def _is_provisioned(snapshot: Snapshot, claim: LiveObject) -> bool:
     events = snapshot.events(claim)
     began = [each.created for each in events if each.text("reason") in _PROVISIONING]
     first = min(filter(None, began), default=None)  # a claim may wait long for the first pod
@@ -85,12 +85,12 @@ def _is_provisioned(snapshot: Snapshot, claim: Thing) -> bool:
     )
 
 
-def _claims(pod: Thing) -> list[str]:
+def _claims(pod: LiveObject) -> list[str]:
     named = [text(each, "persistentVolumeClaim", "claimName") for each in maps(pod.data, "spec", "volumes")]
     return [name for name in named if name]
 
 
-def _claim(snapshot: Snapshot, pod: Thing, name: str) -> Iterator[Finding]:
+def _claim(snapshot: Snapshot, pod: LiveObject, name: str) -> Iterator[Finding]:
     claim = next((each for each in snapshot.all(kinds.CLAIM) if each.name == name), None)
     phase = claim.text("status", "phase") if claim is not None else "Bound"
     if claim is None or phase == "Bound":
@@ -124,7 +124,7 @@ def _claim(snapshot: Snapshot, pod: Thing, name: str) -> Iterator[Finding]:
         yield Finding("claim-pending", summary, subjects, evidence, advice, Severity.WAITING)
 
 
-def _mount(snapshot: Snapshot, pod: Thing, event: Thing) -> Finding:
+def _mount(snapshot: Snapshot, pod: LiveObject, event: LiveObject) -> Finding:
     words, evidence = " ".join(event.text("message").split()), (snapshot.quote(event),)
     if match := _MISSING.search(words):
         kind = "Secret" if match["kind"] == "secret" else "ConfigMap"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pkg.why import Thing
+from pkg.why import LiveObject
 from pkg.why.phase import phase, tree
 from testkit.why.world import World, condition, when
 
@@ -30,7 +30,7 @@ def test_the_phase_follows_the_conditions_and_counts(expected: str, change: Call
     world = World()
     change(world.train_job)
 
-    assert phase(Thing(world.train_job)) == expected
+    assert phase(LiveObject(world.train_job)) == expected
 
 
 def test_the_tree_shows_each_object_below_its_owner() -> None:

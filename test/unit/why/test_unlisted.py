@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from trainerctl.cli.live import ServerClock
 
-from pkg.why import Reference, State, Thing, diagnose
+from pkg.why import LiveObject, Reference, State, diagnose
 from testkit.why.states import NO_GPU, failed, manager_scaled_down, no_gpus_at_all, no_node_for, unread
 from testkit.why.world import NOW, World, condition, when
 
@@ -266,7 +266,7 @@ def forbidden(*hidden: str, ready: int) -> Callable[[World], Any]:
         world.train_job["status"]["jobsStatus"] = [{"name": "node", "ready": ready}]
         world.job_set["status"]["replicatedJobsStatus"] = [{"name": "node", "ready": ready, "active": 1}]
         world.unread |= dict.fromkeys(hidden, "forbidden")
-        world.objects = [each for each in world.objects if Thing(each).group_kind not in hidden]
+        world.objects = [each for each in world.objects if LiveObject(each).group_kind not in hidden]
 
     return state
 
@@ -431,14 +431,14 @@ def test_workloads_that_may_not_be_read_are_no_reason_to_look_for_kueue() -> Non
     )
 
 
-class CountedList(list[Thing]):
+class CountedList(list[LiveObject]):
     """A list that counts how often it is read from its beginning."""
 
-    def __init__(self, things: Sequence[Thing]) -> None:
-        super().__init__(things)
+    def __init__(self, objects: Sequence[LiveObject]) -> None:
+        super().__init__(objects)
         self.reads = 0
 
-    def __iter__(self) -> Iterator[Thing]:
+    def __iter__(self) -> Iterator[LiveObject]:
         self.reads += 1
         return super().__iter__()
 

@@ -24,7 +24,7 @@ from controller_runtime.rest import (
     TransportTimeoutError,
     load_config,
 )
-from pkg.why import Snapshot, Thing, kinds, reading
+from pkg.why import LiveObject, Snapshot, kinds, reading
 
 FIELD_OWNER: Final = "trainerctl"
 DEFAULT_NAMESPACE: Final = "default"
@@ -105,17 +105,17 @@ class Cluster(NamedTuple):
         found = await reading.take(self.client, self.namespace, name, began)
         return dataclasses.replace(found, now=self.clock.corrected(began))
 
-    async def all(self, kind: str, *, namespace: str = "") -> list[Thing]:
+    async def all(self, kind: str, *, namespace: str = "") -> list[LiveObject]:
         """Return all objects of a kind; they are requested in pages.
 
         Raises:
             StatusError: they cannot be read.
         """
-        found: list[Thing] = []
+        found: list[LiveObject] = []
         token, listed = "", unstructured(kinds.VERSIONS[kind][0])
         while True:
             page = await self.client.list(listed, namespace=namespace, limit=_PAGE, continue_token=token)
-            found += [Thing(each.to_dict()) for each in page]
+            found += [LiveObject(each.to_dict()) for each in page]
             if not (token := page.continue_token):
                 return found
 

@@ -16,7 +16,7 @@ from controller_runtime.client import MERGE, raw_patch
 from controller_runtime.machinery.errors import ConflictError, NotFoundError, StatusError
 from pkg.constants.trainer import NUM_PROC_PER_NODE_ANNOTATION
 from pkg.util import generations
-from pkg.why import Thing, kinds
+from pkg.why import LiveObject, kinds
 
 from trainerctl.cli import live, streams
 from trainerctl.cli.get import KIND
@@ -56,7 +56,7 @@ async def rewrite(cluster: live.Cluster, namespace: str, out: Console, *, dry_ru
     return code
 
 
-async def _rewrite(cluster: live.Cluster, job: Thing, *, dry_run: bool) -> str:
+async def _rewrite(cluster: live.Cluster, job: LiveObject, *, dry_run: bool) -> str:
     """Rewrite a TrainJob and describe the change; return an empty text if it stores no string, or was deleted.
 
     Raises:
@@ -79,7 +79,7 @@ async def _rewrite(cluster: live.Cluster, job: Thing, *, dry_run: bool) -> str:
             if tries == _TRIES:
                 raise
             try:
-                job = Thing((await cluster.client.get(KIND, (job.namespace, job.name))).to_dict())
+                job = LiveObject((await cluster.client.get(KIND, (job.namespace, job.name))).to_dict())
             except NotFoundError:
                 return ""
         else:

@@ -10,7 +10,7 @@ from typing import Final
 
 import anyio
 from controller_runtime.machinery.errors import ExpiredError
-from pkg.why import Thing
+from pkg.why import LiveObject
 from pkg.why.phase import Phase, phase
 
 from trainerctl.cli import live, streams
@@ -76,7 +76,7 @@ async def _wait(cluster: live.Cluster, arguments: argparse.Namespace, out: Conso
         resource_version=listed.resource_version,
     ) as events:
         while True:
-            now = phase(Thing(found.to_dict()))
+            now = phase(LiveObject(found.to_dict()))
             if now in _REACHED[wanted]:
                 out.say(f"{shown} is {now.lower()}")
                 return 0

@@ -16,7 +16,7 @@ from controller_runtime.machinery import unstructured
 from controller_runtime.machinery.errors import ExpiredError
 from controller_runtime.rest import NoKindMatchError
 from pkg.apis.jobset.v1alpha2 import JOB_SET_NAME_KEY
-from pkg.why import Snapshot, Thing, kinds
+from pkg.why import LiveObject, Snapshot, kinds
 from pkg.why.phase import Phase, cells, phase, tree
 from rich.live import Live
 from rich.text import Text
@@ -43,12 +43,12 @@ class Objects:
     """The live objects by kind and key, kept current by watches."""
 
     def __init__(self) -> None:
-        self._found: dict[str, dict[tuple[str, str], Thing]] = {}
+        self._found: dict[str, dict[tuple[str, str], LiveObject]] = {}
         self.changed = anyio.Event()
         self.listed: set[str] = set()
         """The kinds whose existing objects are known."""
 
-    def all(self, kind: str) -> list[Thing]:
+    def all(self, kind: str) -> list[LiveObject]:
         """Return the objects of a kind."""
         return list(self._found.get(kind, {}).values())
 
@@ -64,19 +64,21 @@ class Objects:
         while True:
             try:
                 listed = await cluster.client.list(watched, **selection)
-                self._found[kind] = {(each.namespace, each.name): Thing(each.to_dict()) for each in listed}
+                self._found[kind] = {
+                    (each.namespace, each.name): LiveObject(each.to_dict()) for each in listed
+                }
                 self._note(kind)
                 version = listed.resource_version
                 async with cluster.client.watch(watched, resource_version=version, **selection) as events:
                     async for event in events:
-                        self.apply(kind, event.type, Thing(event.object.to_dict()))
+                        self.apply(kind, event.type, LiveObject(event.object.to_dict()))
             except ExpiredError:
                 continue
             except NoKindMatchError:
                 self._note(kind)
                 return
 
-    def apply(self, kind: str, change: str, obj: Thing) -> None:
+    def apply(self, kind: str, change: str, obj: LiveObject) -> None:
         """Apply one watch event of the type ``change``."""
         found = self._found.setdefault(kind, {})
         if change == "DELETED":

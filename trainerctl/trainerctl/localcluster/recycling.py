@@ -15,8 +15,8 @@ from controller_runtime.client import MERGE, LiveClient, Writer, raw_patch
 from controller_runtime.machinery import GVK, Object, unstructured
 from controller_runtime.machinery.errors import NotFoundError, StatusError
 from controller_runtime.rest import RestError
-from pkg.why import Thing
-from pkg.why.things import text
+from pkg.why import LiveObject
+from pkg.why.liveobject import text
 
 VOLUME: Final = unstructured(GVK("", "v1", "PersistentVolume"))
 LABELS: Final = {"type": "recycled"}
@@ -42,7 +42,7 @@ async def recycle(client: LiveClient, forget: Forget) -> None:
 
 async def recycle_one(client: Writer, volume: Object, forget: Forget) -> None:
     """Make a volume available again if its claim was deleted."""
-    found = Thing(volume.to_dict())
+    found = LiveObject(volume.to_dict())
     if found.text("status", "phase") != "Released":
         return
     claim = found.at("spec", "claimRef")

@@ -6,7 +6,7 @@ import io
 import re
 
 import pytest
-from pkg.why import Thing, kinds
+from pkg.why import LiveObject, kinds
 from testkit.why.world import World
 
 from trainerctl.cli.terminal import Console
@@ -18,7 +18,7 @@ HEAD = ("NAME", "STATE", "AGE", "DETAIL")
 def objects_of(world: World) -> Objects:
     found = Objects()
     for each in world.objects:
-        found.apply(Thing(each).group_kind, "ADDED", Thing(each))
+        found.apply(LiveObject(each).group_kind, "ADDED", LiveObject(each))
     return found
 
 
@@ -33,7 +33,7 @@ async def test_a_pipe_gets_one_line_for_each_change() -> None:
     with Screen(Console(file=out), HEAD, tree_rows) as screen:
         screen.draw(found)
         screen.draw(found)
-        pod = Thing({**world.pods[0], "status": {"phase": "Succeeded"}})
+        pod = LiveObject({**world.pods[0], "status": {"phase": "Succeeded"}})
         found.apply(kinds.POD, "MODIFIED", pod)
         screen.draw(found)
         found.apply(kinds.POD, "DELETED", pod)
@@ -66,6 +66,6 @@ def test_a_snapshot_needs_the_train_job() -> None:
     world = World()
     found = objects_of(world)
     assert found.snapshot() is not None
-    found.apply(kinds.TRAIN_JOB, "DELETED", Thing(world.train_job))
+    found.apply(kinds.TRAIN_JOB, "DELETED", LiveObject(world.train_job))
     assert found.snapshot() is None
     assert list(tree_rows(found)) == []

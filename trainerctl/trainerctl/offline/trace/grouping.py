@@ -36,7 +36,7 @@ from pkg.podgrouper import (
 )
 from pkg.podgrouper.plugins import GroupingError, Reads
 from pkg.podgrouper.podgroup import Metadata, SubGroupMetadata, TopologyConstraintMetadata
-from pkg.why.things import at, maps
+from pkg.why.liveobject import at, maps
 
 from trainerctl.offline.snapshot import Key, Snapshot
 

@@ -69,7 +69,7 @@ def ago(since: datetime | None, now: datetime) -> str:
     return f"{seconds}s"
 
 
-class Thing:
+class LiveObject:
     """An object of any kind."""
 
     __slots__ = ("data",)
@@ -170,12 +170,12 @@ class Thing:
         return self.created is not None and now - self.created > age
 
 
-def finalizers_of(thing: Thing) -> str:
+def finalizers_of(obj: LiveObject) -> str:
     """Return the finalizers of an object that is being deleted, as evidence."""
-    return f"its finalizers are {', '.join(texts(thing.data, 'metadata', 'finalizers')) or 'none'}"
+    return f"its finalizers are {', '.join(texts(obj.data, 'metadata', 'finalizers')) or 'none'}"
 
 
-def deadline(thing: Thing) -> str:
+def deadline(obj: LiveObject) -> str:
     """Return the deadline of a TrainJob, Job or pod in words, with its seconds if it has any."""
-    seconds = thing.number("spec", "activeDeadlineSeconds")
+    seconds = obj.number("spec", "activeDeadlineSeconds")
     return f"deadline of {seconds} s" if seconds else "deadline"
