@@ -88,7 +88,7 @@ def main(
     except goflags.HelpRequested:
         return _answer(program, usage())
     except goflags.FlagError as error:
-        return complain(program, error, BAD_USAGE)
+        return print_error(program, error, BAD_USAGE)
     if parsed.version:
         return _answer(program, f"{program} {version()}\n")
     log.configure(parsed.log)
@@ -99,18 +99,18 @@ def supervise(program: str, work: Work) -> int:
     """Run ``work`` on an event loop; return the exit code."""
     raise_file_limit()
     use_uvloop = importlib.util.find_spec("uvloop") is not None
-    bound = ending.Bound(functools.partial(_report_unended, program))
+    deadline = ending.ExitDeadline(functools.partial(_report_unended, program))
     try:
-        anyio.run(_bounded, work, bound, backend_options={"use_uvloop": use_uvloop})
+        anyio.run(_with_deadline, work, deadline, backend_options={"use_uvloop": use_uvloop})
     except (*_EXPECTED, ExceptionGroup) as error:
         found = expected(error)
         if found is None:
             raise
-        return complain(program, found)
+        return print_error(program, found)
     except KeyboardInterrupt:
         return FAILED
     finally:
-        bound.lift()
+        deadline.loop_ended()
     return 0
 
 
@@ -149,7 +149,7 @@ async def serve(
 
             options = await stack.enter_async_context(tracing.traced(options, program, release))
         mgr = await stack.enter_async_context(ctrl.Manager(connection, options))
-        await admitted(mgr)
+        await require_credentials(mgr)
         log.logger_from("setup").info("Starting", program=program, version=release, configFile=config_file)
         await setup(mgr)
         await _run(mgr, await signals.enter_async_context(ctrl.setup_signal_handler()))
@@ -177,7 +177,7 @@ class _Freezer:
         gc.freeze()
 
 
-async def admitted(mgr: ctrl.Manager) -> None:
+async def require_credentials(mgr: ctrl.Manager) -> None:
     """Return once the API server accepts our credentials; the manager keeps the connection open.
 
     Raises:
@@ -193,7 +193,7 @@ def expected(error: BaseException) -> BaseException | None:
     return raised.first_of(_EXPECTED, error)
 
 
-def complain(program: str, error: BaseException, code: int = FAILED) -> int:
+def print_error(program: str, error: BaseException, code: int = FAILED) -> int:
     with contextlib.suppress(OSError, AttributeError):  # a full disk, a closed stream
         sys.stderr.write(f"{program}: {printable_line(one_line(error))}\n")
         sys.stderr.flush()
@@ -209,23 +209,23 @@ def _answer(program: str, text: str) -> int:
     except OSError as error:
         # The interpreter flushes the stream again when it ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0 if isinstance(error, BrokenPipeError) else complain(program, error)
+        return 0 if isinstance(error, BrokenPipeError) else print_error(program, error)
     return 0
 
 
-async def _bounded(work: Work, bound: ending.Bound) -> None:
+async def _with_deadline(work: Work, deadline: ending.ExitDeadline) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGUSR1, signal.SIGUSR2):
         # Unhandled, they end the process. These handlers also make every other signal wake the event loop.
         loop.add_signal_handler(number, int)
-    with bound.within():
+    with deadline.within():
         await work()
 
 
 def _report_unended(program: str, error: BaseException | None) -> int:
     if error is not None:
-        complain(program, expected(error) or error)
-    return complain(
+        print_error(program, expected(error) or error)
+    return print_error(
         program, RuntimeError("code in a thread did not end; the process ends without waiting for it")
     )
 

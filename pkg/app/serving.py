@@ -71,7 +71,7 @@ def status(mgr: ctrl.Manager, cfg: Configuration, certificates: Certificates | N
     return statusserver.setup_server(mgr, cfg.status_server, source, options)
 
 
-def remark(cfg: Configuration, *, enable_http2: bool) -> None:
+def log_remarks(cfg: Configuration, *, enable_http2: bool) -> None:
     """Log settings of the servers that are insecure or have no effect."""
     for text in tlsconfig.resolve(cfg.tls).remarks:
         _log.warning("TLS setting is insecure or has no effect", remark=text)
@@ -79,6 +79,6 @@ def remark(cfg: Configuration, *, enable_http2: bool) -> None:
         _log.warning("HTTP/2 is not served; --enable-http2 has no effect")
 
 
-def remark_no_status() -> None:
+def log_no_status() -> None:
     """Log that status updates are not served by this replica."""
     _log.warning("Status updates are not served: --webhooks=false leaves the manager without certificates")

@@ -87,7 +87,7 @@ def state_of(train_job: TrainJob, live: JobSet) -> JobSetState:
         return JobSetState.SUSPENDED
     if train_job.spec.suspend:
         return JobSetState.STOPPING
-    return JobSetState.RUNNING if trainjob.note(train_job) is None else JobSetState.MOVING
+    return JobSetState.RUNNING if trainjob.suspension_note(train_job) is None else JobSetState.MOVING
 
 
 class Children:
@@ -369,7 +369,7 @@ class Children:
         Raises:
             PendingError: the TrainJob was suspended again, or deleted.
         """
-        if trainjob.note(train_job) is None:
+        if trainjob.suspension_note(train_job) is None:
             return
         try:
             patch = writes.remove_annotation(train_job, constants.SUSPENDED_ANNOTATION)

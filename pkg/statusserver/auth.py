@@ -10,7 +10,7 @@ from typing import Protocol
 
 from . import tokens
 from .issuer import Known
-from .tokens import Bound, DeniedError, Token
+from .tokens import BoundObject, DeniedError, Token
 from .utils import token_audience
 
 
@@ -38,7 +38,7 @@ class TokenIssuer(Protocol):
 class Owners(Protocol):
     """The owners of pods, such as :class:`pkg.statusserver.PodOwners`."""
 
-    async def require(self, namespace: str, train_job: str, pod: Bound) -> None:
+    async def require(self, namespace: str, train_job: str, pod: BoundObject) -> None:
         """Raise DeniedError unless ``pod`` belongs to the TrainJob."""
         ...
 

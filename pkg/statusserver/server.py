@@ -111,7 +111,7 @@ class StatusHandler:
                 await self._authorize(request, *target)
                 return await self._update(request, *target)
         except TimeoutError:
-            self._complain("Status update took too long", "/".join(target), seconds=DEADLINE)
+            self._log_sparingly("Status update took too long", "/".join(target), seconds=DEADLINE)
             raise _RefusalError(
                 HTTPStatus.GATEWAY_TIMEOUT, "Timeout", f"The update took more than {DEADLINE:g} seconds"
             ) from None
@@ -171,10 +171,10 @@ class StatusHandler:
             raise self._internal("Failed to update TrainJob", error, f"{namespace}/{name}") from error
 
     def _internal(self, message: str, error: Exception, train_job: str) -> _RefusalError:
-        self._complain(message, train_job, error=error)
+        self._log_sparingly(message, train_job, error=error)
         return _RefusalError(HTTPStatus.INTERNAL_SERVER_ERROR, "InternalError", "Internal error")
 
-    def _complain(self, message: str, train_job: str, **fields: object) -> None:
+    def _log_sparingly(self, message: str, train_job: str, **fields: object) -> None:
         if (held_back := self._lines.allow()) is not None:
             _log.error(message, **fields, trainJob=train_job[:256], **held_back)
 

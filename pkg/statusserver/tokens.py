@@ -29,7 +29,7 @@ class DeniedError(Exception):
     """A client may not update the status of a TrainJob. The text is the reason for the client, possibly empty."""
 
 
-class Bound(msgspec.Struct, frozen=True):
+class BoundObject(msgspec.Struct, frozen=True):
     """The object that a token is bound to."""
 
     name: str = ""
@@ -40,7 +40,7 @@ class KubernetesClaims(msgspec.Struct, frozen=True):
     """The claims that Kubernetes adds."""
 
     namespace: str = ""
-    pod: Bound | None = None
+    pod: BoundObject | None = None
 
 
 class Claims(msgspec.Struct, frozen=True, rename={"kubernetes": "kubernetes.io"}):

@@ -60,7 +60,8 @@ class TrainJobDefaulter(CustomMutator[TrainJob]):
             or new.spec.runtime_patches
             or (generations.has_first_generation(new.spec) and _is_mirrored(new))
             or (
-                old is not None and (putguard.dropped(request, old, new) or trainjob.note_of_update(old, new))
+                old is not None
+                and (putguard.dropped(request, old, new) or trainjob.suspension_note_of_update(old, new))
             )
             or next(v23rules.violations(old, new), None)
         )
@@ -79,7 +80,7 @@ class TrainJobDefaulter(CustomMutator[TrainJob]):
             warnings += putguard.put_back(old, new, dropped)
             kueue.hand_over(old, new, dropped)
         kueue.keep_last(old, new)
-        if old is not None and (note := trainjob.note_of_update(old, new)):
+        if old is not None and (note := trainjob.suspension_note_of_update(old, new)):
             new.metadata.annotations = {
                 **(new.metadata.annotations or {}),
                 constants.SUSPENDED_ANNOTATION: note,

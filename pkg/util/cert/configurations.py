@@ -103,7 +103,7 @@ def trust(configuration: Configuration, current: bytes, served: bytes, now: date
         elif now - since > OVERLAP:
             former, since = [], None
     wanted = b"".join([current if current.endswith(b"\n") or not former else current + b"\n", *former])
-    changed = _note(configuration, since)
+    changed = _set_since(configuration, since)
     for hook, bundle in zip(hooks, before, strict=True):
         if bundle != wanted and hook.client_config is not None:
             hook.client_config.ca_bundle = base64.b64encode(wanted).decode()
@@ -140,7 +140,7 @@ def _since(configuration: Configuration, now: datetime) -> datetime | None:
     return noted if noted.tzinfo is not None and noted <= now + certificates.SKEW else None
 
 
-def _note(configuration: Configuration, since: datetime | None) -> bool:
+def _set_since(configuration: Configuration, since: datetime | None) -> bool:
     """Set or remove the annotation with the start of the overlap. Return True if anything changed."""
     annotations = dict(configuration.annotations)
     if since is None:

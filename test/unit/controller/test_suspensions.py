@@ -24,7 +24,7 @@ async def move(w: World) -> None:
 
 
 async def noted(w: World) -> str | None:
-    return trainjob.note(await w.server.get(TrainJob, KEY))
+    return trainjob.suspension_note(await w.server.get(TrainJob, KEY))
 
 
 @pytest.mark.parametrize("killed", [False, True], ids=["", "killed"])
