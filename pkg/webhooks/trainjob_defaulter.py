@@ -21,7 +21,7 @@ from pkg.util import generations, trainjob
 
 from . import kueue, mirror, putguard, v23rules
 
-_WORD: Final = constants.NUM_PROC_PER_NODE_ANNOTATION
+_WORD_ANNOTATION: Final = constants.NUM_PROC_PER_NODE_ANNOTATION
 _NUM_PROC: Final = field.Path("spec").child("trainer", "numProcPerNode")
 
 # +kubebuilder:webhook:path=/mutate-trainer-kubeflow-org-v1alpha1-trainjob,mutating=true,failurePolicy=fail,sideEffects=None,groups=trainer.kubeflow.org,resources=trainjobs,verbs=create;update,versions=v1alpha1,name=defaulter.trainjob.trainer.kubeflow.org,admissionReviewVersions=v1
@@ -116,7 +116,7 @@ def _num_proc_changes(train_job: TrainJob) -> bool:
     value = train_job.spec.trainer.num_proc_per_node if train_job.spec.trainer is not None else None
     if isinstance(value, int):
         in_range = generations.MIN_INT32 <= value <= MAX_INT32
-        return not in_range or _WORD in (train_job.metadata.annotations or {})
+        return not in_range or _WORD_ANNOTATION in (train_job.metadata.annotations or {})
     return value is not None
 
 
@@ -133,10 +133,10 @@ def _store_number(train_job: TrainJob) -> None:
     annotations = dict(metadata.annotations or {})
     if isinstance(value, str):
         trainer.num_proc_per_node = None
-        annotations[_WORD] = value
+        annotations[_WORD_ANNOTATION] = value
     else:
         trainer.num_proc_per_node = value
-        annotations.pop(_WORD, None)
+        annotations.pop(_WORD_ANNOTATION, None)
     if annotations != (metadata.annotations or {}):
         metadata.annotations = annotations or None
 

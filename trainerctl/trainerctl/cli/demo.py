@@ -122,7 +122,7 @@ async def observe(client: LiveClient) -> Observed:
     return Observed(found[0] if found else {}, await listed(JobSet), await listed(Job), await listed(Pod))
 
 
-def created(observed: Observed) -> Iterator[tuple[str, str, str, str]]:
+def object_rows(observed: Observed) -> Iterator[tuple[str, str, str, str]]:
     """Yield kind, name, state and node of each object."""
     for each in observed.objects:
         obj = LiveObject(each)
@@ -185,7 +185,7 @@ async def _train(client: LiveClient, parsed: argparse.Namespace, out: Console, e
                 live.update(_table(milestones))
                 await anyio.sleep(_POLL)
     out.say()
-    out.table(("KIND", "NAME", "STATE", "NODE"), created(observed))
+    out.table(("KIND", "NAME", "STATE", "NODE"), object_rows(observed))
     if LiveObject(observed.train_job).is_true("Complete"):
         took = milestones.taken["TrainJob complete"]
         out.say()

@@ -75,7 +75,7 @@ async def _load(arguments: argparse.Namespace) -> list[InputObject]:
     return runtimes
 
 
-async def _of_runtime(cluster: live.Cluster, document: InputObject, version: str) -> list[Change]:
+async def _of_runtime(cluster: live.Connection, document: InputObject, version: str) -> list[Change]:
     kind, name = document.data["kind"], document.data["metadata"]["name"]
     namespace = ""
     if kind == "TrainingRuntime":
@@ -99,7 +99,7 @@ async def _of_runtime(cluster: live.Cluster, document: InputObject, version: str
     ]
 
 
-async def _has_snapshot(cluster: live.Cluster, job: LiveObject) -> bool:
+async def _has_snapshot(cluster: live.Connection, job: LiveObject) -> bool:
     """Return True if the TrainJob is active and Trainer v2.2 or later has stored a copy of its runtime."""
     if phase(job) in (Phase.COMPLETE, Phase.FAILED):
         return False

@@ -55,7 +55,9 @@ async def get_command(arguments: argparse.Namespace, out: Console, err: Console)
     return 0
 
 
-async def _watch(cluster: live.Cluster, arguments: argparse.Namespace, namespace: str, out: Console) -> int:
+async def _watch(
+    cluster: live.Connection, arguments: argparse.Namespace, namespace: str, out: Console
+) -> int:
     from trainerctl.cli import watchtree  # rich's live display is slow to load
 
     if arguments.name:

@@ -88,7 +88,7 @@ class ServerClock:
         return local + self._ahead if abs(self._ahead) > _TOLERATED else local
 
 
-class Cluster(NamedTuple):
+class Connection(NamedTuple):
     """A client, the namespace of the command, and the server's clock."""
 
     client: LiveClient
@@ -121,7 +121,7 @@ class Cluster(NamedTuple):
 
 
 @asynccontextmanager
-async def connect(arguments: argparse.Namespace) -> AsyncIterator[Cluster]:
+async def connect(arguments: argparse.Namespace) -> AsyncIterator[Connection]:
     """Connect to the cluster of the kubeconfig; the namespace is the flag's, else the context's, else ``default``.
 
     Raises:
@@ -137,4 +137,6 @@ async def connect(arguments: argparse.Namespace) -> AsyncIterator[Cluster]:
         raise
     async with Transport(config) as transport:
         clock = ServerClock(FirstAnswer(transport))
-        yield Cluster(LiveClient(clock), arguments.namespace or config.namespace or DEFAULT_NAMESPACE, clock)
+        yield Connection(
+            LiveClient(clock), arguments.namespace or config.namespace or DEFAULT_NAMESPACE, clock
+        )

@@ -83,7 +83,12 @@ class _Log:
     """The log of one pod."""
 
     def __init__(
-        self, cluster: live.Cluster, pod: LiveObject, arguments: argparse.Namespace, out: Console, number: int
+        self,
+        cluster: live.Connection,
+        pod: LiveObject,
+        arguments: argparse.Namespace,
+        out: Console,
+        number: int,
     ) -> None:
         self._cluster = cluster
         self._pod = pod

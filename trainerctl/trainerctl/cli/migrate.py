@@ -34,16 +34,18 @@ async def migrate_command(arguments: argparse.Namespace, out: Console, err: Cons
     """
     async with live.connect(arguments) as cluster:
         namespace = "" if arguments.all_namespaces else cluster.namespace
-        return await rewrite(cluster, namespace, out, dry_run=arguments.dry_run)
+        return await rewrite_all(cluster, namespace, out, dry_run=arguments.dry_run)
 
 
-async def rewrite(cluster: live.Cluster, namespace: str, out: Console, *, dry_run: bool = False) -> int:
+async def rewrite_all(
+    cluster: live.Connection, namespace: str, out: Console, *, dry_run: bool = False
+) -> int:
     """Rewrite the TrainJobs of ``namespace``, or of all if it is empty; see :func:`migrate_command`."""
     code = rewritten = 0
     for job in await cluster.all(kinds.TRAIN_JOB, namespace=namespace):
         shown = f"trainjob {job.namespace}/{job.name}"
         try:
-            change = await _rewrite(cluster, job, dry_run=dry_run)
+            change = await _rewrite_one(cluster, job, dry_run=dry_run)
         except (StatusError, ValueError) as error:
             streams.say_error(f"{shown}: {error}")
             code = 1
@@ -56,7 +58,7 @@ async def rewrite(cluster: live.Cluster, namespace: str, out: Console, *, dry_ru
     return code
 
 
-async def _rewrite(cluster: live.Cluster, job: LiveObject, *, dry_run: bool) -> str:
+async def _rewrite_one(cluster: live.Connection, job: LiveObject, *, dry_run: bool) -> str:
     """Rewrite a TrainJob and describe the change; return an empty text if it stores no string, or was deleted.
 
     Raises:

@@ -45,7 +45,7 @@ async def wait_command(arguments: argparse.Namespace, out: Console, err: Console
     return TIMED_OUT
 
 
-async def wait_for(cluster: live.Cluster, arguments: argparse.Namespace, out: Console) -> int:
+async def wait_for(cluster: live.Connection, arguments: argparse.Namespace, out: Console) -> int:
     """Wait and return the exit code; a watch that expires, as after a restart of the server, is started again.
 
     Raises:
@@ -56,7 +56,7 @@ async def wait_for(cluster: live.Cluster, arguments: argparse.Namespace, out: Co
             return await _wait(cluster, arguments, out)
 
 
-async def _wait(cluster: live.Cluster, arguments: argparse.Namespace, out: Console) -> int:
+async def _wait(cluster: live.Connection, arguments: argparse.Namespace, out: Console) -> int:
     wanted = arguments.state
     shown = f"TrainJob {cluster.namespace}/{arguments.name}"
     listed = await cluster.client.list(

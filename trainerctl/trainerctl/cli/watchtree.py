@@ -58,7 +58,7 @@ class Objects:
         others = {kind: self.all(kind) for kind in self._found if kind != kinds.TRAIN_JOB}
         return Snapshot(found[0], datetime.now(UTC), others) if found else None
 
-    async def follow(self, cluster: live.Cluster, kind: str, selection: _Selection) -> None:
+    async def follow(self, cluster: live.Connection, kind: str, selection: _Selection) -> None:
         """Keep the objects of a kind current until cancelled; return at once if the kind is not installed."""
         watched = unstructured(kinds.VERSIONS[kind][0])
         while True:
@@ -92,7 +92,7 @@ class Objects:
         self.changed.set()
 
 
-async def watch_one(cluster: live.Cluster, name: str, out: Console) -> int:
+async def watch_one(cluster: live.Connection, name: str, out: Console) -> int:
     """Show a TrainJob until it has ended or is deleted; return 1 if it does not exist or has failed."""
     namespace = cluster.namespace
     labelled = _Selection(namespace=namespace, labels={JOB_SET_NAME_KEY: name})
@@ -116,7 +116,7 @@ async def watch_one(cluster: live.Cluster, name: str, out: Console) -> int:
     return 0 if last is not None and last is not Phase.FAILED else 1
 
 
-async def watch_all(cluster: live.Cluster, namespace: str, out: Console) -> int:
+async def watch_all(cluster: live.Connection, namespace: str, out: Console) -> int:
     """Show the TrainJobs of a namespace, or of all, until cancelled."""
     selections = {kinds.TRAIN_JOB: _Selection(namespace=namespace)}
     screen = Screen(out, get.HEAD[1:], lambda objects: _jobs(objects, bool(namespace)))
@@ -162,7 +162,7 @@ class Screen:
 
 
 async def _watch(
-    cluster: live.Cluster,
+    cluster: live.Connection,
     selections: Mapping[str, _Selection],
     screen: Screen,
     finished: Callable[[Objects], bool],

@@ -27,7 +27,7 @@ from controller_runtime.rest import RESTMapper, Transport, load_config
 
 from trainerctl.localcluster import state
 from trainerctl.localcluster.components import MANAGER, Parts, Ports, api_server_flags
-from trainerctl.localcluster.filling import Filling
+from trainerctl.localcluster.installer import Installer
 from trainerctl.localcluster.options import Options
 from trainerctl.localcluster.restart import restart
 
@@ -206,7 +206,7 @@ class Cluster:
             raise
         self._progress.finish(task, plane.url)
         async with self.client() as client, self.supervisor.watching():
-            await Filling(client, self.supervisor, parts, self.options, self._progress).run()
+            await Installer(client, self.supervisor, parts, self.options, self._progress).run()
         self._record(parts)
 
     def _record(self, parts: Parts) -> None:

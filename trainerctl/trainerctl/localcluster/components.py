@@ -25,7 +25,7 @@ from controller_runtime.envtest import (
 )
 from controller_runtime.machinery import JSON, yaml
 
-from trainerctl.localcluster import contents, kai
+from trainerctl.localcluster import kai, manifests
 from trainerctl.localcluster.options import Options
 
 MANAGER: Final = "trainer-controller-manager"
@@ -132,7 +132,7 @@ class Parts:
         ):
             config = self.plane.kubeconfig_for(user, groups)
             write_private(self.kubeconfig(component), yaml.dump(config))
-        serving = self.plane.authority.server("webhooks", [HOST, "localhost", contents.TRAINER_SERVER])
+        serving = self.plane.authority.server("webhooks", [HOST, "localhost", manifests.TRAINER_SERVER])
         serving.write(private_directory(self.webhook_certificates))
         # The log servers do not authorize requests. Therefore they accept only the API server's certificate, which a
         # separate authority signs.

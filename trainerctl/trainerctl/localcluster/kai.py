@@ -127,8 +127,8 @@ def queues() -> list[Manifest]:
     ]
 
 
-def components(programs: Programs, kubeconfig: Path, metrics: int, health: int) -> list[Component]:
-    """Return the scheduler, which serves metrics on the port ``metrics``, and the binder, on the port ``health``."""
+def components(programs: Programs, kubeconfig: Path, metrics: int, binder_metrics: int) -> list[Component]:
+    """Return the scheduler and the binder; ``metrics`` and ``binder_metrics`` are the ports of their metrics."""
     scheduler = {
         "listen-address": f"{HOST}:{metrics}",
         # The plugins' server listens on all interfaces and gives everyone the cluster's state. On an invalid port the
@@ -138,7 +138,7 @@ def components(programs: Programs, kubeconfig: Path, metrics: int, health: int) 
         "leader-elect": "false",
     }
     # The binder registers no health check, so its health endpoint answers 404.
-    binder = {"health-probe-bind-address": "0", "metrics-bind-address": f"{HOST}:{health}"}
+    binder = {"health-probe-bind-address": "0", "metrics-bind-address": f"{HOST}:{binder_metrics}"}
     env = {"KUBECONFIG": str(kubeconfig)}
     return [
         Component(
@@ -148,7 +148,10 @@ def components(programs: Programs, kubeconfig: Path, metrics: int, health: int) 
             env,
         ),
         Component(
-            BINDER, [str(programs.binder), *_flags(binder)], Probe(f"http://{HOST}:{health}/metrics"), env
+            BINDER,
+            [str(programs.binder), *_flags(binder)],
+            Probe(f"http://{HOST}:{binder_metrics}/metrics"),
+            env,
         ),
     ]
 

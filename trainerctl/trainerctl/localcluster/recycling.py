@@ -24,30 +24,30 @@ LABELS: Final = {"type": "recycled"}
 _PAUSE: Final = 5.0
 _log = log.logger_from("recycling")
 
-Forget = Callable[[str, str, str], None]
+RemoveData = Callable[[str, str, str], None]
 """Removes the data of a deleted claim, which is given by its namespace, name and uid."""
 
 
-async def recycle(client: LiveClient, forget: Forget) -> None:
+async def recycle(client: LiveClient, remove_data: RemoveData) -> None:
     """Recycle volumes until cancelled; if a request fails, log the error and try again."""
     while True:
         try:
             async with client.watch(VOLUME, labels=LABELS) as events:
                 async for event in events:
-                    await recycle_one(client, event.object, forget)
+                    await recycle_one(client, event.object, remove_data)
         except (StatusError, RestError) as error:
             _log.info("Volumes cannot be recycled", error=str(error))
         await anyio.sleep(_PAUSE)
 
 
-async def recycle_one(client: Writer, volume: Object, forget: Forget) -> None:
+async def recycle_one(client: Writer, volume: Object, remove_data: RemoveData) -> None:
     """Make a volume available again if its claim was deleted."""
     found = LiveObject(volume.to_dict())
     if found.text("status", "phase") != "Released":
         return
     claim = found.at("spec", "claimRef")
     names = text(claim, "namespace"), text(claim, "name"), text(claim, "uid")
-    await anyio.to_thread.run_sync(lambda: forget(*names))  # a data set may have many files
+    await anyio.to_thread.run_sync(lambda: remove_data(*names))  # a data set may have many files
     version = found.text("metadata", "resourceVersion")
     body = msgspec.json.encode({"metadata": {"resourceVersion": version}, "spec": {"claimRef": None}})
     try:

@@ -19,7 +19,7 @@ from controller_runtime.envtest import (
 )
 from controller_runtime.rest import Transport, load_config
 
-from trainerctl.localcluster import contents
+from trainerctl.localcluster import manifests
 from trainerctl.localcluster.access import write_kubeconfig
 from trainerctl.localcluster.components import JOBSET_CONTROLLER, MANAGER
 from trainerctl.localcluster.state import State
@@ -27,8 +27,8 @@ from trainerctl.localcluster.state import State
 STORE: Final = ("etcd", "kube-apiserver")
 """The components that all others use, in start order."""
 ACCOUNTS: Final[Mapping[str, tuple[str, str]]] = {
-    JOBSET_CONTROLLER: (contents.JOBSET_NAMESPACE, contents.JOBSET_ACCOUNT),
-    MANAGER: (contents.TRAINER_NAMESPACE, contents.TRAINER_ACCOUNT),
+    JOBSET_CONTROLLER: (manifests.JOBSET_NAMESPACE, manifests.JOBSET_ACCOUNT),
+    MANAGER: (manifests.TRAINER_NAMESPACE, manifests.TRAINER_ACCOUNT),
 }
 """Namespace and name of the service account of each component that has one."""
 

@@ -32,10 +32,10 @@ MANAGER: Final = f"{constants.GROUP}/trainerctl"
 """The ``manager`` of the runtime patch that replaces the first generation's fields of a TrainJob."""
 
 _OLD_FIELDS: Final = ("podTemplateOverrides", "labels", "annotations")
-_WORD: Final = constants.NUM_PROC_PER_NODE_ANNOTATION
+_WORD_ANNOTATION: Final = constants.NUM_PROC_PER_NODE_ANNOTATION
 _POD_FIELDS: Final = ("securityContext", "terminationGracePeriodSeconds")
 """Fields of a runtime patch's pod spec that ``podTemplateOverrides`` lack."""
-_TO_POD: Final = slice(10, 11)
+_POD_TEMPLATE_STEP: Final = slice(10, 11)
 """Selects the step from a Job to its pod template in the path of a field of a runtime patch."""
 _NEW_POLICIES: Final = ("jax", "xgboost", "flux")
 
@@ -113,9 +113,10 @@ def _number(data: Wire, trainer: Wire) -> Iterator[Loss]:
         trainer["numProcPerNode"] = number
     elif number != "auto":  # an absent number means auto
         metadata = data["metadata"] = data.get("metadata") or {}
-        metadata["annotations"] = {**(metadata.get("annotations") or {}), _WORD: number}
+        metadata["annotations"] = {**(metadata.get("annotations") or {}), _WORD_ANNOTATION: number}
         yield Loss(
-            path, f'"{number}" must be a number in v2.3; only this project reads the annotation {_WORD}'
+            path,
+            f'"{number}" must be a number in v2.3; only this project reads the annotation {_WORD_ANNOTATION}',
         )
 
 
@@ -136,8 +137,8 @@ def _train_job_to_first(document: InputObject, data: Wire) -> Iterator[Loss]:
     _drop_mirror(data, spec)
     annotations = (data.get("metadata") or {}).get("annotations") or {}
     trainer = spec.get("trainer")
-    if _WORD in annotations and isinstance(trainer, dict):
-        trainer.setdefault("numProcPerNode", annotations.pop(_WORD))
+    if _WORD_ANNOTATION in annotations and isinstance(trainer, dict):
+        trainer.setdefault("numProcPerNode", annotations.pop(_WORD_ANNOTATION))
         if not annotations:
             del data["metadata"]["annotations"]
     if spec.pop("activeDeadlineSeconds", None) is not None:
@@ -162,7 +163,7 @@ def _unknown(document: InputObject, spec: Wire) -> Iterator[Loss]:
     if not spec.get("runtimePatches"):
         return
     for path in schema.unknown(schemas()[document.gvk], document.data):
-        if path[:2] == ("spec", "runtimePatches") and path[_TO_POD] != ("template",):
+        if path[:2] == ("spec", "runtimePatches") and path[_POD_TEMPLATE_STEP] != ("template",):
             yield Loss(path, "unknown field; it is not converted")
 
 

@@ -121,7 +121,7 @@ async def prepare(
         raise inputfiles.InputError(f"the input contains no TrainJob{_listed([*others, *seen.values()])}")
     origins: dict[tuple[str, NamespacedName], str] = {}
     for document, train_job in train_jobs:
-        if (why := _left_alone(train_job)) is not None:
+        if (why := _why_ignored(train_job)) is not None:
             offline.warnings.append(f"TrainJob {train_job.key}: {why}; the manager ignores it")
         runtime = await _fetch_runtime(client, cluster, train_job, origins)
         offline.subjects.append(Subject(train_job, document, runtime))
@@ -191,7 +191,7 @@ def _decode(document: InputObject, kind: type[T], checks: Schemas, warnings: lis
     return obj
 
 
-def _left_alone(train_job: TrainJob) -> str | None:
+def _why_ignored(train_job: TrainJob) -> str | None:
     """Return why the manager ignores this TrainJob; None if it does not."""
     if not is_ours(train_job):
         return f"spec.managedBy names {train_job.spec.managed_by}"

@@ -50,7 +50,7 @@ class _Expiring:
 
 async def test_a_wait_lists_again_when_its_watch_has_expired() -> None:
     client, out = _Expiring(World()), io.StringIO()
-    cluster = live.Cluster(client, "team-a", ServerClock(_Nothing()))  # type: ignore[arg-type]  # list and watch are used
+    cluster = live.Connection(client, "team-a", ServerClock(_Nothing()))  # type: ignore[arg-type]  # list and watch are used
 
     code = await wait.wait_for(cluster, argparse.Namespace(name="llama", state="complete"), Console(file=out))
 

@@ -57,7 +57,7 @@ class StartError(Exception):
 
 
 class _End(msgspec.Struct):
-    """How one start of a container ended, as the shim writes it."""
+    """How one run of a container ended, as the shim writes it."""
 
     code: int
     began: float
@@ -149,12 +149,12 @@ async def _release(shim: anyio.abc.Process) -> None:
 
 
 async def end_all(identity: str) -> None:
-    """Kill the processes of one start of a container; they are found by the identity in their environment."""
+    """Kill the processes of one run of a container; they are found by the identity in their environment."""
     await anyio.to_thread.run_sync(tree.kill_marked, identity)
 
 
-def end(folder: Path) -> ContainerStateTerminated | None:
-    """Return how the start whose log is in ``folder`` ended.
+def read_end(folder: Path) -> ContainerStateTerminated | None:
+    """Return how the run whose log is in ``folder`` ended.
 
     Return None if its shim wrote no end file, as when the kubelet ended first, or if the file is not valid: a container
     without mounts of its own can overwrite it.
@@ -196,7 +196,7 @@ async def run_beside(process: ProcessID, plan: Plan, timeout: float) -> tuple[in
     return code, output.decode(errors="replace").strip()
 
 
-async def can_mount() -> str:
+async def mount_problem() -> str:
     """Return why containers cannot have mounts of their own on this machine, or an empty text if they can."""
     done = await anyio.run_process([*_command(), "--check"], check=False, env=_environment())
     return done.stdout.decode(errors="replace").strip() if done.returncode else ""

@@ -153,7 +153,7 @@ def folder_of(claims: Path, namespace: str, name: str, uid: str) -> Path:
     return claims / namespace / f"{name}-{uid}"
 
 
-def forget(claims: Path, namespace: str, name: str, uid: str) -> None:
+def remove_data(claims: Path, namespace: str, name: str, uid: str) -> None:
     """Remove the data of a claim that was deleted."""
     shutil.rmtree(folder_of(claims, namespace, name, uid), ignore_errors=True)
 

@@ -149,7 +149,7 @@ def _execute(plan: dict[str, Any], shim: int, output: int, failure: int) -> None
 
 
 def _write_end(folder: str, **fields: float) -> None:
-    """Write how a start ended into the folder of its log, or nothing if the disk is full."""
+    """Write how a run ended into the folder of its log, or nothing if the disk is full."""
     path = os.path.join(folder, END_FILE)
     try:
         with open(f"{path}.new", "w") as file:
