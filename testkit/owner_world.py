@@ -42,7 +42,7 @@ class Informer:
         self.handlers.append(handler)
 
 
-class Cluster:
+class OwnerServer:
     """The server's objects, the objects that watches have reported, and a record of the reads."""
 
     def __init__(self) -> None:
@@ -84,10 +84,10 @@ class Cluster:
         return [call.kind.kind for call in self.server.calls if not call.is_write]
 
 
-class Live:
+class DirectClient:
     """The client that reads the server directly; the test can have all its reads denied."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: OwnerServer) -> None:
         self._cluster = cluster
 
     async def get(self, kind: type[Any], key: Any) -> Any:

@@ -23,7 +23,6 @@ from pkg.apis.trainer.v1alpha1 import TrainJob
 from testkit.sim import runtimes
 from testkit.sim.administrators import Administrators
 from testkit.sim.cluster import Nodes
-from testkit.sim.end import End, is_reported, lacks_runtime, obstacle
 from testkit.sim.objects import (
     by_name,
     by_uid,
@@ -35,6 +34,7 @@ from testkit.sim.objects import (
     owned,
     refusals_expected,
 )
+from testkit.sim.restchecks import RestChecks, is_reported, lacks_runtime, obstacle
 from testkit.sim.steps import Act, about, perform, settled
 from testkit.sim.stories import Stories
 from testkit.sim.users import OTHERS, Users
@@ -55,7 +55,7 @@ _STORIES: Final = 3
 class Calm:
     """Lets users act, and checks that the manager follows."""
 
-    def __init__(self, users: Users, administrators: Administrators, end: End, nodes: Nodes) -> None:
+    def __init__(self, users: Users, administrators: Administrators, end: RestChecks, nodes: Nodes) -> None:
         self._users = users
         self._stories = Stories(users, nodes)
         self._administrators = administrators

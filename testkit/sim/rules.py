@@ -17,7 +17,7 @@ from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from testkit.sim.kueue import flavor_of, placed_at
 from testkit.sim.objects import by_uid, controller, is_deleted, is_overdue, is_suspended, is_true
-from testkit.sim.past import Past, place_of, runtime_of
+from testkit.sim.spechistory import SpecHistory, place_of, runtime_of
 from testkit.sim.users import AUDITED, UNKNOWN
 from testkit.sim.webhook import PURPOSE
 
@@ -37,7 +37,7 @@ _SIBLINGS: dict[str, list[tuple[type[Object], str]]] = {
 class Rules:
     """The rules and their state during one life."""
 
-    def __init__(self, sim: Simulation, past: Past, lost: Mapping[str, float]) -> None:
+    def __init__(self, sim: Simulation, past: SpecHistory, lost: Mapping[str, float]) -> None:
         """``lost`` has the times at which runtimes were last deleted by force, by name."""
         self._sim = sim
         self._lost = lost

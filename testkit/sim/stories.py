@@ -17,8 +17,8 @@ from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from testkit.sim.cluster import Nodes
-from testkit.sim.end import lacks_runtime, obstacle
 from testkit.sim.objects import by_name, is_deleted, is_true, owned, refusals_expected
+from testkit.sim.restchecks import lacks_runtime, obstacle
 from testkit.sim.users import Users
 from testkit.sim.webhook import FOREIGN, PURPOSE
 

@@ -43,7 +43,7 @@ def container(name: str = "node", command: list[str] | None = None, **parts: Any
 
 
 @dataclass
-class Live:
+class LiveTrainJob:
     """The TrainJob ``job`` of one namespace; ``undo`` reverts changes outside of the namespace after the test."""
 
     client: LiveClient
@@ -203,7 +203,7 @@ class Live:
             "tolerations": [{"key": "example.com/own", "operator": "Exists"}],
         }
 
-    async def played(
+    async def start_without_kubelet(
         self, status: Mapping[str, Any], *, event: tuple[str, str] | None = None, **parts: Any
     ) -> None:
         """Start the TrainJob on a node without a kubelet; write the status and an event of its pod as a kubelet does."""
@@ -335,7 +335,7 @@ def _crd(group: str, kind: str) -> Data:
     }
 
 
-State = Callable[[Live], Awaitable[object]]
+State = Callable[[LiveTrainJob], Awaitable[object]]
 PYTHON: Final = ["python", "-c"]
 HIGH: Final = {"limits": {"nvidia.com/gpu": "16"}}
 ENV: Final = {"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": "hf-token", "key": "token"}}}
@@ -345,7 +345,7 @@ PULL: Final = "failed to pull and unpack image: failed to resolve reference: reg
 def starts(*containers: Any, until: str = "", words: str = "", **parts: Any) -> State:
     """Return a state that is visible in an event, or as a pod that cannot be scheduled."""
 
-    async def build(live: Live) -> None:
+    async def build(live: LiveTrainJob) -> None:
         await live.start(*containers, **parts)
         await (live.event(until, words) if until else live.unscheduled(words))
 
@@ -353,13 +353,15 @@ def starts(*containers: Any, until: str = "", words: str = "", **parts: Any) -> 
 
 
 def kubelet(status: Any, event: tuple[str, str] | None = None, **parts: Any) -> State:
-    return lambda live: live.played(status() if callable(status) else status, event=event, **parts)
+    return lambda live: live.start_without_kubelet(
+        status() if callable(status) else status, event=event, **parts
+    )
 
 
 def processes(*containers: Any, code: int = 0, waiting: str = "", **parts: Any) -> State:
     """Return a state that a process causes, by its exit code or by the reason why its container waits."""
 
-    async def build(live: Live) -> None:
+    async def build(live: LiveTrainJob) -> None:
         await live.start(*containers, **parts)
         await (live.waiting(waiting) if waiting else live.ended(code))
 
@@ -369,7 +371,7 @@ def processes(*containers: Any, code: int = 0, waiting: str = "", **parts: Any) 
 def removed(*containers: Any) -> State:
     """Return the state of a Job with JobSet's default restart policy that has failed and has removed its pods."""
 
-    async def build(live: Live) -> None:
+    async def build(live: LiveTrainJob) -> None:
         await live.start(*containers, pod={"restartPolicy": "OnFailure"})
         await live.condition("Failed")
         await live.until(lambda snapshot: not snapshot.pods, "the pods are removed")
@@ -381,7 +383,7 @@ def removed(*containers: Any) -> State:
 def deleted(state: State) -> State:
     """Return ``state``, in which a Job fails, with its pods deleted after the manager has seen them fail."""
 
-    async def build(live: Live) -> None:
+    async def build(live: LiveTrainJob) -> None:
         await state(live)
         await live.condition("Failed")
         await live.event("ContainerFailed")
@@ -399,10 +401,10 @@ def no_quota(message: str, reason: str = "Pending") -> Any:
     return condition("QuotaReserved", "False", reason, message)
 
 
-def unread(state: State, *resources: str) -> State:
+def as_reader(state: State, *resources: str) -> State:
     """Return ``state``, read by a user who may read only these resources."""
 
-    async def build(live: Live) -> None:
+    async def build(live: LiveTrainJob) -> None:
         await state(live)
         api = "rbac.authorization.k8s.io"
         rules = [{"apiGroups": ["*"], "resources": list(resources), "verbs": ["get", "list"]}]
@@ -424,7 +426,7 @@ def unread(state: State, *resources: str) -> State:
 def gang(members: int, *conditions: Any) -> State:
     """Return the state of a gang of Volcano whose PodGroup has ``conditions``."""
 
-    async def build(live: Live) -> None:
+    async def build(live: LiveTrainJob) -> None:
         job = await live.start(pod={"schedulerName": "volcano"})
         owner = {
             "apiVersion": "trainer.kubeflow.org/v1alpha1",

@@ -29,7 +29,7 @@ def condition(kind: str, status: str = "True", reason: str = "", message: str = 
     }
 
 
-class World:
+class TrainJobObjects:
     """The cluster; every attribute may be changed before :meth:`verdict`."""
 
     def __init__(self, *, age: float = 300, nodes: int = 2) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pkg import shipped
 from pkg.why import LiveObject
-from testkit.why.world import World, condition
+from testkit.why.world import TrainJobObjects, condition
 
 import trainerctl
 from trainerctl.cli import diff
@@ -31,7 +31,7 @@ def runtime(image: str = "new:1") -> InputObject:
 
 
 def job(name: str = "llama", *, image: str = "", **status: Any) -> LiveObject:
-    data = copy.deepcopy(World().train_job)
+    data = copy.deepcopy(TrainJobObjects().train_job)
     data["metadata"].update(name=name, uid=f"uid-{name}")
     data["status"] = status
     if image:

@@ -7,7 +7,7 @@ import re
 
 import pytest
 from pkg.why import LiveObject, kinds
-from testkit.why.world import World
+from testkit.why.world import TrainJobObjects
 
 from trainerctl.cli.terminal import Console
 from trainerctl.cli.watchtree import Objects, Screen, tree_rows
@@ -15,7 +15,7 @@ from trainerctl.cli.watchtree import Objects, Screen, tree_rows
 HEAD = ("NAME", "STATE", "AGE", "DETAIL")
 
 
-def objects_of(world: World) -> Objects:
+def objects_of(world: TrainJobObjects) -> Objects:
     found = Objects()
     for each in world.objects:
         found.apply(LiveObject(each).group_kind, "ADDED", LiveObject(each))
@@ -28,7 +28,7 @@ def without_times(text: str) -> list[str]:
 
 @pytest.mark.real_time
 async def test_a_pipe_gets_one_line_for_each_change() -> None:
-    world, out = World(nodes=1), io.StringIO()
+    world, out = TrainJobObjects(nodes=1), io.StringIO()
     found = objects_of(world)
     with Screen(Console(file=out), HEAD, tree_rows) as screen:
         screen.draw(found)
@@ -51,7 +51,7 @@ async def test_a_pipe_gets_one_line_for_each_change() -> None:
 
 @pytest.mark.real_time
 async def test_a_terminal_is_drawn_again_with_the_whole_tree() -> None:
-    world, out = World(nodes=1), io.StringIO()
+    world, out = TrainJobObjects(nodes=1), io.StringIO()
     console = Console(file=out, force_terminal=True, width=60, height=20, color_system="standard")
     with Screen(console, HEAD, tree_rows) as screen:
         screen.draw(objects_of(world))
@@ -63,7 +63,7 @@ async def test_a_terminal_is_drawn_again_with_the_whole_tree() -> None:
 
 
 def test_a_snapshot_needs_the_train_job() -> None:
-    world = World()
+    world = TrainJobObjects()
     found = objects_of(world)
     assert found.snapshot() is not None
     found.apply(kinds.TRAIN_JOB, "DELETED", LiveObject(world.train_job))

@@ -25,7 +25,7 @@ _FORCE: Final = 2.0
 """Seconds after an administrator removed all finalizers by force in which the rule does not apply."""
 
 
-class Holders(Observer):
+class FinalizerControllers(Observer):
     """Other controllers, and the rule that a finalizer of theirs stays until they remove it themselves."""
 
     def __init__(self, sim: Simulation, lost: Mapping[str, float]) -> None:

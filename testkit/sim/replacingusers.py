@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Users who replace a TrainJob while a manager writes its status."""
+"""Users who replace a TrainJob while the request with its status is on its way."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _OF_WRITES: Final = 0.03
 """The fraction of status writes during which a user replaces the TrainJob."""
 
 
-class Overtakers(Observer):
-    """The users, who act while the request with the status is on its way."""
+class ReplacingUsers(Observer):
+    """The users, as an observer of the managers' requests."""
 
     def __init__(self, sim: Simulation, users: Users) -> None:
         self._sim = sim

@@ -28,7 +28,7 @@ _CACHED: Final = 30.0
 """Seconds after which an owner that was read is cached until its watch reports a change."""
 
 
-class Stragglers:
+class LaggingOperators:
     """The operators, and the rule that no group is created for an owner whose deletion was reported."""
 
     def __init__(self, sim: Simulation, workloads: Workloads) -> None:

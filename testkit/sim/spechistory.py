@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The history of specs: rules compare the manager's writes with the specs that it may have read."""
+"""The history of specs. Rules compare the manager's writes with the specs that it may have read."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Version(NamedTuple):
     document: Document
 
 
-class Past:
+class SpecHistory:
     """All states of TrainJobs by uid, and all states of runtimes by kind, namespace and name."""
 
     def __init__(self, sim: Simulation) -> None:

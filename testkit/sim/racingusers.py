@@ -36,7 +36,7 @@ _UNMARKED: Final = msgspec.json.encode(
 )
 
 
-class Rivals(Observer):
+class RacingUsers(Observer):
     """Users who replace or change an owner while it is read, and remove a pod's group annotation after its write."""
 
     def __init__(self, sim: Simulation, workloads: Workloads) -> None:

@@ -30,10 +30,10 @@ from testkit.sim.objects import (
     owned,
     refusals_expected,
 )
-from testkit.sim.past import Past, place_of, runtime_of
 from testkit.sim.renders import Renders, normalized
 from testkit.sim.runtimes import children_of
 from testkit.sim.snapshots import Snapshots
+from testkit.sim.spechistory import SpecHistory, place_of, runtime_of
 from testkit.sim.users import OTHERS, Users
 
 Document = dict[str, Any]
@@ -44,14 +44,14 @@ _CHILDREN: dict[str, type[Object]] = {kind.gvk.kind: kind for kind in (JobSet, P
 _SUFFIXES = {"JobSet": "", "PodGroup": "", "ConfigMap": "-mpi-hostfile", "Secret": "-mpi-ssh-auth"}
 
 
-class End:
+class RestChecks:
     """Waits until a cluster is at rest, and checks it."""
 
     def __init__(
         self,
         users: Users,
         administrators: Administrators,
-        past: Past,
+        past: SpecHistory,
         snapshots: Snapshots | None = None,
     ) -> None:
         """``snapshots`` is None if the managers have the compatibility version 2.1, which stores no runtimes."""

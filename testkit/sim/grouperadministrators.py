@@ -22,7 +22,7 @@ Path = tuple[str, ...]
 """The names that lead to a field."""
 
 
-class Stewards:
+class GrouperAdministrators:
     """The administrators, and the rule that a group keeps the queue and the other fields that others have set."""
 
     def __init__(self, sim: Simulation) -> None:
