@@ -339,10 +339,8 @@ class TrainJobReconciler:
         for runtime in self._runtimes.values():
             for registrar in runtime.event_handler_registrars():
                 builder = registrar(builder, mgr.client, mgr.cache)
-        builder = _watch_obstacles(builder, mgr.client)
-        builder.watches_raw_source(self.timer).watches_raw_source(without_job_set_first(mgr.cache)).complete(
-            self
-        )
+        builder = _watch_obstacles(builder, mgr.client).watches_raw_source(self.timer)
+        builder.watches_raw_source(without_job_set_first(mgr.cache)).complete(self)
 
 
 def _state_of(this: _Pass) -> State:
@@ -434,7 +432,7 @@ def _watch_obstacles(builder: Builder, reader: client.Reader) -> Builder:
         (ClusterTrainingRuntime, indexer.TRAIN_JOB_CLUSTER_RUNTIME_REF_KEY),
     ):
         builder = builder.watches(kind, enqueue_followers(reader, index), predicates=[_APPEARED])
-    return builder.watches(JobSet, handler.Funcs(delete=enqueue_name_waiter(reader)), predicates=[_GONE])
+    return builder.watches(JobSet, enqueue_name_waiter(reader), predicates=[_GONE])
 
 
 def enqueue_followers(reader: client.Reader, index: str) -> handler.Funcs[Object]:
@@ -462,9 +460,7 @@ async def _follows(reader: client.Reader, job: TrainJob) -> bool:
         return True
 
 
-def enqueue_name_waiter(
-    reader: client.Reader,
-) -> Callable[[event.DeleteEvent[JobSet], handler.Queue], Awaitable[None]]:
+def enqueue_name_waiter(reader: client.Reader) -> handler.Funcs[JobSet]:
     """Return the handler that enqueues the TrainJob whose name a deleted JobSet of another owner has used."""
 
     async def wake(evt: event.DeleteEvent[JobSet], queue: handler.Queue) -> None:
@@ -477,7 +473,7 @@ def enqueue_name_waiter(
             return
         queue.add(ctrl.Request.for_object(evt.object))
 
-    return wake
+    return handler.Funcs(delete=wake)
 
 
 def without_job_set_first(informers: source.Informers) -> source.Expedited:

@@ -68,6 +68,6 @@ async def test_a_job_set_in_the_way_wakes_the_train_job_of_its_name_when_it_goes
     job = new_train_job()
     queue = PriorityQueue[Request]()
     wakes = enqueue_name_waiter(FakeClient(job))
-    await wakes(event.DeleteEvent(job_set("job", job if owned else None)), queue)
-    await wakes(event.DeleteEvent(job_set("of-no-train-job")), queue)
+    await wakes.delete(event.DeleteEvent(job_set("job", job if owned else None)), queue)
+    await wakes.delete(event.DeleteEvent(job_set("of-no-train-job")), queue)
     assert len(queue) == (0 if owned else 1)

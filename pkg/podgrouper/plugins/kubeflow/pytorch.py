@@ -21,8 +21,8 @@ from .distributed_common import KubeflowDistributedGrouper
 REPLICA_TYPE_LABEL: Final = "training.kubeflow.org/replica-type"
 REPLICA_INDEX_LABEL: Final = "training.kubeflow.org/replica-index"
 
-_REPLICA_TYPE_MASTER: Final = "Master"
-_REPLICA_TYPE_WORKER: Final = "Worker"
+_MASTER_SPEC: Final = "Master"
+_WORKER_SPEC: Final = "Worker"
 _MASTER_GROUP: Final = "master"
 """Name of the master's subgroup, and value of its pod's label ``REPLICA_TYPE_LABEL``."""
 _WORKER_GROUP: Final = "worker"
@@ -68,10 +68,8 @@ def _sub_groups(job: Unstructured, pod: Pod, needed: int, rules: Rules) -> list[
         specs = fields.nested_map(job, "spec", PyTorchGrouper.replica_specs)
     if specs is None:
         raise GroupingError(f"pytorchReplicaSpecs not found in {where}")
-    with failing(
-        f"failed to get replicas from pytorchReplicaSpecs[{_REPLICA_TYPE_MASTER}] in {where}. Err: "
-    ):
-        masters = fields.nested_int32(specs, _REPLICA_TYPE_MASTER, "replicas") or 0
+    with failing(f"failed to get replicas from pytorchReplicaSpecs[{_MASTER_SPEC}] in {where}. Err: "):
+        masters = fields.nested_int32(specs, _MASTER_SPEC, "replicas") or 0
     sub_groups = []
     if masters:
         sub_groups.append(
@@ -79,7 +77,7 @@ def _sub_groups(job: Unstructured, pod: Pod, needed: int, rules: Rules) -> list[
                 name=_MASTER_GROUP, min_available=masters, pods_references=_references(pod, _MASTER_GROUP)
             )
         )
-    if _REPLICA_TYPE_WORKER in specs:
+    if _WORKER_SPEC in specs:
         sub_groups += _workers(job, specs, pod, max(0, fields.int32(needed - masters)), rules)
     return sub_groups
 
@@ -90,7 +88,7 @@ def _references(pod: Pod, role: str) -> list[str]:
 
 def _workers(job: Unstructured, specs: _Specs, pod: Pod, needed: int, rules: Rules) -> list[SubGroupMetadata]:
     with failing("failed to get replicas for worker groups. Err: "):
-        replicas = fields.nested_int64(specs, _REPLICA_TYPE_WORKER, "replicas")
+        replicas = fields.nested_int64(specs, _WORKER_SPEC, "replicas")
     workers = SubGroupMetadata(name=_WORKER_GROUP, min_available=needed)
     size = _segment_size(pod, specs)
     if size is None:
@@ -129,7 +127,7 @@ def _segments(job: Unstructured, specs: _Specs, pod: Pod, replicas: int, size: i
     number, rest = _number_of_segments(pod, replicas, size)
     own = _segment_of(pod, size)
     segments.check_number(number)
-    template = fields.nested_field(specs, _REPLICA_TYPE_WORKER, "template")
+    template = fields.nested_field(specs, _WORKER_SPEC, "template")
     constraint = segments.topology_constraint(
         pod, template if isinstance(template, dict) else {}, job.annotations
     )
@@ -182,7 +180,7 @@ def _segment_size(pod: Pod, specs: _Specs) -> int | None:
         return _size(text, f"pod {pod.namespace}/{pod.name}")
     with failing("failed to get segment size from worker podTemplate: "):
         text = fields.nested_string(
-            specs, _REPLICA_TYPE_WORKER, "template", "metadata", "annotations", kai.SEGMENT_SIZE_KEY
+            specs, _WORKER_SPEC, "template", "metadata", "annotations", kai.SEGMENT_SIZE_KEY
         )
     if not text:
         return None

@@ -109,12 +109,7 @@ def command(info: runtime.Info, train_job: TrainJob, run: Plan) -> list[str]:
 
 
 def validate(
-    train_job: TrainJob,
-    trainer: Trainer,
-    processes: IntOrString,
-    gpus: int,
-    *,
-    second_generation: bool = False,
+    train_job: TrainJob, trainer: Trainer, processes: IntOrString, gpus: int, *, second_generation: bool
 ) -> field.ErrorList:
     """Check that torchtune has a recipe and configuration for the TrainJob.
 
